@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# `make help` says what there is. KDIR is a prepared kernel tree for this
-# machine's own tools, or `stock` or `test`, the kernels that ci/ makes and
-# builds for in a toolchain root of its own.
+# `make help` lists the targets. KDIR is a kernel tree prepared for this machine's own tools, or `stock` or `test`: the
+# kernels that ci/ builds for in a toolchain root of its own.
 
 ifeq ($(KERNELRELEASE),)
 
@@ -32,7 +31,7 @@ else
 	@ls $(MODULE)
 endif
 
-# Where this machine does not run Debian's kernel, that is prepared in the toolchain root, for KDIR=stock.
+# Where this machine does not run Debian's kernel, prepares that kernel in the toolchain root, for KDIR=stock.
 kdir:
 	@if [ -e /usr/src/linux-headers-$(RELEASE)/.config ] || dpkg -s linux-image-$(RELEASE) >/dev/null 2>&1; then \
 		tools/kdir make $(RELEASE) $(here)/build/kdir; \
@@ -40,7 +39,7 @@ kdir:
 		ci/kernel.sh stock >/dev/null && echo "prepared: Debian's kernel in the toolchain root; build for it with make KDIR=stock"; \
 	fi
 
-# No prerequisite: the module is built by the user and installed by root.
+# No prerequisite: a user builds the module, root installs it.
 install:
 	@[ -e $(MODULE) ] || { echo "there is no $(MODULE) yet: run make first" >&2; exit 1; }
 	@$(MAKE) -s install-tools
@@ -51,7 +50,7 @@ install:
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
-# With the crates that Debian packages, where they are installed; elsewhere with those that cargo fetches.
+# Uses the crates of Debian's packages where they are installed, otherwise those that cargo downloads.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 srpctl = $(CARGO_TARGET_DIR)/release/srpctl
 debian_crates := /usr/share/cargo/registry
@@ -85,7 +84,7 @@ install-srpctl:
 	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \
 	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to
 
-# What dkms builds from.
+# The source that dkms builds.
 dkms-source:
 	@install -d $(DESTDIR)$(dkms)
 	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)
@@ -99,7 +98,7 @@ dkms: dkms-source install-tools
 deb:
 	@ci/deb.sh
 
-# With this machine's own cargo: neither root nor Debian.
+# Uses this machine's own cargo: needs neither root nor Debian.
 host:
 	@cargo test -q --manifest-path userspace-tests/host/Cargo.toml --target-dir $(here)/build/host -p srp-host --lib --tests
 

@@ -1,16 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make bench: the kernel's C ib_srp and ours in turns, in guests whose clock counts instructions.
-# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads that bounds.tsv names, and three whole ones
-# of those that are over their bounds in it; no plots;
-# MTU=n of the link (1500: packets of 1 KiB; with 4200 they are of 4).
-# MODE=peers, make bench-peers: both in turns with other initiators of the kernel. ROUNDS and ONLY as above.
-# MODE=path, make bench-path: what the initiator's side alone executes for an I/O, by layer, with the peers, on the adapters of
-# ib_vfab, and of 4 KiB on soft-RoCE. ROUNDS=n (1), ONLY as above, of path-workloads.tsv; DEVICES="vfab rxe".
-# MODE=scale, make bench-scale: how both grow with sessions, LUNs, targets and channels; ROUNDS=n (3), ONLY=curve,...
-# MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, by its
-# clock; ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n that the target has (1). The LUNs' data is lost. A table,
-# wall.json, and plots where mmdebstrap is there. Neither srp_daemon nor multipathd may run.
+# make bench: the kernel's C ib_srp and ours, in turns, in guests with an instruction-counting clock.
+# ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads in bounds.tsv, three full rounds of those
+# that exceed their bounds in it, no plots;
+# MTU=n of the link (1500: packets of 1 KiB; 4200: packets of 4 KiB).
+# MODE=peers, make bench-peers: both and other initiators of the kernel. ROUNDS and ONLY as above.
+# MODE=path, make bench-path: the initiator's instructions for an I/O, by layer, with the peers,
+# on the adapters of ib_vfab, and for 4 KiB also on soft-RoCE. ROUNDS=n (1), ONLY as above, from path-workloads.tsv;
+# DEVICES="vfab rxe".
+# MODE=scale, make bench-scale: how both scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
+# ONLY=curve,...
+# MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, in real time.
+# ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n of the target (1). Destroys the data on the LUNs. Prints a table, and
+# writes wall.json and, with mmdebstrap, plots. srp_daemon and multipathd must not be running.
 . "$(dirname "$0")/lib.sh"
 
 bench=$top/userspace-tests/bench
@@ -19,11 +21,11 @@ logs=$top/build/log
 [ "${MODE-}" = wall ] || { pick_series; logs=$built/log; }
 mkdir -p "$out" "$logs"
 
-# Those that SHORT or ONLY leave, with commas; nothing for all.
+# The workloads that SHORT or ONLY select, separated by commas; empty for all.
 only=${ONLY-}
 [ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
 
-# The plugin of QEMU, the RDMA devices, and the table of workloads.
+# The QEMU plugin, the RDMA devices, and the table of workloads.
 plugin=counts kind=rxe workloads=workloads.tsv
 
 build_plugin() {
@@ -31,16 +33,16 @@ build_plugin() {
 		gcc -Wall -Wextra -Werror -Wno-unused-parameter -O2 -shared -fPIC -fvisibility=hidden -o /out/plugin.so "/src/$plugin.c"
 }
 
-# What both kinds of guest need.
+# Builds what both kinds of guests need.
 prepare() {
 	root=$("$top/ci/root.sh")
 	so=$(step $plugin "2 $root $(cat "$bench/$plugin.c" "$bench/plugin.h" | sha256sum)" build_plugin)
 	"$top/ci/module.sh" stock "$built/stock" >&2
 }
 
-# guest NAME CPUS PROGRAM [OPTION]...: the drivers take turns in one boot. What measure.py says is on the
-# second disk, what the plugin counts in a file. QEMU's clock counts the instructions of one CPU only; with
-# more it is the machine's.
+# guest NAME CPUS PROGRAM [OPTION]...: the drivers take turns in one boot. The output of measure.py goes to the second
+# disk, the counts of the plugin to a file. QEMU's clock counts instructions only with one CPU; with more it is the
+# host's clock.
 guest() {
 	local name=bench-$1 cpus=$2 program=$3 clock=(--icount)
 	shift 3
@@ -48,7 +50,7 @@ guest() {
 	once "$@" || { died_with_c && say "the guest died with the C driver loaded: once more" && once "$@"; }
 }
 
-# One boot; with the variables of guest().
+# One boot, with the variables of guest().
 once() {
 	truncate -s 0 "$logs/$name.disk"
 	truncate -s 512M "$logs/$name.disk"
@@ -60,23 +62,23 @@ once() {
 		-- bash /srp/guest.sh $kind "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
 }
 
-# The C driver, which is not marked as out of tree, may free a completion queue that a softirq of another
-# CPU still uses, see docs/testing.md.
+# Whether the guest died of a known bug of the C driver, which is not marked as out of tree: it may free a completion
+# queue that a softirq on another CPU still uses (docs/testing.md).
 died_with_c() {
 	grep -a 'ib_poll_handler+' "$logs/$name.log" >/dev/null &&
 		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp(\(-\))?( |$)' >/dev/null
 }
 
-# report ARGUMENT...: report.py, with the logs in /log and build/bench in /out.
+# report ARGUMENT...: runs report.py, with the logs in /log and build/bench in /out.
 report() {
 	in_root "$root" "$bench:/bench:ro" "$out:/out" "$logs:/log" -- env PYTHONDONTWRITEBYTECODE=1 \
 		python3 /bench/report.py "$@"
 }
 
-# Of the workloads in `only`, each number once.
+# The CPU counts of the workloads in `only`, without duplicates.
 cpus_of() { awk -v only=",$only," '!/^#/ && NF && (only == ",," || index(only, "," $1 ",")) {print $2}' "$bench/$1" | sort -u; }
 
-# The guests for the workloads in `only`, with SUFFIX in their names.
+# Runs the guests of the workloads in `only`, with SUFFIX in their names.
 guests() {
 	local cpus
 	for cpus in $(cpus_of workloads.tsv); do
@@ -85,7 +87,7 @@ guests() {
 	done
 }
 
-# What was measured, and where.
+# Describes what was measured, and where.
 about() {
 	about=(
 		--about "commit=$(git -C "$top" describe --always --dirty 2>/dev/null)"
@@ -111,7 +113,7 @@ icount() {
 	report "${about[@]}" --bounds /bench/bounds.tsv --short --out /out/results.json "${names[@]}" || status=$?
 }
 
-# The daemon without which there is no login over iSCSI, and its libraries, which the guests' disk lacks.
+# Downloads iscsid, which logins over iSCSI need, and its libraries. The guests' disk lacks them.
 fetch_iscsi() {
 	in_root "$root" "$1:/out" -- bash -euc '
 		cd /tmp
@@ -121,7 +123,7 @@ fetch_iscsi() {
 		cp -L x/usr/sbin/{iscsid,iscsiadm} x/usr/lib/*/lib{openiscsiusr,isns}.so.0 /out'
 }
 
-# What peers.sh and peers.py want in the guest, in `files`.
+# Adds to `files` what peers.sh and peers.py need in the guest.
 peers_files() {
 	local linux iscsi f
 	iscsi=$(step iscsi "1 $root" fetch_iscsi)
@@ -147,7 +149,7 @@ peers() {
 	plot+=(peers)
 }
 
-# ib_vfab.ko, in `files`.
+# Adds ib_vfab.ko to `files`.
 vfab_file() {
 	"$top/ci/module.sh" stock "$built/vfab-stock" "$top" modules SRP_VFAB=1 >&2
 	files+=(--file "$built/vfab-stock/rust/ib_vfab.ko")
@@ -168,7 +170,7 @@ path() {
 			only=${wanted:-$(awk '/^4k-/ {print $1}' "$bench/$workloads" | paste -sd,)}
 		fi
 		for cpus in $(cpus_of "$workloads"); do
-			# What was measured until a guest dies counts.
+			# If a guest dies, keep what it has measured.
 			guest "path-$cpus-$kind" "$cpus" path "${files[@]}" || status=$?
 			names+=("/log/bench-path-$cpus-$kind")
 		done
@@ -181,7 +183,7 @@ path() {
 
 scale() {
 	local where curve wanted=$only names=() about=() files
-	# The curves by the devices and the CPUs that they need.
+	# The curves by the devices and CPUs that they need.
 	local -A curves=([rxe-1]="sessions luns" [vfab-1]=targets [rxe-16]=channels)
 	prepare
 	ROUNDS=${ROUNDS:-3}
@@ -221,7 +223,7 @@ wall() {
 		--rounds "${ROUNDS:-10}" --seconds "${SECONDS_EACH:-10}" --out "$logs/bench-wall.disk"
 	python3 -B "$bench/report.py" --out "$out/wall.json" "$logs/bench-wall" || status=$?
 	plot+=(wall)
-	# Nobody needs that for the figures.
+	# The figures do not depend on the plots.
 	[ -n "$(command -v mmdebstrap)" ] || plot=()
 }
 

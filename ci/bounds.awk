@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# Prints what may wait for ever in the shell scripts of tests: a `wait`, for which there is `reap`, a loop without a
-# count, a list or a look at the time, a command that never ends; and a test without a deadline. lib/time.sh has
-# `within` and `reap`, lib.sh the deadline.
+# Reports what may wait forever in the shell scripts of tests: a `wait` (use `reap`), a loop without a counter, a list
+# or a look at the time, a command that never ends; and a test without a deadline. `within` and `reap` are in
+# lib/time.sh, the deadline is in lib.sh.
 
 function bad(what) { print FILENAME ":" FNR ": " what ": " $0 }
 function close_loop() { if (loop != "" && !bounded) print loop; loop = "" }

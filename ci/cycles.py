@@ -11,14 +11,14 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1]) / "rust"
-# Folders that are not a noun, but have one in each file.
+# Folders that are not a module of their own: each of their files is one.
 NAMED = {("srp",), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("rdma", "provider"), ("scsi",), ("vfab",)}
 USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
-# With their tests, which are the last thing in a file, left out.
+# Without their tests, which are at the end of a file.
 files = {}
 for f in top.rglob("*.rs"):
     path = f.relative_to(top).with_suffix("").parts
-    # The root of the test device knows all, and nobody knows it.
+    # The root of the test device uses everything, and nothing uses it.
     if path[0] not in ("standalone", "vfab_main") and not {"tests", "race"} & set(path):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
         files[() if path == ("srp_main",) else path] = re.sub(r"//[^\n]*", "", text)

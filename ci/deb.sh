@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make deb: the Debian packages of what is committed, in build/deb, looked at by lintian. deb.sh VERSION FOLDER: the same
-# with another version, there.
+# make deb: builds the Debian packages of the commit in build/deb, and runs lintian. deb.sh VERSION FOLDER: the same
+# with another version, in FOLDER.
 . "$(dirname "$0")/lib.sh"
 
 version=${1-} to=${2:-$top/build/deb}
@@ -9,7 +9,8 @@ version=${1-} to=${2:-$top/build/deb}
 build() {
 	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "${*: -1}"
 	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "${*: -1}/source/debian/changelog"
-	# Crates that are built already are not built again. Files of an archive are as old as its commit.
+	# Files from git archive have the date of the commit. Touch them so that cargo does not reuse crates of another
+	# commit.
 	find "${*: -1}/source" -name '*.rs' -exec touch {} +
 	mkdir -p "$cache/cargo"
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make demo: one of Debian's kernels (KERNEL, `stock` unless given), our module, a target, /dev/srp0, verified I/O.
-# make demo-wss, make demo-xorset: the storage system, or the redundant set, in user space in the place of the target.
-# DRIVER=c: with the kernel's own C driver.
+# make demo: boots one of Debian's kernels (KERNEL, default `stock`) with our module and a target, and verifies I/O on
+# /dev/srp0.
+# make demo-wss, make demo-xorset: the storage system or the redundant set in user space instead of the target.
+# DRIVER=c: with the kernel's C driver.
 . "$(dirname "$0")/lib.sh"
 pick_series
 kernel=${KERNEL:-stock}

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# fabric-hour.sh [SECONDS]: verified I/O at the target in user space for so long, an hour if it is not said: with our driver
-# and the kernel's C driver, on rxe and siw, a guest for each, GUESTS (2) at a time. RATE=100 has no more reads and writes in a second,
-# as guests without their CPUs lose connections; ONLY="rust-rxe c-siw" has these only. The last line is "N passed, M failed".
+# fabric-hour.sh [SECONDS]: verifies I/O with the user-space target for SECONDS (default: an hour), with our driver and
+# the kernel's C driver, on rxe and siw, one guest for each, GUESTS (2) at a time. RATE=100 limits reads and writes per
+# second, because guests without enough CPU time lose connections. ONLY="rust-rxe c-siw" selects guests. The last line
+# is "N passed, M failed".
 . "$(dirname "$0")/lib.sh"
 
 seconds=${1:-3600}

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with root.ext4, the disk that every guest boots from. It is
-# never written: kernel modules, ours included, and the tests come to the
-# guest in the initramfs (initramfs.sh).
+# Prints the folder with root.ext4, the disk that every guest boots from. It is never written. The kernel modules,
+# including ours, and the tests get into the guest through the initramfs (initramfs.sh).
 . "$(dirname "$0")/lib.sh"
 
 packages=(
@@ -10,10 +9,9 @@ packages=(
 	opensm infiniband-diags ibverbs-utils
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server
 )
-# Only the long set has it: 270 MB.
+# Only for the long set: 270 MB.
 [ -z "${LONG-}" ] || packages+=(bpftrace)
-# Rules that run several programs for every disk that appears: put aside, and
-# used only by the tests of multipath.
+# Rules that run several programs for each new disk. Set aside; only the multipath tests use them.
 aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nodes)
 
 make_guest() {

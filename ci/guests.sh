@@ -1,28 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guests.sh [GROUP|TEST:KIND...]: runs the groups of userspace-tests/guest/groups (all of
-# them) with our module, GUESTS at a time, and counts. A test such as 09-channels:rxe runs
-# alone, in a guest as that of the first group that has it. DRIVER=c runs them with
-# the kernel's own C driver, to test the tests. LONG=1 runs the long set: the
-# groups of that set too, and every test sees LONG and does more rounds.
+# guests.sh [GROUP|TEST:KIND...]: runs the groups in userspace-tests/guest/groups (default: all) with our module, GUESTS
+# at a time, and counts the results. A test like 09-channels:rxe runs alone, in a guest like that of the first group
+# with this test. DRIVER=c uses the kernel's C driver, to test the tests. LONG=1 runs the long set: also the groups of
+# that set, and more rounds in the tests that check LONG.
 . "$(dirname "$0")/lib.sh"
 
 tests=$top/userspace-tests/guest
-# A guest is idle for half of its time.
+# A guest is idle half of the time.
 at_once=${GUESTS:-$((jobs * 2))}
 failed_before=0
 tools=$("$top/ci/tools.sh")
 pick_series
-# What tests use beside those in their folder; 27-wall runs the bench.
+# Files that tests use from outside their folder. 27-wall runs the bench.
 files=(--file "$tools/target" --file "$tools/user-verbs" --file "$tools/srpctl" --file "$tools/srp-target" --file "$tools/srp-hostile"
 	--file "$tools/wss" --file "$tools/xorset" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh" --file "$top/tools/srplat" --file "$top/tools/srplat:srpslow")
 for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
 
-# A group: its tests, each with the deadline that it sets itself and some more.
+# A group: its tests, each with a limit slightly longer than its own deadline.
 group() {
 	local name=$1 kernel=$2 seconds=$3 memory=$4 t limit list=() parameters=() module=() smp=2
 	shift 4
-	# What the kernel does not know of its parameters is the environment of init, and so of the tests.
+	# The kernel passes unknown parameters to init in its environment, and so to the tests.
 	[ -z "${LONG-}" ] || parameters+=("LONG=1")
 	for t; do
 		case $t in
@@ -41,8 +40,8 @@ group() {
 		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
 }
 
-# SECONDS is `fast/long`, or one number for both; `-` is for a group that is not in that set. With NAME in that of the
-# group there is one for each name of its PERSONALITY.
+# Selects the groups. SECONDS is `fast/long`, or one number for both; `-` means not in that set. A group name
+# with NAME expands to one group for each name in its PERSONALITY.
 pick() {
 	local line words name names
 	while read -r line; do
@@ -61,11 +60,11 @@ pick() {
 	done
 }
 
-# alone TEST:KIND LINE: the group LINE with that test only.
+# alone TEST:KIND LINE: the group LINE with only that test.
 alone() {
 	local w words line
 	read -ra words <<<"$2"
-	# A name is part of regular expressions.
+	# The name becomes part of regular expressions.
 	line="one-${1//[:+]/-}"
 	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-*:* ]] || line+=" $w"; done
 	echo "$line $1"
@@ -111,11 +110,11 @@ wait
 
 count() { sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$1" | tail -n 1; }
 
-# NAME's tests with that verdict.
+# Prints the tests of NAME with that verdict.
 with_verdict() { sed -n "s|^$1 *$2/\([0-9][0-9]-[^:]*:[a-z0-9+]*\): .*|\1|p" "$out/$2"; }
 
-# once_more SUFFIX GROUP LINE TEST...: in a guest of its own kind, with nothing of ours beside it. The verdicts are
-# in $out/GROUPSUFFIX.
+# once_more SUFFIX GROUP LINE TEST...: runs the tests again in a guest of the same kind, without our other guests. The
+# verdicts are in $out/GROUPSUFFIX.
 once_more() {
 	local w words suffix=$1 name=$2 head=("$2")
 	read -ra words <<<"$3"
@@ -126,9 +125,9 @@ once_more() {
 	cat "$out/$name$suffix"
 }
 
-# The soft RDMA drivers and the target stall, break connections or crash now and then, with the C
-# driver as well. A test that failed runs once more in a guest of its own kind, unless data or commands were
-# wrong, or the kernel reported something with our module in the trace. Both runs are shown.
+# The soft RDMA drivers and the target sometimes stall, break connections or crash, also with the C driver. A failed
+# test runs once more in a guest of the same kind, unless it found wrong data or lost commands, or the kernel reported
+# something with our module in the trace. Both runs are shown.
 again() {
 	local name=$1 which
 	local wrong='is wrong|verif|mismatch|stale|corrupt|lost or completed'
@@ -137,8 +136,7 @@ again() {
 	[ ${#which[@]} = 0 ] || once_more -again "$name" "$2" "${which[@]}"
 }
 
-# A test that could not judge, because the machine was too slow, runs again when all others are done, each in a guest of
-# its own.
+# A test without a verdict, because the machine was too slow, runs again after all others, each in a guest of its own.
 passed=0 failed=$failed_before skipped=0 second=0
 slow=() slow_lines=()
 for l in "${lines[@]}"; do
@@ -150,7 +148,7 @@ for l in "${lines[@]}"; do
 		if [ -e "$out/$name-again" ] && [ -n "$(count "$out/$name-again")" ]; then
 			n=$(grep -cE "^ok +$name-again/[0-9][0-9]-" "$out/$name-again" || true)
 			p=$((p + n)) f=$((f - n)) second=$((second + n))
-			# What the second guest found beside its tests counts, too.
+			# What the second guest found outside of its tests counts too.
 			f=$((f + $(grep -cE "^fail +$name-again/[^0-9]" "$out/$name-again" || true)))
 			mapfile -t -O ${#which[@]} which < <(with_verdict slow "$name-again")
 			n=$(with_verdict slow "$name-again" | wc -l)
@@ -174,5 +172,5 @@ done
 [ $second = 0 ] || echo "guests: $second of these passed only in a second run, see above"
 [ ${#unjudged[@]} = 0 ] || printf 'guests: not judged: %s\n' "${unjudged[@]#slow }"
 echo "guests: $passed passed, $failed failed, $skipped skipped"
-# The kernels are ours, so a test has no reason not to run but a slow machine; with the C driver some have.
+# With our kernels no test may be skipped, except on a slow machine. With the C driver some are.
 [ $failed = 0 ] && [ $passed -gt 0 ] && { [ $skipped = ${#unjudged[@]} ] || [ "${DRIVER-}" = c ]; }

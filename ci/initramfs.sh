@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|kasan: prints a folder with `vmlinuz`, `release` and
-# `initramfs.cpio`: busybox, the kernel's own modules and ci/guest/init.
-# What changes from run to run (our module, the tests) is in a second archive
+# initramfs.sh stock|rt|test|kasan: prints a folder with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
+# kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive
 # that vm.py appends.
 . "$(dirname "$0")/lib.sh"
 
-# Of the 4,000 modules of Debian's kernels these, and what they depend on. The test
-# kernel has only what we use, so all of its modules go in.
+# The modules used of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only modules that
+# we use, so all of them are included.
 wanted=(
 	virtio_blk virtio-rng ext4 configfs dm_delay
 	sd_mod sg ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib
@@ -25,7 +24,7 @@ pack() {
 		cp -r /in/lib/modules /tmp/all/lib/modules
 		if [ -n "$flavour" ]; then
 			depmod -b /tmp/all "$release"
-			# Checksums that ext4 and rdma_rxe ask for by their name, where they are modules.
+			# Checksums that ext4 and rdma_rxe request by name, if they are modules.
 			sums=$(cd /tmp/all/$m && find . -name "crc32*_generic.ko*" -printf "%f\n" | sed "s/[.]ko.*//")
 			modprobe -d /tmp/all -S "$release" -a --show-depends "$@" $sums |
 				sed -n "s/^insmod \([^ ]*\).*/\1/p" | sort -u > /tmp/list

@@ -1,10 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|test|kasan: prints the build folder of a kernel that modules can
-# be built against. `stock` is Debian's own kernel and `rt` its flavour with PREEMPT_RT, the Rust metadata made again
-# from the source and .config; `test` and `kasan` are ours (see fragments),
-# with their modules installed under modules/, and patches/ applied: repairs of soft RDMA, the target and User-Mode Linux.
-# Inside the toolchain root the source is /linux and the build folder /build.
+# kernel.sh stock|rt|test|kasan: prints the build folder of a kernel to build modules against. `stock` is Debian's
+# kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. `test` and `kasan` are
+# our kernels (see fragments), with modules installed under modules/ and patches/ applied: fixes for soft RDMA, the
+# target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -17,8 +16,8 @@ ccache=$cache/ccache
 mkdir -p "$ccache"
 patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
-# The headers package has the .config and Module.symvers of the running kernel,
-# but not what rustc needs of the kernel crate; modules_prepare makes it.
+# The headers package has the .config and Module.symvers of the running kernel, but lacks the Rust metadata of the
+# kernel crate. modules_prepare makes it.
 prepared() {
 	local headers=$linux/image/usr/src/linux-headers-$release
 	cp "$headers/.config" "$headers/Module.symvers" "$1"
@@ -29,7 +28,7 @@ prepared() {
 		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' prepared "$release" "$jobs"
 }
 
-# Of *.config.
+# The fragments (*.config) of a kernel.
 fragments() {
 	case $1 in
 	test) echo common guests test ;;
@@ -39,7 +38,7 @@ fragments() {
 
 merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done; }
 
-# ours KERNEL TARGET... FOLDER: its fragments on top of allnoconfig.
+# ours KERNEL TARGET... FOLDER: builds with its fragments on top of allnoconfig.
 ours() {
 	local kernel=$1 dir=${*: -1} d binds=()
 	merged "$kernel" >"$dir/fragment"
@@ -66,7 +65,7 @@ ours() {
 		m -s INSTALL_MOD_PATH=/build/modules INSTALL_MOD_STRIP=1 modules_install
 		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
-# What a kernel is made of: of the patches only what they change, not what they say.
+# The inputs of a kernel. Of a patch only the changes count, not the description.
 options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/ci/patches/*.patch; } | sha256sum; }
 
 case ${1-} in

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kunit.sh [test|kasan|kunit]: builds the module and the test device with their KUnit suites, loads them in a guest
-# with that kernel (kasan), one after the other, and counts what the suites say. SUITES=GLOB (ONLY=GLOB of make kunit)
-# runs the suites of that name.
+# kunit.sh [test|kasan|kunit]: builds the module and the test device with their KUnit suites, loads them one after the
+# other in a guest with that kernel (default: kasan), and counts the results. SUITES=GLOB (ONLY=GLOB of make kunit)
+# selects suites by name.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-kasan}
@@ -26,8 +26,8 @@ status=0
 	cat /sys/kernel/debug/kunit/*/results
 	rmmod ib_vfab' >"$results" || status=$?
 
-# KTAP: each suite announces 1..N and then has N lines with its verdicts. A test skips itself without its device, which
-# is there.
+# KTAP: each suite announces 1..N, followed by N verdicts. A skip is an error: tests only skip without their device,
+# which is present.
 awk -v status=$status '
 	/^ *# Subtest: / { suite = $NF }
 	/^ +1\.\.[0-9]+/ { sub(/.*\.\./, ""); planned += $0 }

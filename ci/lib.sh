@@ -10,10 +10,9 @@ mkdir -p "$cache"
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
-# step NAME KEY COMMAND...: prints the folder that COMMAND filled. The folder's
-# name holds the hash of KEY. COMMAND gets a temporary folder as its last
-# argument, which is renamed only when COMMAND succeeds: a killed step starts
-# again, and a second caller waits for the first.
+# step NAME KEY COMMAND...: prints the folder that COMMAND has filled. The folder's name contains the hash of KEY.
+# COMMAND gets a temporary folder as its last argument, which is renamed only if COMMAND succeeds. So a killed step
+# starts again. A concurrent caller waits for the first one.
 step() {
 	local name=$1 key=$2 dir tmp lock began status
 	shift 2
@@ -27,7 +26,7 @@ step() {
 			mkdir -p "$tmp"
 			began=$SECONDS
 			say "$name: making it (log: $cache/$name.log)"
-			# Not as a condition, where bash would go on after a command that failed.
+			# Not as a condition, where bash would continue after a failed command.
 			set +e
 			(set -e; "$@" "$tmp") >"$cache/$name.log" 2>&1 {lock}>&-
 			status=$?
@@ -37,7 +36,7 @@ step() {
 				die "$name failed; the whole log is $cache/$name.log"
 			fi
 			mv "$tmp" "$dir"
-			# What no checkout used for two weeks goes.
+			# Remove what no checkout has used for two weeks.
 			find "$cache" -maxdepth 1 -name "$name-????????????????" -mtime +14 -exec rm -rf --one-file-system {} +
 			say "$name: done in $((SECONDS - began)) s"
 		fi
@@ -47,12 +46,12 @@ step() {
 	printf '%s\n' "$dir"
 }
 
-# missing PACKAGE...: those that are not installed.
+# missing PACKAGE...: prints those that are not installed.
 missing() {
 	local p
 	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done
 }
-# Two of our scripts that install at once would refuse each other: the second one waits.
+# With two concurrent callers one would fail on the lock of dpkg, so the second one waits.
 host_needs() {
 	local lock list
 	[ -n "$(missing "$@")" ] || return 0
@@ -69,7 +68,7 @@ host_needs() {
 	exec {lock}>&-
 }
 
-# The mirror that this machine's own apt uses.
+# Prints the mirror that this machine's apt uses.
 mirror() {
 	local m
 	m=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
@@ -77,8 +76,7 @@ mirror() {
 	printf '%s\n' "$m"
 }
 
-# The kernel series, SERIES or the newest that trixie-backports has, also for what this script calls.
-# What is built for it goes to `built`.
+# Selects the kernel series: SERIES or the newest in trixie-backports. Exports SERIES. `built` is its build folder.
 pick_series() {
 	[ -n "${SERIES-}" ] || SERIES=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
 	[ -n "$SERIES" ] || die "no kernel series"
@@ -86,8 +84,8 @@ pick_series() {
 	built=$top/build/$SERIES
 }
 
-# For scripts inside the root: `use_sources next` lets apt see unstable and experimental instead, with
-# `$apt`. A mirror that lags is as good for what only warns.
+# For scripts inside the root: `use_sources next` makes apt use unstable and experimental instead, with `$apt`. An
+# outdated mirror is acceptable, because the result is only a warning.
 # shellcheck disable=SC2016
 apt_sources='
 	apt=
@@ -101,14 +99,14 @@ apt_sources='
 	}
 '
 
-# mmdebstrap; its mounts end with it, whatever ends it.
+# Runs mmdebstrap in a mount namespace, so that its mounts disappear however it ends.
 bootstrap() {
 	host_needs mmdebstrap debian-archive-keyring util-linux
 	unshare -m --propagation private mmdebstrap --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
 		--aptopt='Acquire::Retries "3"' "$@"
 }
 
-# flavour KERNEL: that of Debian's packages, if KERNEL is Debian's and not ours.
+# flavour KERNEL: prints the flavour of Debian's packages. Fails for our own kernels.
 flavour() {
 	case $1 in
 	stock) echo amd64 ;;
@@ -117,21 +115,21 @@ flavour() {
 	esac
 }
 
-# What make wants to know for a kernel, and for the modules of it.
+# The variables that make needs for a kernel and for its modules.
 make_flags() {
 	case $1 in
-	# The stub's return from a signal must have nothing on its stack, so no frame pointer there.
+	# The stub must return from a signal with nothing on its stack, so it must not have a frame pointer.
 	kasan) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang" CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"' ;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac
 }
 
-# in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with the
-# folders bound; the mounts end with it.
+# in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with these folders bound. The mounts end
+# with COMMAND.
 in_root() {
 	local root=$1 binds=()
 	shift
-	# Without a root all this would be done to the machine itself.
+	# Without a root this would affect the machine itself.
 	[ -n "$root" ] && [ -x "$root/usr/bin/env" ] && [ ! "$root" -ef / ] || die "no toolchain root in '$root'"
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
@@ -146,8 +144,8 @@ in_root() {
 		exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TERM="${TERM-dumb}" LC_ALL=C.UTF-8 "$@"' in_root "$@"
 }
 
-# make_srpctl TARGET: makes that of the Makefile with Debian's crates, which deb.sh uses, too, and which are built once. The
-# source is the tree of SRC, or this one.
+# make_srpctl TARGET: runs a target of the Makefile with Debian's crates. The build is shared with deb.sh. The source
+# is the tree SRC, default this one.
 make_srpctl() {
 	local root; root=$("$top/ci/root.sh")
 	mkdir -p "$cache/cargo"
@@ -155,13 +153,14 @@ make_srpctl() {
 		mkdir -p /tmp/src/rust/srp
 		cp -r /src/Makefile /src/tools /tmp/src
 		cp -r /src/rust/srp/proto /tmp/src/rust/srp
-		# A checkout may be older than what was built of another one.
+		# A checkout may be older than the build of another one.
 		find /tmp/src -name "*.rs" -exec touch {} +
 		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"
 }
 
-# with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: as in_root in the toolchain root, for cargo that takes crates from where
-# this machine does: its certificates, proxies and cargo settings. What is fetched and built is in /host, one caller at a time.
+# with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: like in_root, in the toolchain root, for cargo with this
+# machine's source of crates: its certificates, proxies and cargo settings. Downloads and builds are in /host, for one
+# caller at a time.
 with_crates() {
 	local ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} config settings root lock binds=()
 	root=$("$top/ci/root.sh")

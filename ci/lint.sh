@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages: checks of the source,
-# with the toolchain root's tools. `all` is each of them except `doc`. SRC is another source tree than this one.
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages: checks the source with
+# the tools of the toolchain root. `all` runs all of them except `doc`. SRC selects another source tree.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
-# Two kernels: what is dead code or a useless cast in one may not be in the other.
+# Two kernels: dead code or a useless cast in one may be needed in the other.
 clippy() {
 	local k log bad=0
 	pick_series
@@ -21,15 +21,15 @@ clippy() {
 	[ $bad = 0 ] && echo "clippy: no warning for Linux $SERIES"
 }
 
-# By rustfmt.toml.
+# Formats according to rustfmt.toml.
 fmt() {
 	in_root "$("$top/ci/root.sh")" "$src:/srp" -- bash -euc '
 		cd /srp
 		find rust userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --color never "$@"' fmt "$@"
 }
 
-# rustdoc with the flags that the kernel gave rustc for the module. The examples are compiled, as crates that use the
-# module's, and not run.
+# Runs rustdoc with the kernel's rustc flags for the module. The examples are compiled as users of the module's crate,
+# but not run.
 doc() {
 	local root linux build out log
 	pick_series
@@ -55,8 +55,8 @@ doc() {
 	! grep -Eq '^(warning|error)' "$log" && echo "doc: build/doc/ib_srp/index.html"
 }
 
-# The driver has no unsafe code at all; the abstractions say why each is sound.
-# clippy checks this too, but not inside macros.
+# The driver has no unsafe code. In the abstractions each use needs a SAFETY comment. clippy checks this too, but not
+# inside macros.
 unsafe() {
 	local bad=0 found n
 	found=$(grep -rnw unsafe "$src/rust/srp" "$src/rust/srp.rs" --include='*.rs' | grep -Ev '^[^:]*:[0-9]+:[[:space:]]*//' || true)
@@ -81,7 +81,7 @@ unsafe() {
 	[ $bad = 0 ] && echo "unsafe: none in rust/srp, $n elsewhere, each with its reason"
 }
 
-# The differences that the contract test allows are those that the documentation explains.
+# The differences that the contract test allows must be exactly those in the documentation.
 abi() {
 	local known told
 	known=$(grep -v '^#' "$src/userspace-tests/guest/contract.tsv" | cut -f 1 | sort -u)
@@ -90,19 +90,19 @@ abi() {
 	echo "abi: $(wc -l <<<"$told") differences from the C driver, each explained"
 }
 
-# What a file knows is below it.
+# A module may use only modules below it.
 cycles() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/cycles.py /srp; }
 
-# Whatever the driver says in the log is explained.
+# Every message of the driver must be documented.
 reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/reasons.py /srp; }
 
-# What a kernel says when something is wrong is found by all that read its log.
+# Everything that reads the log must recognize the kernel's reports.
 reports() {
 	local linux; linux=$("$top/ci/linux.sh")
 	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" "$linux/source:/linux:ro" -- python3 /srp/ci/reports.py /linux
 }
 
-# Nothing in a test waits for ever.
+# No test may wait forever.
 bounds() {
 	local found
 	found=$(cd "$src/userspace-tests" && awk -f "$top/ci/bounds.awk" guest/*.sh guest/lib/*.sh bench/*.sh node/*)
@@ -110,7 +110,7 @@ bounds() {
 	echo "bounds: each wait of a test has one"
 }
 
-# What the pages for developers name is in the tree.
+# Everything that the pages for developers name must be in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
 all() {

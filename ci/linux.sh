@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# linux.sh [stock|rt]: prints the folder with Debian's packages of one kernel (`stock` unless given) of one series
-# (SERIES; `next` is that of `series.sh next`), unpacked: source/ (linux-source, which all flavours share), image/
-# (headers, and except for `next` the kernel and its modules), and `release`, the kernel's release.
+# linux.sh [stock|rt]: prints the folder with Debian's unpacked packages of a kernel (default: `stock`) of a series
+# (SERIES; `next` is that of `series.sh next`): source/ (linux-source, shared by all flavours), image/ (headers, and
+# except for `next` the kernel and its modules), and `release`, the kernel's release.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-stock}
@@ -36,7 +36,7 @@ fetch() {
 		echo "$release" > release' fetch "$@"
 }
 
-# flavoured STOCK RELEASE FOLDER: another flavour than that of the folder STOCK.
+# flavoured STOCK RELEASE FOLDER: another flavour of the kernel in the folder STOCK.
 flavoured() {
 	fetch "$SERIES" "$flavour" "$2" "$3"
 	[ -e "$3/image/usr/src/linux-headers-$2/.config" ] || die "Debian has no flavour $flavour of Linux $SERIES"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
-# against one of our kernels, object files in OUT. SRC is this checkout unless given.
+# module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root against one
+# of our kernels, with object files in OUT. SRC defaults to this checkout.
 . "$(dirname "$0")/lib.sh"
 
 [ $# -ge 2 ] || die "usage: module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
@@ -15,8 +15,8 @@ src=$(cd "${3:-$top}" && pwd)
 target=${4:-modules}
 shift $(($# < 4 ? $# : 4))
 
-# Where the source is as it was committed, what does not build is the kernel's news: says so, with the newest
-# kernel for which it does.
+# A failed build of unmodified source is caused by a new kernel: reports this, with the newest kernel for which the
+# build succeeds.
 other_series() {
 	local s
 	[ "$src" = "$top" ] && [ "$kernel $target $*" = "stock modules " ] && [ -z "${TRIED-}" ] &&
@@ -32,14 +32,14 @@ other_series() {
 
 build=$("$top/ci/kernel.sh" "$kernel") || other_series "$@"
 
-# A kernel without Rust gets the kernel crate of the newest series. It may be too old for MO=, so its objects are beside
-# links to the sources.
+# A kernel without Rust uses the kernel crate of the newest series. Its kbuild may be too old for MO=, so its objects go
+# beside links to the sources.
 crate=$linux/source where='M=/srp MO=/out'
 if ! grep -qx CONFIG_RUST=y "$build/.config"; then
 	crate=$(SERIES='' "$top/ci/linux.sh")/source where='M=/out SRP_CRATE=/crate'
 fi
 
-# Two builds in one folder would take each other's files away.
+# Two builds in one folder would delete each other's files.
 exec {lock}>"$out/.lock"
 flock "$lock"
 in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" "$cache/ccache:/ccache" -- bash -euc '

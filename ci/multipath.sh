@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# multipath.sh: prints a folder with Debian packages of multipath-tools that have patches/multipath-tools, made of the
-# newest source that the archive gives out; `version` there says which. The patch, which is for upstream's newest text, must
-# apply to every source that the archive gives.
+# multipath.sh: prints a folder with Debian packages of multipath-tools with patches/multipath-tools, built from the
+# newest source in the archive; `version` is its version. The patch, which is for upstream, must apply to every version
+# in the archive.
 . "$(dirname "$0")/lib.sh"
 
 suites="sid forky trixie bookworm"
@@ -18,7 +18,7 @@ make_multipath() {
 		apt="-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent -o Dir::State::Lists=/tmp/apt/lists"
 		apt="$apt -o Dir::Cache=/tmp/apt -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root"
 		apt-get $apt update -qq
-		# Before 0.10 the page has no `.in`.
+		# Before 0.10 the name of the page has no `.in`.
 		patches() {
 			local page=multipath/multipath.conf.5
 			if [ -e "$page.in" ]; then cat /patches/*.patch; else sed "s|$page.in|$page|" /patches/*.patch; fi | patch -p1 --fuzz=0 "$@"
@@ -36,9 +36,9 @@ make_multipath() {
 		patches
 		sed -i "1s/(.*)/($newest+srp)/" debian/changelog
 		echo "$newest" >/out/version
-		# As this Debian names that library; what needs it is found in the programs.
+		# The name of that library in this release; dependencies are computed from the programs.
 		sed -i "/^ *libaio1,\$/d" debian/control
-		# A compiler that is newer than the source has more to say.
+		# A compiler that is newer than the source has additional warnings.
 		DEB_CFLAGS_APPEND=-Wno-error DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg-buildpackage -b -d -us -uc
 		cp ../multipath-tools_*.deb ../kpartx_*.deb /out' multipath "$m" "$suites"
 	rm -rf --one-file-system "$to/tree"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Builds the module for the newest kernel of unstable and experimental, if that is newer than what trixie-backports
-# has: an early warning, which fails nothing. It is not run: that kernel has the symbols of another rustc.
+# Builds the module for the newest kernel in unstable and experimental, if it is newer than that of trixie-backports: an
+# early warning that never fails. The module is not run, because that kernel was built by another rustc.
 . "$(dirname "$0")/lib.sh"
 
 skipped() { printf 'next: skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"; exit 0; }

@@ -34,7 +34,7 @@ class Node(vm.Guest):
                 "-drive", "if=pflash,format=raw,unit=0,file=/tmp/code.fd,readonly=on", "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
                 *disks,
             ]  # fmt: skip
-        # The chipset's watchdog is left to the driver's care, and after a crash there is no driver for minutes.
+        # The chipset's watchdog must not reset the machine: after a crash there is no driver for it for minutes.
         return self.machine(kvm) + [
             "-global", "ICH9-LPC.noreboot=on",
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
@@ -62,7 +62,7 @@ class Node(vm.Guest):
             return "by shim, with Secure Boot"
         if how in ("reboot-srp", "reboot-dracut"):
             self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0"
-            # dracut's network daemon gives the port its address; what initramfs-tools boot gives it itself.
+            # dracut's network daemon configures the port's address; the script for initramfs-tools does it itself.
             self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else " ip=10.0.0.1:::255.255.255.0::dummy0:none"
             for name, to in ("vmlinuz.srp", "vmlinuz"), (f"initrd.{how[7:]}.img", "initrd.img"):
                 debugfs(f"dump /boot/{name} /tmp/{to}")
@@ -91,7 +91,7 @@ def main():
             wanted.append(name)
     if len(boots) > 1 and not boots[0][1]:
         del boots[0]
-    # The same act in two boots is two tests.
+    # An act in two boots counts as two tests.
     results, why, slow = [], "", False
 
     def result(name, verdict, text):
@@ -122,7 +122,7 @@ def main():
                     current, output, reports = f"after {name}", [], []
                 elif word == "node":
                     after = text
-                    # Until the crash kernel has written its dump and ended this boot.
+                    # Set until the crash kernel has written its dump and ended this boot.
                     node.to_crash = text == "crash"
                 elif word == "ended":
                     why = text

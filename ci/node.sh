@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# node.sh: does on a clean Debian 13, with systemd and a disk of its own, what README.md says under "On a Debian 13
-# node", with its very commands, and looks at what an administrator would expect then: userspace-tests/node.
-# A build takes an emulated CPU some ten times as long. So what is installed first is built in the root folder of the
-# disk, by this machine's CPUs, before the disk boots. LONG=1 has an archive on a second disk, where backports has the
-# kernel series before the newest one first; the guest then upgrades kernel and package, runs the package's own tests,
-# and has the module that README's commands build from source. ACTS="NAME ..." has only these acts, and what they need.
-# `node.sh base` only makes that Debian, ahead.
+# node.sh: follows the section "On a Debian 13 node" of README.md, with exactly its commands, on a clean Debian 13 with
+# systemd and a disk of its own, and checks the results: userspace-tests/node. A build takes about ten times as long on
+# an emulated CPU, so the first installation is done in a chroot of the disk, by this machine's CPUs, before the disk
+# boots. LONG=1 adds an archive on a second disk, where backports first has the previous kernel series. The guest then
+# upgrades kernel and package, runs the package's own tests, and installs the module built from source with the commands
+# of README. ACTS="NAME ..." selects acts, and those that they need. `node.sh base` only prepares the base Debian
+# system.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -15,7 +15,7 @@ work=$top/build/node
 logs=$built/log
 mkdir -p "$work" "$logs"
 
-# What every Debian has, and a kernel.
+# The base system of every Debian, and a kernel.
 make_base() {
 	local m; m=$(mirror)
 	bootstrap --variant=important --include=linux-image-amd64,initramfs-tools,zstd trixie "$1/tree" \
@@ -23,14 +23,14 @@ make_base() {
 	rm -rf "$1"/tree/var/cache/apt/archives/*.deb
 }
 
-# What the test adds to it: a disk at /rig, the storage, and who does what is planned.
+# Adds the test to it: a disk at /rig, the storage, and the service that runs the plan.
 put_rig() {
 	local tree=$1
 	mkdir -p "$tree/rig" "$tree/var/lib/rig"
 	echo node >"$tree/etc/hostname"
 	printf '/dev/vda / ext4 rw 0 1\n/dev/vdb /rig ext4 ro,x-systemd.device-timeout=900 0 0\n' >"$tree/etc/fstab"
 	echo 'APT::Get::Assume-Yes "true"; APT::Color "0"; Dpkg::Use-Pty "0";' >"$tree/etc/apt/apt.conf.d/99rig"
-	# An emulated CPU is busy for two minutes with the drivers of all machines.
+	# Detecting the drivers of all machines keeps an emulated CPU busy for two minutes.
 	printf 'MODULES=list\nCOMPRESS=gzip\nCOMPRESSLEVEL=1\n' >"$tree/etc/initramfs-tools/conf.d/rig"
 	printf '%s\n' virtio_pci virtio_blk ext4 >>"$tree/etc/initramfs-tools/modules"
 	cat >"$tree/etc/systemd/system/rig-target.service" <<-'E'
@@ -58,16 +58,16 @@ put_rig() {
 	ln -sfn /etc/systemd/system/rig.service "$tree/etc/systemd/system/multi-user.target.wants/rig.service"
 }
 
-# The rig's disk: the tests, README, our packages and their source.
+# The disk at /rig: the tests, README, our packages and their source.
 make_rig() {
 	local to=$1
 	rm -rf --one-file-system "$to"
 	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
 	cp -r "$top"/userspace-tests/node/* "$top"/userspace-tests/guest/lib{,.sh} "$top/README.md" "$top"/build/deb/*.deb "$to"
 	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
-	# Seconds that the storage is late at a boot; with LONG more than a mount waits for its disk.
+	# Delay of the storage at a boot in seconds; with LONG longer than a mount waits for its disk.
 	echo $((${LONG:+100} + 20)) >"$to/late"
-	# In the root folder of a disk: the kernel that will run, and no services.
+	# For the chroot of the disk: reports the kernel that will run, and starts no services.
 	cat >"$to/root-bin/uname" <<-'E'
 		#!/bin/sh
 		[ "$*" = -r ] || exec /usr/bin/uname "$@"
@@ -82,12 +82,12 @@ make_rig() {
 	chmod +x "$to"/root-bin/{uname,systemctl}
 }
 
-# What the long form installs beside.
+# Additional packages of the long form.
 extra=(autopkgtest fio rdma-core multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf python3-virt-firmware
 	shim-signed grub-efi-amd64-signed dosfstools mtools)
 
-# The packages that the long form installs: those of the newest kernel, of the one before, and what ours and the tests
-# depend on. The packages that name the current kernel have one more version, of the day when that was the older one.
+# The packages that the long form installs: those of the newest kernel and of the previous one, and the dependencies of
+# our packages and of the tests. The metapackages also exist in a version that depends on the previous kernel.
 make_pool() {
 	local to=${*: -1}
 	mkdir -p "$to/pool"
@@ -113,7 +113,7 @@ make_pool() {
 	rm -rf --one-file-system "$to/tree"
 }
 
-# publish DAY [PACKAGES]: an archive as apt wants it, of the pool but for those PACKAGES (a pattern of their first lines).
+# publish DAY [PACKAGES]: creates an apt archive of the pool without PACKAGES (a pattern for their first lines).
 publish() {
 	in_root "$base/tree" "$work/rig:/rig" "$pool/pool:/rig/pool:ro" -- bash -euc '
 		cd /rig
@@ -137,19 +137,19 @@ publish() {
 		done' publish "$1" "${2-}"
 }
 
-# planned ACT:SECONDS...: what the disk in $tree is to do. It is booted as a first word says.
+# planned ACT:SECONDS...: sets the plan of the disk in $tree. A first word reboot* says how to boot it.
 planned() { [[ ${1-} != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
 
 [ "${1-}" != base ] || { step node-base "1 $(date +%Y-%m)" make_base >/dev/null; exit; }
 
-# What is done: acts with their seconds, and the boots between them.
+# The acts with their seconds, and the boots between them.
 ahead=(kernel:1200 packages:1800 multipath:600)
 instead=()
 plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
 if [ -n "${LONG-}" ]; then
 	plan=(login:300 paths:600 patched_paths:900 at_boot:300 reboot:0 back:300)
 	ahead+=(root_image:600 dracut_image:900 dump_image:900 firmware:600)
-	# In the place of the packages, on a copy of the disk.
+	# Instead of installing the packages, on a copy of the disk.
 	instead=(make_dkms:3600 from_source:3600)
 	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300 reboot-dracut:0 root_by_dracut:300 reboot:0 off_srp:300)
 	plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600)
@@ -162,7 +162,7 @@ fi
 plan+=(remove:1200 c_driver:600)
 [ -z "${LONG-}" ] || plan+=(built:600)
 
-# What an act needs of others, beside the kernel and the packages.
+# The acts that an act depends on, besides the kernel and the packages.
 declare -A needs=(
 	[paths]=multipath [back]=at_boot [root_on_srp]=root_image [root_by_dracut]="dracut_image off_srp" [off_srp]="at_boot root_on_srp"
 	[dump_image]=root_image [dump]="crash" [crash]="dump_image" [refused]=firmware [enrolled]=firmware [upgrade_kernel]=at_boot
@@ -177,7 +177,7 @@ choose() {
 	chosen+="$1 "
 	for n in ${needs[$1]-}; do choose "$n"; done
 }
-# only LIST: the acts of LIST that are chosen. A boot without one is none.
+# only LIST: keeps the selected acts in LIST, and drops boots without an act.
 only() {
 	local -n list=$1
 	local word boot= kept=()
@@ -213,7 +213,7 @@ if [ -n "${LONG-}" ]; then
 	pool=$(step node-pool "3 $base ${kernels[*]} ${extra[*]} $(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Depends Recommends)" make_pool "${kernels[@]}")
 	"$top/ci/deb.sh" "$(dpkg-deb -f "$work"/rig/ib-srp-rs-dkms_*.deb Version)+rig" "$work/rig/newer" >&2
 	mkdir "$work/rig/pool"
-	# The first day has nothing of the newest kernel's version.
+	# On the first day the archive has no package of the newest kernel.
 	publish day1 "${old_series:+\nVersion: ${version//[.+~]/[&]}}"
 	publish day2
 	mkdir "$work/rig/multipath"
@@ -223,7 +223,7 @@ if [ -n "${LONG-}" ]; then
 	printf 'deb [trusted=yes] file:/rig/day1 %s main\n' trixie trixie-backports >>"$tree/etc/apt/sources.list"
 fi
 
-# natively TREE LOG ACT:SECONDS...: in the root folder of a disk that is not running.
+# natively TREE LOG ACT:SECONDS...: runs acts in the chroot of a disk that is not booted.
 natively() {
 	local tree=$1 log=$logs/$2.log name verdict seconds wanted all
 	shift 2
@@ -246,7 +246,7 @@ natively() {
 }
 natively "$tree" node-root "${ahead[@]}"
 
-# Later than the first day: what an upgrade makes, which an emulated CPU would be busy with for an hour.
+# The state after the first day: does the upgrade natively, which would take an emulated CPU an hour.
 upgraded() {
 	sed -i 's|/day1|/day2|' "$1/etc/apt/sources.list"
 	in_root "$1" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive PATH="/rig/root-bin:$PATH" \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make one: runs the guest test TEST (09-channels) on the adapter KIND (rxe), with all that it needs built before.
+# make one: runs the guest test TEST (09-channels) on the adapter KIND (rxe), after building everything it needs.
 . "$(dirname "$0")/lib.sh"
 
 tests=$top/userspace-tests/guest
@@ -9,7 +9,7 @@ mapfile -t found < <(cd "$tests" && ls -d "$TEST"*.sh 2>/dev/null || true)
 [ -e "$tests/$TEST.sh" ] && found=("$TEST.sh")
 [ ${#found[@]} = 1 ] || die "TEST=$TEST is ${#found[@]} files of userspace-tests/guest: ${found[*]}"
 test=${found[0]%.sh}
-# The long set has tests that the fast one lacks.
+# Some tests are only in the long set.
 runs() { grep -oE "[[:space:]]$test:[a-z0-9+]+" "$tests/groups" | sed 's/.*://' | sort -u | paste -sd ' '; }
 kind=${KIND:-$(runs | cut -d ' ' -f 1)}
 [[ " $(runs) " == *" $kind "* ]] || die "$test does not run on KIND=$kind; it runs on: $(runs)"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make papers: what the papers measured, with our code, in guests whose clock counts instructions, GUESTS (2) at a time:
-# build/bench/papers.json and one plot for each figure. FAR=0,1000 has these distances only, in us; MIB=16 moves twice as
-# much in each run; PARTS=depth,clients does only these of the part far (the plots want all). ONLY="far-2000 wss" runs these
-# guests, and takes what the last run of the others has said.
+# make papers: repeats the measurements of the papers with our code, in guests with a clock that counts instructions,
+# GUESTS (2) at a time. Writes build/bench/papers.json and one plot per figure. FAR=0,1000 selects distances in us;
+# MIB=16 moves twice as much data per run; PARTS=depth,clients selects parts of `far` (the plots need all).
+# ONLY="far-2000 wss" runs only these guests, and uses the previous results of the others.
 . "$(dirname "$0")/lib.sh"
 
 bench=$top/userspace-tests/bench

@@ -29,8 +29,8 @@ def card(number, ports):
     return [
         "-netdev", f"dgram,id=wire,local.type=inet,local.host=127.0.0.1,local.port={here},"
         f"remote.type=inet,remote.host=127.0.0.1,remote.port={there}",
-        # rxe frees the packets of a queue pair in error with interrupts off, which those of a page pool do not
-        # stand: with large frames and without merging there is none.
+        # rxe frees the packets of a queue pair in error with interrupts off, which page pool packets do not allow. With
+        # large frames and without merging there is no page pool.
         "-device", f"virtio-net-pci,netdev=wire,mac={ADDRESSES[number]},mrg_rxbuf=off,host_mtu=4200",
     ]  # fmt: skip
 

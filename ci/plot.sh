@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# plot.sh SCRIPT ARGUMENT...: runs a script of userspace-tests/bench where there is a plotting library;
-# /out is build/bench there, and /log where the console's logs are.
+# plot.sh SCRIPT ARGUMENT...: runs a script of userspace-tests/bench in a root with a plotting library. There /out is
+# build/bench, and /log has the console logs.
 . "$(dirname "$0")/lib.sh"
 
 make_root() {

@@ -11,15 +11,16 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1])
-# Comments on error numbers, build-time messages, MODULE_INFO, names of which a line begins, and what a KUnit test says.
+# Files with strings that are not messages: descriptions of error numbers, build-time messages, MODULE_INFO, names of
+# attributes, texts of KUnit tests.
 NOT_SAID = {"rust/check.rs", "rust/errno.rs", "rust/sysfs/attribute.rs"}
-# The test device, which is no part of the driver.
+# The test device is not part of the driver.
 VFAB = ("rust/vfab", "rust/rdma/provider")
 NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}
-# Of a command that cannot be built: it has no other way into the log than an error number.
+# Errors of building a command. They reach the log only as an error number.
 BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}
 ADVICE = re.compile(r"(check|see|set|try again|log in at|the two hosts|the target still|the target lacks)\b")
-# What is told once, before a table.
+# Prefixes that are explained once, before a table.
 PREFIX = re.compile(r"^(\{\}:)* ?(login refused: |reconnect failed: )?(?=.*[a-z])")
 STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
 

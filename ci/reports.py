@@ -11,11 +11,11 @@ import subprocess
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent / "userspace-tests"
-# A line that a program in the guest printed has no time stamp and does not count.
+# Output of programs in the guest has no time stamp and does not count.
 STAMP = r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?"
-# A conversion of printk(), and what C writes for other characters.
+# A printk() conversion, a C escape, or literal text.
 CONVERSION = re.compile(r"%%|%[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:hh?|ll?|z|t)?(?:p[A-Za-z]*|[a-zA-Z])|\\.|[^%\\]+")
-# Both forms that a line has on the console.
+# Both formats of time stamps on the console.
 STAMPS = ("[    1.234567] ", "[  123.456789][  T1234] ")
 
 

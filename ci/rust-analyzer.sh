@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make rust-analyzer: rust-project.json in this folder, by the kernel's own script, with the paths of this machine.
+# make rust-analyzer: creates rust-project.json in this folder with the kernel's script, with the paths of this machine.
 . "$(dirname "$0")/lib.sh"
 
 pick_series
@@ -8,7 +8,7 @@ root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh
 "$top/ci/module.sh" stock "$out" >&2
 in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$top:/srp:ro" "$out:/out" -- bash -euc '
 	eval "make -s -C /linux O=/build M=/srp MO=/out $1 rust-analyzer"' rust-analyzer "$(make_flags stock)" >&2
-# Of the module that script knows neither its options nor its bindings.
+# The script knows neither the module's options nor its bindings.
 python3 - "$out" "$top/rust-project.json" "/linux=$linux/source" "/build=$build" "/srp=$top" "/out=$out" "/usr=$root/usr" <<'EOF'
 import json, re, sys
 out, to, *folders = sys.argv[1:]
@@ -27,7 +27,7 @@ with open(f"{out}/rust-project.json") as f:
     project = json.load(f)
 with open(f"{out}/rust/.srp_main.o.cmd") as f:
     options = re.findall(r"--cfg (SRP_\w+)", f.readline())
-# That script takes each file that a Kbuild names for a crate. No crate depends on one of these.
+# The script treats each file in a Kbuild as a crate. No crate depends on one of these.
 roots = ("/srp/rust/srp_main.rs", "/srp/rust/vfab_main.rs")
 project["crates"] = [c for c in project["crates"] if not c["root_module"].startswith("/srp/") or c["root_module"] in roots]
 for crate in project["crates"]:

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# series.sh: prints the kernel series that trixie-backports has, the newest first, a line each: series, release of
-# the stock kernel, version of its packages. The archive is asked once a day.
-# series.sh pick: prints the series that is built for.
-# series.sh stable: the same of Debian 13's own kernel, which has no Rust.
-# series.sh next: the same of the newest kernel of unstable and experimental, or nothing if it is no newer than that
-# (or than NEWER_THAN, a version).
+# series.sh: prints the kernel series in trixie-backports, newest first, one per line: series, release of the stock
+# kernel, version of its packages. Queries the archive once a day.
+# series.sh pick: prints the series to build for.
+# series.sh stable: the same for Debian 13's own kernel, which has no Rust.
+# series.sh next: the same for the newest kernel in unstable and experimental, or nothing if it is not newer than that
+# (or than the version NEWER_THAN).
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
 
-# A series counts if it has a kernel and the source of that very version.
+# A series counts if it has a kernel and the source of exactly that version.
 list() {
 	in_root "$root" "$3:/out" -- bash -euo pipefail -c "$apt_sources"'
 		use_sources "$1"
@@ -30,7 +30,7 @@ list() {
 		[ -s /out/list ]' list "$1" "$2"
 }
 
-# answer STEP SUITE: without the archive its last answer is good enough.
+# answer STEP SUITE: prints the list. If the archive is unavailable, its last answer.
 answer() {
 	local found
 	if ! found=$(step "$1" "1 $(date +%F) $root" list '' "$2/main" 2>"$cache/$1.err"); then

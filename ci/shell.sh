@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# shell.sh [stock|rt|test]: a guest to play in, with a target and a login.
+# shell.sh [stock|rt|test]: an interactive guest with a target and a login.
 . "$(dirname "$0")/lib.sh"
 kernel=${1:-stock}
 pick_series

@@ -1,25 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make test: all stages, each counted; the last line is the sum.
-# STAGES="name ..." runs only those; NAME@7.2 is a stage on that kernel series, one without @ on SERIES or the newest;
-# demo@rt is the demo on Debian's kernel with PREEMPT_RT.
-# The other series of trixie-backports are built and pass the demo, Debian's own the demo. LONG=1
-# (make test-long): all of the stages on each series, the long set of guest tests, the debug kernel with lockdep for
-# QEMU, and two minutes for each fuzzer. The fast set does without that kernel, which takes two cores a quarter of an
-# hour to build.
+# make test: runs all stages and counts the results; the last line is the sum. STAGES="name ..." selects stages.
+# NAME@7.2 is a stage on that kernel series (default: SERIES or the newest). demo@rt is the demo on Debian's kernel with
+# PREEMPT_RT. For the other series of trixie-backports the module is built and the demo run; for Debian's own only the
+# demo is run. LONG=1 (make test-long): all stages on each series, the long set of guest tests, the debug kernel with
+# lockdep for QEMU, and two minutes for each fuzzer. The fast set does not use that kernel, which takes a quarter of an
+# hour to build on two cores.
 . "$(dirname "$0")/lib.sh"
 
 pick_series
 export FUZZ_SECONDS=${FUZZ_SECONDS-$([ -n "${LONG-}" ] && echo 120 || echo 5)}
-# What the fast set measures: each way that data takes, and a login.
+# The workloads of the fast set: each data path, and a login.
 bench=
 [ -n "${LONG-}" ] || bench=4k-read-qd16,4k-write-qd16,128k-write,login-1-channel
 
-# A stage: its NAME, what runs it, the kernels that it wants (ahead of time), and when it runs. Those of one lane run
-# one after the other, beside those of the other lanes: the tools lane compiles, the qemu lane has emulated CPUs, of
-# which two guests at once take more than twice the time. What has bounds of time comes last and has the machine almost
-# to itself: the idle lane, which counts instructions, goes on with what that leaves of the CPUs, and so does the waiting
-# lane, which mostly waits for timers. What is quiet has nothing to tell if it succeeds.
+# A stage: its NAME, the command, the kernels it needs (built ahead of time), and its lane. The stages of a lane run one
+# after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane uses emulated CPUs, where
+# two guests at once take more than twice the time. Stages with time limits run last (lane last), when the machine is
+# almost idle: only the idle lane, which counts instructions, runs on with the remaining CPU time, and the waiting lane,
+# which mostly waits for timers. A quiet stage prints nothing if it succeeds.
 # NAME        LANE     QUIET  KERNELS  COMMAND
 table="
 fmt           tools    quiet  -        ci/lint.sh fmt-check
@@ -46,7 +45,7 @@ bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.
 demo          last     -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan ci/guests.sh
 "
-# Another series needs a debug kernel of its own for more than this.
+# More stages than these need a debug kernel of that series.
 on_others="stock demo"
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests"
 
@@ -66,7 +65,7 @@ if [ -z "$stages" ]; then
 	stages+=" demo@rt"
 fi
 
-# look NAME: what the table says of a stage.
+# look NAME: looks up a stage in the table.
 look() {
 	series=$SERIES kernel=stock
 	local on=${1#"${1%@*}"}
@@ -85,9 +84,8 @@ mkdir -p "$logs"
 began=$SECONDS
 ahead=()
 
-# What takes long to make is begun beside the first stages, which wait for the network and for one
-# CPU; for other series with what SERIES leaves of the CPUs. What fails here fails once more, and is counted, in
-# the stage that needs it.
+# Starts the slow builds in parallel with the first stages, which wait for the network and for one CPU. Builds for other
+# series get the CPU time that SERIES leaves. A failed build is repeated, and counted, by the stage that needs it.
 start_ahead() {
 	local s n k script argument need=()
 	for s in $stages; do
@@ -100,8 +98,8 @@ start_ahead() {
 	done
 	[ ${#need[@]} -gt 0 ] || return 0
 	mapfile -t need < <(printf '%s\n' "${need[@]}" | sort -u)
-	# A process group of its own, which can be ended as a whole. Another session would be another autogroup of the
-	# scheduler, in which `nice` counts for nothing.
+	# A process group, so that it can be killed as a whole. A new session would be a separate autogroup of the
+	# scheduler, where `nice` has no effect.
 	set -m
 	for s in "${need[@]}"; do
 		read -r n series script argument <<<"$s"
@@ -112,15 +110,15 @@ start_ahead() {
 	set +m
 }
 
-# The CPU time of all processes that have ended below this shell, in seconds: in `cpu`.
+# Sets `cpu` to the CPU time of all terminated descendants of this shell, in seconds.
 cpu_now() {
 	local file=$logs/times-$lane
 	times >"$file"
 	cpu=$(awk 'NR == 2 {split($0, t, /[ms ]+/); print int(t[1] * 60 + t[2] + t[3] * 60 + t[4])}' "$file")
 }
 
-# A stage's last line may be a count; otherwise its status counts as one test.
-# The demo must end with its own line.
+# The last line of a stage may be a count; otherwise its status counts as one test. The demo must end with its own final
+# line.
 stage() {
 	local name=$1 log=$logs/stage-$1.log status=0 t=$SECONDS cpu before last p=0 f=0 s=0
 	local series kernel lane quiet kernels command
@@ -147,7 +145,7 @@ stage() {
 		f=1
 	fi
 	[ $f = 0 ] || { echo "$name:"; grep -aE -A3 '^fail |FAILED:|^error' "$log" || tail -n 5 "$log"; } | cut -c1-300 >>"$logs/failed"
-	# One stage at a time has the output.
+	# Only one stage at a time may print.
 	{
 		flock 9
 		if [ "$lane" = last ]; then :; elif [ "$quiet" = - ]; then cat "$log"; elif [ $f != 0 ]; then tail -n 60 "$log"; fi
@@ -167,7 +165,7 @@ start_ahead
 declare -A running=()
 for lane in "${!lanes[@]}"; do
 	[ "$lane" != last ] || continue
-	# A process group of its own, which can be ended as a whole.
+	# A process group, so that it can be killed as a whole.
 	set -m
 	(
 		[ $lane != idle ] || renice -n 19 $BASHPID >/dev/null
@@ -178,14 +176,14 @@ for lane in "${!lanes[@]}"; do
 done
 trap 'for p in "${ahead[@]}" "${running[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 for lane in "${!running[@]}"; do [[ $lane =~ ^(idle|waiting)$ ]] || wait "${running[$lane]}" || true; done
-# The longest, in which a machine that is too slow shows, at the end.
+# The longest stage is last, because it is the most affected by a slow machine.
 for name in ${lanes[last]-}; do case $name in guests*) ;; *) stage "$name" ;; esac; done
 for name in ${lanes[last]-}; do case $name in guests*) stage "$name" ;; esac; done
 wait "${running[@]}" || true
-# Who has only the end of the output has what failed.
+# Failures go to the end of the output.
 [ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }
 read -r passed failed skipped stages_run < <(awk '{p += $1; f += $2; s += $3} END {print p + 0, f + 0, s + 0, NR}' "$logs/counts")
-# A lane that died has not said so.
+# A lane that died leaves stages without a result.
 missing=$(($(wc -w <<<"$stages") - stages_run))
 [ $missing = 0 ] || { echo "$missing stages did not run"; failed=$((failed + missing)); }
 printf 'in %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))

@@ -24,7 +24,7 @@ import peer
 from reports import reader
 
 PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
-# The kernel has come to user space, which takes some seconds.
+# The kernel takes some seconds to reach user space.
 INIT = re.compile(r"Run /init as init process")
 BOOT_SECONDS = 240
 STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
@@ -73,7 +73,7 @@ def tsc_khz():
     counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
     def both():
-        # Nobody has taken the CPU between the two of the shortest.
+        # The shortest interval was not preempted between its two reads.
         reads = []
         for _ in range(100):
             before, ticks, after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), counter(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -95,14 +95,14 @@ class Guest:
         self.kernel = kernel
         with open(f"{kernel}/release") as f:
             self.release = f.read().strip()
-        # User-Mode Linux is a program.
+        # User-Mode Linux is an ordinary program.
         with open(f"{kernel}/vmlinuz", "rb") as f:
             self.uml = f.read(4) == b"\x7fELF"
         self.peer = None
         self.is_report = reader()
-        # A panic is what is wanted.
+        # A panic is expected.
         self.to_crash = False
-        # The deadline has ended it, on a machine that gave it too little.
+        # The deadline expired because the machine was too slow.
         self.too_slow = False
 
     def initramfs(self, job):
@@ -139,7 +139,7 @@ class Guest:
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
-        # The kernel gives up if its timer has not ticked in time, which says nothing in a guest without a CPU.
+        # The kernel panics if its timer does not tick in time, which means nothing in a guest without CPU time.
         if self.uml:
             return append
         khz = None if a.icount else tsc_khz()
@@ -164,9 +164,8 @@ class Guest:
     def command(self, initrd, extra, kvm):
         a = self.args
         if self.uml:
-            # nohz=off: an idle CPU may miss that there is something to do, and then sleeps until its next
-            # timer. What the guest writes to its disk goes beside the initramfs. `c`: without a lock on the
-            # image, which QEMU would wait for.
+            # nohz=off: an idle CPU may miss pending work and then sleep until its next timer. Writes to the disk go to
+            # a file beside the initramfs. `c`: no lock on the image, which QEMU would wait for.
             return [
                 f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off", f"initrd={initrd.name}",
                 f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *self.parameters(extra).split(),
@@ -226,7 +225,7 @@ class Guest:
         booted = time.monotonic() + BOOT_SECONDS
         latest = booted + 4 * BOOT_SECONDS
         rest, why, over = b"", None, False
-        # What was reported before there was anything of ours.
+        # Reports from early boot, before any code of ours has run.
         early = []
         try:
             while True:
@@ -258,9 +257,9 @@ class Guest:
                             yield "report", early.pop(0)
                     if m := STAMP.search(text):
                         if m[1] == "guest":
-                            # The power is being switched off, and the disk is gone before init.
+                            # The guest powers off. The disk disappears before init does.
                             why, over = m[2], True
-                            # User-Mode Linux with several CPUs does not always end.
+                            # User-Mode Linux with several CPUs sometimes hangs at the end.
                             end = min(end, time.monotonic() + 10)
                         else:
                             yield m[1], m[2]
@@ -282,8 +281,8 @@ class Guest:
                 except subprocess.TimeoutExpired:
                     p.kill()
                     p.wait()
-        # Once in some hundred boots QEMU's TCG hangs a guest before it has run anything of ours, or lets a CPU
-        # run into an int3 that another one has patched away. What else was reported counts.
+        # Once in a few hundred boots QEMU's TCG hangs a guest before it has run any code of ours, or lets a CPU run
+        # into an int3 that another CPU has already patched away. Other reports count.
         patched = why == "died in early boot" and not self.uml and "Oops: int3" in early[0]
         for text in early:
             if patched and tries > 1:
@@ -386,7 +385,7 @@ def run_tests(guest, name, tests):
         if test not in results:
             result(test, *(("slow", why) if why else ("fail", "did not run")))
     count = list(results.values()).count
-    # A machine that was too slow to judge has skipped it, too.
+    # Tests without a verdict on a slow machine count as skipped.
     print(f"{count('ok')} passed, {count('fail')} failed, {count('skip') + count('slow')} skipped")
     return 0 if count("fail") == 0 and began else 1
 
@@ -420,7 +419,7 @@ def arguments(prog, description):
 def main():
     a = arguments("vm.sh", "Runs a command or tests in a guest.").parse_args()
     guest = Guest(a, "/kernel")
-    # A parameter of the kernel, so that a group of tests can have it.
+    # A kernel parameter, so that a group of tests can set it.
     if m := re.search(r"\bpeer=(\S+)", a.append):
         guest.peer = peer.Peer(guest, m[1], with_parent)
     try:

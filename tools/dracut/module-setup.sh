@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# dracut.modules(7): the targets of /etc/srp/targets.d that have `initramfs = true`, and what logs in to them.
+# dracut.modules(7): adds the targets in /etc/srp/targets.d with `initramfs = true`, and the tools to log in to them.
 
 marked() { srpctl targets --root "${dracutsysrootdir:-/}"; }
 
-# dracut leaves out a module whose check fails, and goes on: install has to end it.
+# If a check fails, dracut skips the module and continues, so install must report errors.
 check() {
 	local files
 	require_binaries srpctl flock || return 1
@@ -14,7 +14,7 @@ check() {
 
 depends() { echo network; }
 
-# The devices' drivers in the host's own image are those that it has loaded.
+# A host-only image has only the device drivers that the host has loaded.
 installkernel() {
 	hostonly='' instmods ib_srp rdma_cm sd_mod
 	instmods "=drivers/infiniband" mlx4_core mlx5_core

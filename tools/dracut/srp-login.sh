@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# dracut: logs in to the targets that are in the initramfs, each time that a network interface has come up.
+# dracut: logs in to the targets in the initramfs each time a network interface comes up.
 command -v warn >/dev/null || . /lib/dracut-lib.sh
 for file in /etc/srp/targets.d/*.conf; do
 	name=${file##*/}

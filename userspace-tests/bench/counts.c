@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A plugin of QEMU's TCG: how often the guest executed each translation block of its kernel between
- * two marks.
+ * A plugin for QEMU's TCG: counts how often the guest executed each translation block of its kernel
+ * between two marks.
  *
- * For each pair of marks the file gets a number n and n triples (address, instructions in the block,
- * executions), all as 64 bit. What runs in user space is one entry at address 0.
+ * For each pair of marks the file gets a number n and n triples (address, instructions in the
+ * block, executions), all 64 bits wide. User space is a single entry at address 0.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static unsigned int table[2 * SLOTS];		/* hash -> slot, 0: empty */
 static uint64_t begun[SLOTS];
 static struct qemu_plugin_scoreboard *score;
 static FILE *out;
-/* The threads of several CPUs translate at the same time. */
+/* With several CPUs, their threads translate concurrently. */
 static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned int slot_of(uint64_t address, uint64_t insns)
@@ -72,7 +72,7 @@ static void mark_end(unsigned int vcpu, void *data)
 	fflush(out);
 }
 
-/* A page fault in the middle of a block makes its rest be counted twice. That is rare. */
+/* A page fault in the middle of a block makes its rest count twice. That is rare. */
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t n = qemu_plugin_tb_n_insns(tb), address = qemu_plugin_tb_vaddr(tb);

@@ -11,11 +11,11 @@ import struct
 import sys
 import zlib
 
-# The first that fits, on `function module`.
+# The first pattern that matches `function module`.
 PARTS = (
-    # What the Rust driver calls of the kernel's Rust is the driver's, too.
+    # Functions of the kernel's Rust code that the driver calls count as the driver's.
     ("ib_srp", r".* ib_srp$|(rust_|_R)\S* $"),
-    # Those that only `make bench-peers` has.
+    # Only in `make bench-peers`.
     ("peer", r".* (nvme_\w+|rnbd_client|rtrs_client|rtrs_core|ib_iser|iscsi_tcp|libiscsi\w*|scsi_transport_iscsi)$"),
     ("scsi, sd, blk", r".* (scsi_\w+|sd_mod)$|(__)?(blk|bio|blkdev|sbitmap|submit_bio|disk|dd|elv|bdev|scsi)_\S* "),
     ("ib_core", r".* (ib_core|rdma_cm|ib_cm)$"),
@@ -26,7 +26,7 @@ PARTS = (
 )
 PARTS = tuple((name, re.compile(pattern)) for name, pattern in PARTS)
 
-# Calls of these functions, by both ends: a name for each group.
+# Calls of these functions, by both ends, grouped by name.
 CALLS = {
     "send doorbells": ("rxe_post_send",),
     "receive doorbells": ("rxe_post_recv",),
@@ -54,7 +54,7 @@ class Names:
 
     def __init__(self, others, own):
         end = max(a for a, *_ in own) | 0xFFF
-        # Sections that were freed after init still have symbols, where a module may be later.
+        # Sections freed after init still have symbols, at addresses that a module may use later.
         page = {a >> 12 for a, *_ in own}
         table = [s for s in others if s[0] >> 12 not in page] + own + [(end + 1, "?", "")]
         table.sort(key=lambda s: s[0])
@@ -88,7 +88,7 @@ class Profile:
             self.parts[part] += n
             key = f"{name} [{module}]" if module else name
             self.functions[key] = self.functions.get(key, 0) + n
-            # A call begins a block.
+            # A call starts a block.
             if address == start:
                 entries[name] = entries.get(name, 0) + executions
         if not self.parts["peer"]:

@@ -14,10 +14,10 @@ import sys
 
 import counts
 
-# Of C's, and of growth: what rounds differ by.
+# Limits for the ratio to C's figure and for growth. They allow for differences between rounds.
 TOLERANCE = 1.03
 LINEAR = 1.1
-# After the loss of the target's port, the time in which this many sessions are back, of C's.
+# After the loss of the target's port this many sessions must be back within this share of C's time.
 STORM, SHARE = 64, 1 / 3
 SPIN = "native_queued_spin_lock_slowpath"
 UNITS = {"ms": 1e6, "memory": 1024}
@@ -46,7 +46,7 @@ class Growth:
                 continue
             self.put(curve, f"{what}, instructions", n, variant, insn)
             self.put(curve, f"{what}, in ib_srp", n, variant, profile.parts["ib_srp"])
-            # By the clock of several emulated CPUs nothing can be said.
+            # Times of several emulated CPUs are meaningless.
             if machine["cpus"] == 1:
                 self.put(curve, f"{what}, ms", n, variant, line["ns"])
         self.machine |= {k: v for k, v in machine.items() if k != "cpus"}

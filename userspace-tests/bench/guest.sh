@@ -1,22 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: the target of the bench, and the drivers'
-# turns at it; where peers.sh is there also the targets of the other initiators, which export the same disk; for scale.py,
-# whose curves stand for the workloads, a target of one LUN, on vfab eight. What comes out is on the second disk.
+# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: sets up the target of the bench and runs
+# the drivers in turns. With peers.sh also the targets of the other initiators, which export the same disk. For
+# scale.py, with curves instead of workloads, the target has one LUN, and there are eight targets on vfab. The output
+# goes to the second disk.
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
 modules=/lib/modules/$(uname -r)
-# udev would look at each disk that was open for writing, in the middle of the next run.
+# udev would read each disk that was open for writing, during the next run.
 udevadm control --exit
-# Buffers of single pages, whatever the kernel's default: what a driver does with scattered memory is
-# measured, and it is the same in each run.
+# Buffers of single pages, regardless of the kernel's default: this measures the handling of scattered memory, and is
+# reproducible.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin 100000
 targets=1 luns=16
 [ $program != scale ] || luns=1
 if [ $program/$kind = scale/vfab ]; then
-	# The ports of four adapters are targets; an adapter with two ports is the initiator's.
+	# The ports of four adapters are targets; an adapter with two ports is the initiator.
 	targets=8
 	adapters devices=5 ports=2
 	subnet_manager vfab4
@@ -41,11 +42,11 @@ for ((i = 1; i < luns; i++)); do
 	back_null disk$i 16
 	lun 0 $i disk$i
 done
-# Allocates what the target's disks will hold.
+# Allocates the memory of the target's disks.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
 unload_srp || fail "rmmod ib_srp"
 python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
 	--cpus $cpus --rounds $rounds --only "$only" --share $share --counted --out /dev/vdb || fail "$program.py"
-# Nobody takes the other targets away: the guest just ends.
+# The other targets are not removed: the guest just ends.
 [ $program = measure ] || trap - EXIT

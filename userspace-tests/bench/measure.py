@@ -24,20 +24,20 @@ import zlib
 
 TRACING = "/sys/kernel/tracing"
 KEEP_ALIVE = "/sys/module/ib_srp/parameters/keep_alive"
-# Logins at the same time, each from an initiator port of its own.
+# Concurrent logins, each from its own initiator port.
 LOGINS = 3
-# How much is traced at most, in I/Os and in bytes, as each packet takes locks; and the most work requests for a doorbell
-# that the trace can tell.
+# The trace is limited in I/Os and bytes, because each packet takes locks. The trace can show at most CHAIN work
+# requests per doorbell.
 TRACED = 128
 TRACED_BYTES = 16 << 20
 CHAIN = 3
-# What takes a lock of the kernel; Rust's own do so through a helper of the kernel.
+# Functions that take a lock of the kernel; Rust code calls them through a helper of the kernel.
 LOCKS = ("_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "mutex_lock")
 HELPER = "rust_helper_"
 HELPERS = (f"{HELPER}spin_lock", f"{HELPER}mutex_lock")
 COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "starts", "options", "also")
 UNITS = {"k": 10, "m": 20}
-# fio runs for RAMP and some more before the measured seconds.
+# fio runs for RAMP and a little longer before the measured seconds.
 RAMP = 0.1
 
 
@@ -84,13 +84,13 @@ def free_memory():
     last, few = None, 4 * os.cpu_count()
     for _ in range(50):
         write("/proc/sys/vm/drop_caches", "3")
-        # For each of these all CPUs work, which many emulated ones take minutes for.
+        # Each of these runs on all CPUs, which takes minutes with many emulated ones.
         for cache in glob.glob("/sys/kernel/slab/*/shrink") if os.cpu_count() <= 4 else ():
-            # Some caches refuse, and one may go.
+            # Some caches refuse, and one may disappear.
             with contextlib.suppress(OSError):
                 write(cache, "1")
         zones = read("/proc/zoneinfo")
-        # The second is what each CPU keeps for itself.
+        # The second number is the per-CPU page lists.
         pages = sum(map(int, re.findall(r"(?:nr_free_pages|^ +count:) +(\d+)", zones, re.MULTILINE)))
         if last is not None and abs(pages - last) < few:
             return pages * mmap.PAGESIZE
@@ -150,7 +150,7 @@ class Bench:
         self.put("symbols", ib_srp=ours, text=base64.b64encode(zlib.compress("".join(lines).encode(), 1)).decode())
 
     def note_symbols(self):
-        # Of the others once, when all modules are there.
+        # The symbols of other modules once, when all are loaded.
         if not self.noted:
             self.symbols(False)
             self.noted = True
@@ -167,7 +167,7 @@ class Bench:
     def hosts(self):
         found = set()
         for path in glob.glob("/sys/class/scsi_host/host*"):
-            # One that is being removed may go while it is looked at.
+            # A host may disappear during this.
             with contextlib.suppress(OSError):
                 if read(f"{path}/proc_name") == "ib_srp":
                     found.add(os.path.basename(path))
@@ -186,7 +186,7 @@ class Bench:
                 took = time.monotonic_ns() - began
                 break
             except FileExistsError:
-                # A target that is being removed counts for a moment longer.
+                # A target that is being removed still exists for a moment.
                 self.marks.end()
                 time.sleep(0.3)
             finally:
@@ -200,7 +200,7 @@ class Bench:
     def login_for(self, rnd, variant, options, luns):
         self.host, _, took = self.login(options)
         self.disks = [wait(f"LUN {n}", lambda n=n: self.disk(self.host, n)) for n in range(luns)]
-        # Where nothing is counted, no port but this one may be known to the target.
+        # Without counting the target may know only this initiator port, so this login is measured.
         if not self.args.counted:
             self.put("login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took)
 
@@ -211,7 +211,7 @@ class Bench:
             host, seq, took = self.login(f",{w['options']},initiator_ext={port}")
             hosts.append(host)
             wait("LUN 0", lambda host=host: self.disk(host, 0))
-            # The kernel asks modprobe for things when a disk comes, which is not of the next login.
+            # When a disk appears the kernel calls modprobe, which must not count for the next login.
             time.sleep(0.5)
             channels, wanted = read(f"/sys/class/scsi_host/{host}/ch_count"), w["options"].partition("ch_count=")[2]
             if channels != wanted:
@@ -245,8 +245,8 @@ class Bench:
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
-            # The folder is there before its files, of which size is not the last, and these are before the node. A node of
-            # that name may be the last disk's still.
+            # The folder exists before its files (size is not the last one), and these before the device node. A node of
+            # that name may still belong to the previous disk.
             with contextlib.suppress(OSError):
                 if os.path.exists(f"{path}/inflight") and read(f"{path}/size") != "0":
                     os.close(os.open(f"/dev/{os.path.basename(path)}", os.O_RDONLY))
@@ -289,8 +289,8 @@ class Bench:
         seconds = self.args.seconds or float(w["seconds"]) * self.args.share
         disks = self.disks[: int(w["luns"])]
         wait("idle disks", lambda: all(read(f"/sys/block/{d}/inflight").split() == ["0", "0"] for d in disks))
-        # rxe's work queues fall into one of a few rhythms, some with a tenth more instructions for an
-        # I/O, and stay in it. So that each start takes its chance, it begins at a moment of its own.
+        # rxe's work queues settle into one of a few rhythms, some of them with a tenth more instructions per I/O. A
+        # random start time gives each start its own chance.
         time.sleep(random.random() * RAMP)
         idle = self.sectors(disks)
         p, text = self.fio(w, disks, {
@@ -315,7 +315,8 @@ class Bench:
         ios = sectors * 512 / size(w["bs"])
         if not ios:
             sys.exit(f"{w['name']} with {variant}: no I/O while it was counted")
-        # fio's figures are of a little more than the time that is counted. Where nothing is, it may have been at its end before us.
+        # fio's figures cover slightly more than the counted time. Without counting, fio may have ended before the end
+        # mark.
         iops, mbs = (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
         self.put(
             "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests, iops=iops,
@@ -343,14 +344,14 @@ class Bench:
             if event == "lock":
                 n["locks"] += 1
                 continue
-            # What cannot be read leaves in the event what was there before.
+            # A field that cannot be read keeps its previous value in the event.
             if "cqe=0x0 " in fields or "[ib_srp]" not in fields.partition("done=")[2]:
                 continue
             if event == "send":
                 chain = [int(f, 16) for f in re.findall(r"next\d=0x(\w+)", fields)]
                 if all(chain):
                     sys.exit(f"more than {CHAIN} work requests for a doorbell")
-                # Behind the last there is nothing to read, and what stands there says nothing.
+                # The memory after the last work request is not readable, so these fields are stale.
                 n["work requests"] += 1 + chain.index(0)
                 n["send doorbells"] += 1
             elif event == "recv":
@@ -377,7 +378,7 @@ class Bench:
     def probes(self, on):
         """Listens to them, or no more; then all that they told."""
         if on:
-            # Of a work request `wr_cqe` and `next`, of a completion `wr_cqe` and `opcode`.
+            # `wr_cqe` and `next` of a work request, `wr_cqe` and `opcode` of a completion.
             following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
             write(f"{TRACING}/kprobe_events", f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
                   "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
@@ -404,7 +405,7 @@ class Bench:
 
     def driver(self, name, path, rnd, workloads):
         self.load(path)
-        # A test of an idle connection would be among what is counted for I/O, if it comes while fio starts.
+        # A keep-alive during the start of fio would be counted as I/O.
         if os.path.exists(KEEP_ALIVE):
             write(KEEP_ALIVE, "0")
         if self.args.counted:
@@ -450,10 +451,10 @@ class Bench:
         elif not os.path.exists(f"{TRACING}/kprobe_events"):
             subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
         self.machine()
-        # Round 0 does not count. Without it the first driver finds few kernel threads, which saves it
-        # a tenth of all instructions: every wake-up of a work queue is a switch to another one.
+        # Round 0 does not count. Without it the first driver runs with few kernel threads, which saves it a tenth of
+        # all instructions: every wake-up of a work queue is a switch to another one.
         for rnd in range(a.rounds + 1):
-            # Who comes second finds what the first has left, so each comes first in every other round.
+            # The second driver is affected by what the first one left, so the order alternates.
             for turn in self.turns()[:: 1 if rnd % 2 else -1]:
                 turn(rnd, [w for w in workloads if rnd or w is workloads[0] or w["rw"] == "login"])
         self.put("end")

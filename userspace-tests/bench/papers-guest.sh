@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw micro|io|reads|far|wss|xor: what ci/papers.sh runs in a guest; the results are lines of the console.
-# cable: two hosts with the addresses of fabric_pair, and a router between them, which delays what it passes on. A delay in a
-# host's own queue would count against rxe's limit of packets that are not sent yet.
+# papers-guest.sh rxe|siw micro|io|reads|far|wss|xor: runs a part of ci/papers.sh in a guest. The results are lines on
+# the console.
+# cable: creates two hosts with the addresses of fabric_pair, and a router between them that delays packets. A delay in
+# a host's own queue would count towards rxe's limit of unsent packets.
 cable() {
 	local at
 	ip netns add $ns && ip netns add cable && ip netns exec cable sysctl -qw net.ipv4.ip_forward=1 || fail "no router"
@@ -31,7 +32,7 @@ length() {
 
 case $2 in
 micro)
-	# The module does it when it is loaded.
+	# The module runs this when it is loaded.
 	for kind in rxe siw; do
 		modprobe -a dummy $([ $kind = siw ] && echo siw || echo rdma_rxe) || exit 1
 		n=$((n + 1))
@@ -45,9 +46,9 @@ io|reads|far|wss|xor)
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 	begin 100000
-	# Microseconds one way.
+	# Microseconds in each direction.
 	delays=${FAR//,/ }
-	# rxe has 128 packets under way at most, which is one command of 128 KiB if they have 1 KiB each.
+	# rxe has at most 128 packets in flight, which is a single command of 128 KiB with packets of 1 KiB.
 	[[ $2 != @(far|wss) ]] || MTU=4200
 	if [[ $2 = @(wss|xor) ]]; then
 		. /srp/papers-$2.sh
@@ -62,7 +63,7 @@ io|reads|far|wss|xor)
 		python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
 		exit
 	fi
-	# For the clients.
+	# Initiator ports of the clients.
 	for acl in $(printf "${tpg[0]}/acls/0x%016x${gid:16}\n" 4 5 6 7 8 9); do
 		mkdir $acl $acl/lun_0 && ln -s ${tpg[0]}/lun/lun_0 $acl/lun_0/l || fail "cannot make the ACL $acl"
 	done

@@ -22,12 +22,12 @@ import sys
 import time
 
 part, add_target, string = sys.argv[1:]
-# Of a run: three times as much for a depth, a fourth for a client.
+# Per run: three times as much for a depth, a quarter for a client.
 MIB = int(os.environ.get("MIB", 8))
 COUNTS = (1, 2, 3, 5, 7, 9)
-# What of `far` is wanted.
+# The selected parts of `far`.
 PARTS = os.environ.get("PARTS", "depth,phases,regions,clients").split(",")
-# How many commands direct I/O has under way.
+# Number of commands that direct I/O has in flight.
 DIRECT = 32
 
 
@@ -54,12 +54,12 @@ def login(options):
         try:
             write(add_target, string + options)
             break
-        # A target that is being removed counts for a moment longer; siw breaks off one connection in 30.
+        # A target that is being removed still exists for a moment; siw breaks one connection in 30.
         except (FileExistsError, ConnectionResetError):
             time.sleep(0.1)
     (host,) = hosts() - before
     disks = wait(lambda: glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:0/block/*"))
-    # When the partitions have been looked for, the block layer sets the read-ahead once more.
+    # After the partition scan the block layer sets the read-ahead once more.
     time.sleep(1)
     return host, os.path.basename(disks[0])
 
@@ -85,7 +85,7 @@ def run(disk, rw, direct, ahead=31, **more):
             f"--rw={rw}", "--bs=128k", f"--size={3 * MIB}m", "--thread",
             *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
             "--end_fsync=1", "--clocksource=clock_gettime",
-            # Which would double the read-ahead.
+            # The hint would double the read-ahead.
             "--fadvise_hint=0"]  # fmt: skip
     j = fio(line)[0]
     with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
@@ -155,7 +155,7 @@ def reads(disk, depth, sizes=SIZES, polled=0):
     for bytes in sizes:
         lines += [f"[{bytes}]", f"bs={bytes}", f"io_size={bytes * COMMANDS * depth}"]
     jobs = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))
-    # With more than one under way the CPU is never idle.
+    # With more than one in flight the CPU is never idle.
     return [j["read"]["lat_ns"]["mean"] / depth for j in jobs]
 
 
@@ -182,7 +182,7 @@ def static_and_dynamic():
             host, disks[name] = login(f",initiator_ext={port}")
             hosts.append(host)
         for depth, all in rounds.items():
-            # The first round does not count. Each comes first in every other one.
+            # The first round does not count. The order alternates.
             all += [{name: reads(disks[name], depth) for name in sorted(disks)[:: 1 if n % 2 else -1]} for n in range(5)][1:]
         for host in hosts:
             logout(host)

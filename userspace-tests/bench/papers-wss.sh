@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# The part wss of papers-guest.sh, which sources this: the phases of a command whose SE and CE are on one host, on two, and
-# with the RS on a third one, beside a target that does all itself (srp-target, the same code). Each host has a device of its
-# own, as rxe passes on what stays on a device.
+# The part wss of papers-guest.sh, which sources this: measures the phases of a command with SE and CE on one host, on
+# two, and with the RS on a third one, compared with a single target (srp-target, the same code). Each host has its own
+# device, because rxe delivers traffic within a device locally.
 ns=ini in_ns=(nsenter --net=/run/netns/ini)
 . "$here/hosts.sh"
 modprobe -qa ib_uverbs rdma_ucm
@@ -15,13 +15,13 @@ make_hosts ini se ce rs
 mkdir -p $files
 truncate -s 64M $files/one
 
-# on HOST ROLE COMMAND...: a role runs there.
+# on HOST ROLE COMMAND...: starts a role on a host.
 on() {
 	nsenter --net=/run/netns/$1 "${@:3}" >>$tmp/$2 2>&1 &
 	serving[$2]=$!
 }
 at() { echo 10.0.${number[$1]}.2:$2; }
-# roles HOST-OF-CE HOST-OF-RS: the SE is on its own host.
+# roles HOST-OF-CE HOST-OF-RS: starts the roles; the SE has its own host.
 roles() {
 	on $2 rs "$here/../wss" rs --number 7 --file $files/one --listen $(at $2 5559)
 	on se se "$here/../wss" se --rs $(at $2 5559) --lun 7/0 --id-ext ab --ioc-guid cd --listen $(at se 5556)
@@ -30,7 +30,7 @@ roles() {
 	within 60 "the CE" says ce 'attached to RS 7'
 	answers=,answers_from=$(at $1 5557)
 }
-# As far as all roles: a packet is under way for so many microseconds from one host to another.
+# Sets the delay between any two hosts, in microseconds.
 far() {
 	local n
 	for n in "${number[@]}"; do tc qdisc replace dev v$n root netem limit 10000 delay ${1}us || fail "no delay of $1"; done

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-# The part xor of papers-guest.sh, which sources this: 2-D XOR by relays (xorset), and md RAID-6 over disks that are the same
-# files on the same five hosts, each exported by srp-target. The initiator is on the client's host, so that host's link carries
-# what redundancy costs the client, in packets of 4 KiB, and nothing else.
+# The part xor of papers-guest.sh, which sources this: compares 2-D XOR by relays (xorset) with md RAID-6 over disks in
+# the same files on the same five hosts, each exported by srp-target. The initiator runs on the client's host, so that
+# host's link carries exactly the client's cost of redundancy, in packets of 4 KiB.
 ns=client in_ns=(nsenter --net=/run/netns/client)
 MTU=4200
 . "$here/hosts.sh"
 . "$here/set.sh"
 
-# measure WHAT RW BYTES DEPTH COMMANDS [FIELD=VALUE]...: a line of the result.
+# measure WHAT RW BYTES DEPTH COMMANDS [FIELD=VALUE]...: prints a line of the result.
 measure() {
 	local f at=46
 	[[ $2 != *read ]] || at=5
@@ -26,14 +26,15 @@ measure_all() {
 	verify_io 200 $dev --rw=randrw --bsrange=1k-256k --iodepth=4 --offset=32m --size=2m >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 	tc -n client qdisc add dev w0 root netem limit 10000 rate 16mbit || fail "no limit"
-	# Three cells of 64 KiB are a stripe of RAID-6. What is under way fits into 0.3 s of the link: rxe sends again after 0.5 s.
+	# Three cells of 64 KiB are a stripe of RAID-6. The data in flight takes less than 0.3 s on the link: rxe
+	# retransmits after 0.5 s.
 	measure xor_limited write 196608 2 32
 	measure xor_limited randwrite 1024 4 384
 	measure xor_limited randwrite 4096 4 256
 	measure xor_limited randwrite 16384 4 128
 	measure xor_limited randwrite 65536 4 48
 	tc -n client qdisc del dev w0 root
-	# Microseconds from one host to another, which the router takes.
+	# Delay in microseconds between two hosts, added by the router.
 	for us in $delays; do
 		for n in "${number[@]}"; do tc qdisc replace dev v$n root netem limit 10000 delay ${us}us || fail "no delay of $us"; done
 		for rw in randread randwrite; do
@@ -62,7 +63,7 @@ login_string() { echo "id_ext=ab,ioc_guid=c$i,src=10.0.0.2,dest=10.0.${number[n$
 hosts_of_disks=() table=
 chmod +x "$here/../srp-target"
 for i in 0 1 2 3 4; do
-	# All are zeros, so all parities are right.
+	# All zeros, so all parities are correct.
 	truncate -s 0 $files/n$i
 	truncate -s 16M $files/n$i
 	serve n$i "$here/../srp-target" --lun $files/n$i --id-ext ab --ioc-guid c$i

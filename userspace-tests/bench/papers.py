@@ -21,7 +21,7 @@ for log in logs:
         for line in f:
             if not (m := re.search(r"\[ *([\d.]+)\].*srp_bench: (\w+) ?(.*)", line)) or m[0] in seen:
                 continue
-            # The guest's console has a line once more if the guest fails.
+            # If the guest fails, its console output is repeated.
             seen.add(m[0])
             if m[2] == "failed":
                 sys.exit(m[0])
@@ -131,7 +131,7 @@ for axis, rw in zip(axes, ("read", "write")):
 save(figure, "wss-phases")
 systems = {(s, d): f"{of_s}, {of_d}" for s, of_s in (("relays", "relays"), ("raid6", "RAID-6")) for d, of_d in (("ours", "our driver"), ("c", "C driver"))}
 stripes, random = of("xor_limited", rw="write"), of("xor_limited", rw="randwrite")
-# What leaves the client for a byte of data.
+# Bytes sent by the client per byte of data.
 for r in found["xor_limited"]:
     r["out"] = round(r["sent"] / r["kib"], 3)
 curves(

@@ -10,10 +10,10 @@ import time
 import measure
 import peers
 
-# What runs between the mark with the table and that from which it is counted, in seconds: all that takes part is to be
-# seen on its stack once. With several CPUs the clock is the machine's, by which little happens.
+# Seconds between the mark with the table and the start of counting: every function must have been seen on its stack
+# once. With several CPUs the clock is the host's, in which less happens.
 KNOWN, KNOWN_SMP = 0.03, 1
-# Bits that are cleared in the table, and the functions of the first; so begins an interrupt.
+# Bits cleared in the table, and a pattern for functions with the first one: the start of an interrupt.
 TREE, CHANGE = 1 << 63, 1 << 62
 INTERRUPT = re.compile(r"asm_(sysvec_|common_interrupt$|exc_)")
 
@@ -50,7 +50,7 @@ class Path(peers.Peers):
     def __init__(self, args):
         super().__init__(args)
         self.marks = Marks()
-        # Most of what the guest does is before and after what is counted.
+        # Most of the guest's activity is outside of the counted time.
         measure.RAMP = 2 * KNOWN
         if args.cpus != "1":
             self.marks.known = measure.RAMP = KNOWN_SMP
@@ -71,6 +71,6 @@ class Path(peers.Peers):
 
 
 if __name__ == "__main__":
-    # It does no RDMA.
+    # Does no RDMA.
     del peers.PEERS["iscsi"]
     Path(measure.arguments()).main()

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A plugin of QEMU's TCG: the tree of calls in the guest's kernel between two marks, with the instructions
- * that each function executed in each place of it, and with several CPUs the stores to lines of the cache that another
- * CPU has written last.
+ * A plugin for QEMU's TCG: the call tree of the guest's kernel between two marks, with the
+ * instructions of each function in each position, and with several CPUs the stores to cache lines
+ * last written by another CPU.
  *
- * The beginning mark comes with a table in the guest's memory, its address in %rdi and its length in %rsi:
- * where functions begin, in ascending order, with bit 63 cleared if that begins a tree, as an interrupt does, and bit 62
- * if a task's stack is changed for another's. With length 0 the counts begin again, and the stacks stay known.
+ * The begin mark comes with a table in the guest's memory, its address in %rdi and its length in
+ * %rsi: the start addresses of functions, in ascending order, with bit 63 cleared if the function
+ * starts a tree, as an interrupt does, and bit 62 cleared if it switches from one task's stack to
+ * another one's. Length 0 restarts the counts, and keeps the known stacks.
  *
- * A function that begins is called by what is above it on the stack: a frame lives until the stack pointer is
- * above where it was at the function's begin. One that is jumped to at the end of another is called by that
- * one. Each stack has frames of its own; that of interrupts goes on where it was changed to.
+ * A function that starts is called by the innermost frame on the stack: a frame lives until the
+ * stack pointer is above its value at the start of the function. A function reached by a tail call
+ * is called by the function that jumps to it. Each stack has its own frames; an interrupt stack
+ * continues where the switch to it happened.
  *
- * For each pair of marks the file gets a number n and n quintuples (parent, function, calls, instructions, such stores),
- * all as 64 bit. A parent is the index of an earlier one; the first is the root, the second what runs in user space.
+ * For each pair of marks the file gets a number n and n quintuples (parent, function, calls,
+ * instructions, such stores), all 64 bits wide. A parent is the index of an earlier one; the first
+ * is the root, the second is user space.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -22,14 +25,14 @@
 #include "plugin.h"
 
 enum { NODES = 1 << 18, BLOCKS = 1 << 20, STACKS = 1 << 14, FRAMES = 256, CPUS = 16, ROOT = 0, USER = 1 };
-/* Of a task. Others are at least as far from each other. */
+/* The size of a task's stack. Others are at least this far apart. */
 enum { STACK_BITS = 14, NEAR = 4096 };
-/* Where a CPU begins that was in user space: half a TiB for all of them. */
+/* The entry area, where a CPU starts that comes from user space: half a TiB for all CPUs. */
 #define ENTRY_AREA (0xfffffe0000000000u >> 39)
-/* Lines of the cache, and how many are told from each other: all in 4 GiB that are next to each other. */
+/* Cache line size, and the number of distinct lines: those in 4 contiguous GiB. */
 enum { LINE = 64, LINES = 1 << 26 };
 
-/* What all CPUs share is read without a lock, and added to with it. */
+/* Shared data of all CPUs is read without a lock, and extended under it. */
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 static struct node { uint64_t parent, function; } nodes[NODES];
 static unsigned int n_nodes;
@@ -37,19 +40,20 @@ static unsigned int found[2 * NODES];		/* hash -> node, 0: empty */
 
 struct frame { uint64_t sp, function; unsigned int node; };
 struct stack { struct stack *from; unsigned int base, depth; struct frame frames[FRAMES]; };
-/* The same stack may be behind two keys. */
+/* Two keys may refer to the same stack. */
 static struct { uint64_t key; struct stack *stack; } stacks[STACKS];
-static unsigned char *writers;			/* who wrote a line last: a CPU, from 1 on */
+static unsigned char *writers;			/* last writer of a line: a CPU, from 1 on */
 
 static struct cpu {
 	struct stack *current;
 	uint64_t last_sp;
-	unsigned int node;			/* what is executed */
+	unsigned int node;			/* node being executed */
 	GByteArray *buffer;
 	struct count { uint64_t calls, insns, lines; } counts[NODES];
 } *cpus[CPUS];
 
-/* What blocks do without a call, as that of each of them would take most of the guest's time. */
+/* Inline operations of blocks, because a callback for each block would take most of the guest's
+ * time. */
 static struct qemu_plugin_scoreboard *score;
 struct inlined { uint64_t active, user, was_user; };
 static qemu_plugin_u64 entry(size_t offset) { return (qemu_plugin_u64){ score, offset }; }
@@ -66,7 +70,7 @@ static unsigned int n_blocks;
 #define CHANGE (UINT64_C(1) << 62)
 static uint64_t *functions;
 static size_t n_functions;
-static unsigned int table;			/* which one, from 1 on */
+static unsigned int table;			/* number of the table, from 1 on */
 static FILE *out;
 static struct qemu_plugin_register *rsp, *rdi, *rsi;
 
@@ -135,7 +139,8 @@ static struct stack *find_stack(uint64_t key, uint64_t *hash)
 	return s;
 }
 
-/* An interrupt's stack need not begin where a task's could: what goes on right beyond such a place is the same stack. */
+/* An interrupt stack may cross a boundary of STACK_BITS: execution right beyond it continues on the
+ * same stack. */
 static struct stack *stack_of(struct cpu *cpu, uint64_t sp)
 {
 	uint64_t key = sp >> STACK_BITS, h;
@@ -155,7 +160,7 @@ static struct stack *stack_of(struct cpu *cpu, uint64_t sp)
 	return cpu->current = s;
 }
 
-/* Which function a block is of. */
+/* Finds the function of a block. */
 static void look_up(struct block *b)
 {
 	size_t low = 0, high = n_functions;
@@ -191,7 +196,7 @@ static struct frame *push(struct stack *s, struct block *b, uint64_t sp)
 	return &s->frames[s->depth++];
 }
 
-/* Whether such a frame is there, which then is the innermost. */
+/* Whether there is such a frame. If so, it becomes the innermost one. */
 static bool unwind(struct stack *s, uint64_t function, uint64_t sp)
 {
 	for (unsigned int i = s->depth; i && s->frames[i - 1].sp == sp; i--) {
@@ -203,7 +208,7 @@ static bool unwind(struct stack *s, uint64_t function, uint64_t sp)
 	return false;
 }
 
-/* The frame that a block is executed in. */
+/* Returns the frame in which a block executes. */
 static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 {
 	struct cpu *cpu = cpus[vcpu];
@@ -211,7 +216,7 @@ static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 	struct inlined *in = inlined(vcpu);
 	struct frame *f;
 
-	/* Nothing is left on the stack of a task in user space. */
+	/* A task in user space has nothing on its kernel stack. */
 	if (in->was_user) {
 		s->depth = s->base = 0;
 		s->from = NULL;
@@ -220,16 +225,16 @@ static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 	in->was_user = 0;
 	while (s->depth && s->frames[s->depth - 1].sp < sp)
 		s->depth--;
-	/* Back from a call on another stack, maybe right to another call. */
+	/* Return from a call on another stack, possibly directly into another call. */
 	if (before && before->from == s && s != before) {
 		before->from = NULL;
 		before = s;
 	}
 	if (b->begins) {
-		/* A loop may lead to a function's begin, or jumps in a circle. */
+		/* The start of a function may be the target of a loop or of a cycle of jumps. */
 		if (unwind(s, b->function, sp))
 			return &s->frames[s->depth - 1];
-		/* Who calls a function on another stack finds that empty. */
+		/* A call on another stack starts with an empty one. */
 		if (s != before && before && !b->change) {
 			s->depth = 0;
 			s->base = innermost(before);
@@ -239,11 +244,11 @@ static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 		cpu->counts[f->node].calls++;
 		return f;
 	}
-	/* The parts of a function that are seldom needed are elsewhere, and jump back. */
+	/* Unlikely parts of a function are located elsewhere, and jump back. */
 	for (unsigned int i = s->depth; i && i + 4 > s->depth; i--)
 		if (s->frames[i - 1].function == b->function)
 			return &s->frames[(s->depth = i) - 1];
-	/* One that began before it was watched. */
+	/* A function that started before the recording. */
 	return push(s, b, sp);
 }
 
@@ -255,7 +260,7 @@ static void executed(unsigned int vcpu, void *data)
 
 	if (__atomic_load_n(&b->table, __ATOMIC_ACQUIRE) != table)
 		look_up(b);
-	/* A system call begins on the user's stack. */
+	/* A system call starts on the user's stack. */
 	cpu->node = !(sp >> 63) || sp >> 39 == ENTRY_AREA ? child(ROOT, b->function) : frame(vcpu, b, sp)->node;
 	cpu->counts[cpu->node].insns += b->insns;
 }
@@ -277,7 +282,7 @@ static void set_active(bool to)
 		inlined(i)->active = to;
 }
 
-/* No CPU is active. */
+/* Must be called while no CPU is active. */
 static void new_table(GByteArray *buffer, uint64_t address, size_t n)
 {
 	g_byte_array_set_size(buffer, 0);

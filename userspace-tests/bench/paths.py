@@ -14,15 +14,15 @@ import counts
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RULES, THINGS = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "things.tsv")
-# A copy of data is one of so many instructions; smaller ones are of the layer that does them.
+# A copy of data takes at least LARGE instructions; smaller ones count for the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
-# In the order of a table; what an initiator's driver is for is in the first two.
+# In the order of the table. The first two are the purpose of an initiator's driver.
 LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device", "copy by the device")
 COPY = {"driver": "copy", "device": "copy by the device"}
 OWN = ("driver", "ib_core")
-# Of the plugin: parent, function, calls, instructions, stores to lines that another CPU has written last.
+# Fields of the plugin: parent, function, calls, instructions, stores to lines last written by another CPU.
 WIDTH = 5
-# Where a lock is waited for.
+# Functions that wait for a lock.
 CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock\S* |rwsem_down_\w+_slowpath ")
 TOP = 10
 
@@ -67,7 +67,7 @@ class Tree:
             if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] in COPY:
                 layers[i] = COPY[layers[i]]
             self.calls[name] = self.calls.get(name, 0) + calls[i]
-        # Of those without a side: how often they call what has one.
+        # For functions without a side: how often they call one with a side.
         callees = [{} for _ in range(n)]
         for i in range(n - 1, 1, -1):
             those = {sides[i]: calls[i]} if sides[i] else callees[i]
@@ -114,7 +114,7 @@ class Runs:
             if kind != "run":
                 continue
             ios = line["ios"]
-            # Between a mark and the look at the disk's counters some end.
+            # Some I/Os complete between a mark and the read of the disk's counters.
             if done := tree.calls.get("scsi_done"):
                 ios *= done / line["requests"]
             layers, functions, sides = {}, {}, {"user": tree.user / ios}

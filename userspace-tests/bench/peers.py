@@ -47,7 +47,7 @@ def disks():
     """Those that hold something, without the paths below a multipath disk of NVMe."""
     found = set()
     for d in os.listdir("/sys/block"):
-        # One that is being removed may go while it is looked at.
+        # A disk may disappear during this.
         with contextlib.suppress(OSError):
             if measure.read(f"/sys/block/{d}/hidden") == "0" and measure.read(f"/sys/block/{d}/size") != "0":
                 found.add(d)

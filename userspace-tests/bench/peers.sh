@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# The other targets, all of disk0 at 10.0.0.1 and with their defaults; guest.sh sources this.
+# The other targets, all with disk0 at 10.0.0.1 and their defaults; sourced by guest.sh.
 
-# All at once, as measure.py notes the symbols when the first driver is there. rnbd_server listens at
-# port 1234 from here on.
+# All at once, because measure.py records the symbols when the first driver is loaded. rnbd_server listens at port 1234
+# from here on.
 modprobe -a nvme_rdma nvmet_rdma rnbd_server rnbd_client ib_iser ib_isert iscsi_tcp || fail "modules"
 
-# On an InfiniBand subnet they find each other by IP, too. All of them make connections in the first network namespace only: so
-# both hosts are there, and what one sends to the other leaves by its own adapter all the same.
+# On an InfiniBand subnet they also resolve addresses by IP. All of them connect in the first network namespace only, so
+# both hosts are in it, and traffic between them must still leave through the sender's own adapter.
 if [ $kind = vfab ]; then
 	modprobe ib_ipoib && ip rule add pref 100 lookup local && ip rule del pref 0 || fail "IP over InfiniBand"
 	net=($(ls /sys/class/infiniband/vfab0/device/net) $(ls /sys/class/infiniband/vfab1/device/net))
@@ -31,7 +31,7 @@ mkdir -p $nvmet/subsystems/bench/namespaces/1 $nvmet/ports/1 &&
 	echo 4420 >$nvmet/ports/1/addr_trsvcid &&
 	ln -s $nvmet/subsystems/bench $nvmet/ports/1/subsystems/ || fail "nvmet"
 
-# iSCSI over TCP at port 3260, iSER at 3261. Who may log in and write is no setting for speed.
+# iSCSI over TCP at port 3260, iSER at 3261. These access settings do not affect the speed.
 iqn=iqn.2003-01.org.linux-iscsi.guest:bench
 t=$cfg/target/iscsi/$iqn/tpgt_1
 mkdir -p $cfg/target/iscsi && mkdir -p $t && mkdir $t/lun/lun_0 $t/np/10.0.0.1:3260 $t/np/10.0.0.1:3261 &&

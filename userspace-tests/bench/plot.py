@@ -49,7 +49,7 @@ def parts():
     left = [0.0] * len(rows)
     total = [sum(workloads[w]["drivers"][v]["parts"].values()) for w, v in rows]
     for part in workloads[rows[0][0]]["drivers"][rows[0][1]]["parts"]:
-        # Each pair of drivers as shares of what C takes.
+        # The two drivers, as shares of C's total.
         c = [sum(workloads[w]["drivers"].get("c", workloads[w]["drivers"][v])["parts"].values()) for w, v in rows]
         share = [workloads[w]["drivers"][v]["parts"][part] / n for (w, v), n in zip(rows, c)]
         axis.barh(range(len(rows)), share, left=left, label=part)
@@ -85,7 +85,7 @@ def others():
     for axis, (metric, title) in zip(axes, metrics):
         for n, v in enumerate(variants):
             rows = [(y, e["ratios"][v][metric]) for y, e in enumerate(workloads.values()) if v in e["ratios"]]
-            # The ratios are ours by theirs.
+            # Inverts the ratios, which are ours relative to theirs.
             axis.barh(
                 [y + height * (n + 0.5) for y, _ in rows], [1 / r["median"] for _, r in rows], height, label=v, capsize=1,
                 xerr=[[1 / r["median"] - 1 / r["max"] for _, r in rows], [1 / r["min"] - 1 / r["median"] for _, r in rows]],

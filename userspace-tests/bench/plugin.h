@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Of qemu-plugin.h, which Debian does not package, what the plugins here use; QEMU checks the version.
- * And the marks of the guest: an instruction that does nothing, `nopl imm32(%rax,%rax)` with MARK in the
- * immediate, so that nothing in the guest's clock or code depends on being counted.
+ * The parts of qemu-plugin.h, which Debian does not package, that the plugins need; QEMU checks the
+ * version. Also the marks of the guest: an instruction without an effect, `nopl imm32(%rax,%rax)`
+ * with MARK in the immediate, so that counting does not affect the guest's clock or code.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ typedef struct {
 		int cur;
 	} version;
 	bool system_emulation;
-	/* Of a machine. */
+	/* Only for a machine (system emulation). */
 	int smp_vcpus;
 	int max_vcpus;
 } qemu_info_t;
@@ -36,7 +36,7 @@ typedef struct {
 	const char *feature;
 } qemu_plugin_reg_descriptor;
 
-/* Of glib, which QEMU has loaded. */
+/* From glib, which QEMU has loaded. */
 typedef struct {
 	qemu_plugin_reg_descriptor *data;
 	unsigned int len;
@@ -59,7 +59,7 @@ extern void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
 						 void (*cb)(unsigned int vcpu, void *data),
 						 int flags, void *data);
-/* Only while the comparison of `entry` with `imm` holds, which is made without a call. */
+/* Calls back only if the comparison of `entry` with `imm` holds, which is evaluated inline. */
 extern void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb,
 						      void (*cb)(unsigned int vcpu, void *data),
 						      int flags, int cond, qemu_plugin_u64 entry,
@@ -86,7 +86,7 @@ EXPORT int qemu_plugin_version = API_VERSION;
 
 static const unsigned char MARK[7] = { 0x0f, 0x1f, 0x84, 0x00, 'S', 'R', 'P' };
 
-/* Has the marks among the instructions of a block call these. */
+/* Makes the marks in a block call these callbacks. */
 static void watch_marks(struct qemu_plugin_tb *tb, void (*begin)(unsigned int vcpu, void *data),
 			void (*end)(unsigned int vcpu, void *data), int flags)
 {

@@ -17,12 +17,12 @@ import sys
 import counts
 
 TOLERANCE = 1.03
-# Waiting for a lock: on several CPUs mostly for one whose thread of QEMU does not run.
+# Waiting for a lock: with several CPUs mostly because the holder's QEMU thread is preempted.
 SPIN = "native_queued_spin_lock_slowpath"
 # Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
-# What has a spread of its own in the table.
+# Figures with their spread in the table.
 FIGURES = (("insn", "instructions", 1), ("iops", "IOPS", 1), ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1))
 METRICS = ("insn", "all", "module", "iops", "latency", "p99", "mbs", "login", "memory", "own", "ksoftirqd")
 
@@ -54,11 +54,11 @@ class Results:
                 del figures[key]
 
     def add(self, kind, line, profile):
-        # A second login of the C driver is there for its I/O.
+        # The second login of the C driver is only needed for its I/O.
         if kind == "login" and line["variant"] not in ("c", "rust"):
             return
         workload, ios = line["workload"], line.get("ios", 1)
-        # With several CPUs many commands end between a mark and the look at the disks' counters.
+        # With several CPUs many commands complete between a mark and the read of the disks' counters.
         if profile and profile.calls["commands"] and kind == "run":
             ios *= profile.calls["commands"] / line["requests"]
         if kind == "run":
@@ -78,7 +78,7 @@ class Results:
             used = {
                 "parts": {k: v / ios for k, v in profile.parts.items()},
                 "calls": {k: v / ios for k, v in profile.calls.items()},
-                # One instruction in each I/O or more.
+                # At least one instruction per I/O.
                 "functions": {f: n / ios for f, n in sorted(profile.functions.items(), key=lambda f: -f[1]) if n >= ios},
             }
         if workload not in self.order:
@@ -86,12 +86,12 @@ class Results:
         several = self.all.setdefault((workload, line["variant"], line["round"]), [])
         several.append((figures, used))
         if kind == "run":
-            # Both drivers in the same rhythm of the work queues: the one with the fewest instructions.
+            # Compares both drivers in the same rhythm of the work queues: the start with the fewest instructions.
             figures, used = min(several, key=lambda start: start[0].get("insn", 0))
             if len(several) > 1:
                 figures = figures | {"all": statistics.fmean(f["insn"] for f, _ in several)}
         else:
-            # The one that was least disturbed.
+            # The least disturbed one.
             figures = {m: min(f[m] for f, _ in several if m in f) for one, _ in several for m in one}
         if used:
             self.profiles[workload, line["variant"]] = used
@@ -122,7 +122,7 @@ class Results:
             return {"min": min(values), "median": statistics.median(values), "max": max(values), "rounds": values}
 
         def ratio(values):
-            # Nothing is counted: the machine's clock, and what it does besides.
+            # Without counting the times are the host's, with its other load.
             more = {} if self.profiles or len(values) < 2 else {"mean": geometric(values), "ci95": interval(values)}
             return spread(values) | more
 
@@ -298,7 +298,7 @@ def check(results, path, short, again):
                 value, theirs = (results.requests[workload, v][metric.replace("-", " ")] for v in ("rust", "c"))
             else:
                 continue
-            # Some of C's were seen, and of ours unless there are to be none, or nobody has counted.
+            # Some of C's must be present, and some of ours unless the bound is 0 or nothing was counted.
             kept = value <= limit and theirs > 0 and (value > 0) == (limit > 0)
             passed += kept
             failed += not kept

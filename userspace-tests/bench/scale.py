@@ -17,16 +17,16 @@ import time
 import measure
 from measure import read, wait, write
 
-# What grows, and its points.
+# The curves and their points.
 CURVES = {
     "sessions": (1, 2, 4, 8, 16, 32, 64),
     "luns": (1, 4, 16, 64, 256, 1024),
     "targets": (1, 2, 4, 8),
     "channels": (1, 2, 4, 8, 16),
 }
-# Extensions of initiator ports: the one that has N logical units, and number N of the sessions. With target N it is N.
+# Initiator extensions: UNITS + N has N logical units, SESSIONS + N is session N. With target N it is N.
 UNITS, SESSIONS = 0x10000, 0x20000
-# Seconds for which the target's ports are off, and for which I/O is counted.
+# Seconds that the target's ports are off, and that I/O is counted.
 OFF, BUSY = 2, 0.5
 PATIENCE = 600
 TARGETS = "/sys/kernel/config/target/srpt/0x*/0x*"
@@ -88,7 +88,7 @@ class Scale(measure.Bench):
             try:
                 return write(file, f"{text},{options}")
             except FileExistsError:
-                # The target still counts the last one.
+                # The target still has the last session.
                 time.sleep(0.3)
         raise SystemExit(f"{options}: still logged in")
 
@@ -131,7 +131,7 @@ class Scale(measure.Bench):
         wait("no host", lambda: not self.hosts(), PATIENCE, 0.005)
 
     def running(self):
-        # Nobody adds or removes ports meanwhile.
+        # No ports are added or removed meanwhile.
         return all(read(path) == "running" for path in glob.glob("/sys/class/srp_remote_ports/*/state"))
 
     def first_reads(self, disks):
@@ -177,7 +177,7 @@ class Scale(measure.Bench):
     def lines_of(self, log):
         """Of the driver and of the transport class, from where `log` is."""
         n = 0
-        # Nobody has anything to say any more.
+        # End of the log (EAGAIN).
         with contextlib.suppress(BlockingIOError):
             while True:
                 n += bool(re.search(rb"\bib_srp\b|scsi host|rport-", os.read(log, 8192)))
@@ -195,7 +195,7 @@ class Scale(measure.Bench):
     def kernel_threads(self):
         n = 0
         for path in glob.glob("/proc/[0-9]*/stat"):
-            # A process may end while it is looked at.
+            # A process may end during this.
             with contextlib.suppress(OSError):
                 n += read(path).rpartition(")")[2].split()[1] == "2"
         return n
@@ -252,7 +252,7 @@ class Scale(measure.Bench):
         self.machine()
         self.prepare()
         self.idle = self.queue_pairs()
-        # Round 0 does not count: it finds few kernel threads.
+        # Round 0 does not count: it starts with few kernel threads.
         for rnd in range(a.rounds + 1):
             for turn in self.turns()[:: 1 if rnd % 2 else -1]:
                 turn(rnd, points if rnd else points[:1])

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A login, what sysfs shows of it, a write and a read, a log-out.
+# Shows that a login succeeds, that sysfs describes it, and that a write, a read and a logout work.
 . "$(dirname "$0")/lib.sh"
 
 begin 120
@@ -33,11 +33,11 @@ cmp $tmp/a $tmp/b || fail "what was read is wrong"
 dd if=${backdev[disk]} of=$tmp/c bs=4k count=256 iflag=direct status=none
 cmp $tmp/a $tmp/c || fail "the back end is wrong"
 
-# One command for 1 MiB.
+# A single command for 1 MiB.
 if rust_driver; then
 	q=/sys/block/${dev#/dev/}
 	cat $q/queue/max_hw_sectors_kb >$q/queue/max_sectors_kb
-	# udev reads a disk that somebody has written to.
+	# udev reads a disk that was written to.
 	quiet $dev
 	before=$(awk '{print $1}' $q/stat)
 	dd if=$dev of=$tmp/b bs=1M count=1 iflag=direct status=none || fail "read of 1 MiB"

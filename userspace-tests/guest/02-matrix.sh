@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Verified data: block sizes from 512 bytes to 4 MiB, queue depths 1 and 32,
-# direct and buffered, written by one job and read back by another.
+# Verifies data with block sizes from 512 bytes to 4 MiB, queue depths 1 and 32, direct and buffered. One job writes,
+# another one reads back.
 . "$(dirname "$0")/lib.sh"
 
 begin 900 1800
-# The debug kernels are slow: less there, most of it on the stock kernel.
+# The debug kernels are slow and test less. Most is tested on the stock kernel.
 rounds 40 100
 volume=$rounds
 rounds 1 3
@@ -21,7 +21,7 @@ dev=$(disk "$host" 0)
 q=/sys/block/${dev#/dev/}/queue
 cat $q/max_hw_sectors_kb >$q/max_sectors_kb
 
-# Every cell of the matrix has its own part of the disk, in MiB.
+# Every cell of the matrix has its own part of the disk (MiB).
 at=0
 cells=0
 for direct in 1 0; do
@@ -55,8 +55,8 @@ for direct in 1 0; do
 	done
 done >$tmp/jobs
 [ $at -le 640 ] || fail "the matrix needs $at MiB"
-# Sequential reads check what random writes left and the other way round: a
-# block knows its offset, so verify_header_seed is of no use here.
+# Sequential reads check what random writes left and vice versa. A block contains its offset, so verify_header_seed is
+# not needed.
 global=("filename=$dev" ioengine=libaio verify=crc32c verify_header_seed=0 invalidate=1 end_fsync=1 randrepeat=0
 	allow_mounted_write=1 group_reporting=0)
 printf '%s\n' '[global]' "${global[@]}" | cat - $tmp/jobs >$tmp/fio

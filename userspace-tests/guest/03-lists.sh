@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Odd scatter lists: pieces at offsets inside a page, with gaps, hundreds of
-# them; first with the driver's own limits, then with long descriptor lists.
+# Odd scatter lists: pieces at offsets inside a page, with gaps, hundreds of them; first with the driver's default
+# limits, then with long descriptor lists.
 . "$(dirname "$0")/lib.sh"
 
 begin 400

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Requests of 4 MiB: more pages than one memory region holds, so several
-# regions and an indirect table, with long and with short descriptor lists.
+# Requests of 4 MiB: more pages than one memory region holds, so they need several regions and an indirect table. With
+# long and with short descriptor lists.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -15,7 +15,7 @@ for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=
 	login 0 "$options"
 	dev=$(disk "$host" 0)
 	q=/sys/block/${dev#/dev/}/queue
-	# The target names an optimal size; what the driver can do counts here.
+	# The target reports an optimal size, but this test needs the driver's maximum.
 	cat $q/max_hw_sectors_kb >$q/max_sectors_kb
 	kb=$(cat $q/max_sectors_kb)
 	dd if=/dev/zero of=$dev bs=4M count=8 oflag=direct status=none || fail "zero $options"

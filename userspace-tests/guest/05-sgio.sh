@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# SCSI commands by SG_IO: no data, odd lengths and addresses, residuals, sense.
+# SCSI commands through SG_IO: no data, odd lengths and addresses, residuals, sense data.
 . "$(dirname "$0")/lib.sh"
 
 begin 120

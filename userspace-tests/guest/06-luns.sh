@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# 64 logical units, on siw fewer in the fast set: all found, each with its own data after the next login.
+# 64 logical units (fewer on siw in the fast set): all are found, and each has its own data after the next login.
 . "$(dirname "$0")/lib.sh"
 
 begin 600

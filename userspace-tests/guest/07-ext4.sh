@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A file system: mkfs, a tree of files, fsck, the tree again after a new login.
+# A file system: mkfs, a tree of files, fsck; the tree is intact after a new login.
 . "$(dirname "$0")/lib.sh"
 
 begin 300

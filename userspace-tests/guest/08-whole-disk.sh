@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The whole disk written with random data, and read, against the back end.
+# Writes random data to the whole disk, reads it, and compares with the back end.
 . "$(dirname "$0")/lib.sh"
 
 mib=64

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# One, two and four channels; all of them carry verified I/O. Their completion vectors begin with comp_vector.
+# One, two and four channels: all of them carry verified I/O, and their completion vectors start at comp_vector.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -14,18 +14,18 @@ for n in 1 2 4; do
 	login 0 ",ch_count=$n"
 	for again in 1 2 3; do
 		got=$(cat /sys/class/scsi_host/$host/ch_count)
-		# siw breaks off one connection in 30; see login.
+		# siw breaks one connection in 30; see login.
 		[ $kind = siw ] && [ $got -lt $n ] && [ $got -lt $cpus ] || break
 		logout "$host"
 		login 0 ",ch_count=$n"
 	done
 	dev=$(disk "$host" 0)
-	# More channels than CPUs are of no use; a driver may then take fewer.
+	# A driver may use fewer channels if there are fewer CPUs.
 	[ "$got" = $n ] || { [ $n -gt $cpus ] && [ "$got" -ge $cpus ]; } || fail "ch_count=$n gave $got channels"
 	ends=2
 	[ -z "$paired" ] || ends=1
 	equal "queue pairs" $(($(qps) - idle_qps)) $((ends * got))
-	# Each channel adds its queue, also for one disk; C's does not.
+	# Each channel adds its queue depth, even for one disk; not with the C driver.
 	! rust_driver || each=$got
 	is "the disk's queue" /sys/block/${dev#/dev/}/device/queue_depth $((62 * each))
 	queues=$(ls -d /sys/block/${dev#/dev/}/mq/[0-9]* | wc -l)
@@ -36,7 +36,7 @@ for n in 1 2 4; do
 	clean
 done
 
-# The C driver takes no notice of it.
+# The C driver ignores comp_vector.
 if rust_driver && [ $cpus -gt 1 ]; then
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 	# Both soft devices have a vector for each CPU.
@@ -46,7 +46,7 @@ if rust_driver && [ $cpus -gt 1 ]; then
 		echo 1 >$tracing/events/rdma_core/cq_alloc/enable || fail "no event cq_alloc"
 		login 0 ",ch_count=2,comp_vector=$first"
 		echo 0 >$tracing/events/rdma_core/cq_alloc/enable
-		# Those of the target are allocated by a kworker.
+		# A kworker allocates those of the target.
 		vectors=$(sed -n '/kworker/d; s/.* comp_vector=\([0-9]*\) .*/\1/p' $tracing/trace | uniq | head -n 2 | paste -sd' ')
 		equal "the vectors of two channels with comp_vector=$first" "$vectors" "$first $(((first + 1) % (last + 1)))"
 		logout "$host"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Many times log in, read, log out: 100 times in the long set.
+# Repeated login, read and logout (100 times in the long set): nothing leaks.
 . "$(dirname "$0")/lib.sh"
 
 begin 600 900
@@ -18,15 +18,14 @@ lun 0 0 disk
 head -c 1M /dev/urandom >$tmp/data
 slowest=0
 for ((i = 1; i <= n; i++)); do
-	# What a login costs on the debug kernel is its memory regions, one for each command: few for
-	# most of them.
+	# On the debug kernel a login is expensive: one memory region per command. So most logins use few.
 	options=,queue_size=8
 	((i % 10)) || options=
 	t=${EPOCHREALTIME/./}
 	login 0 "$options"
 	t=$(((${EPOCHREALTIME/./} - t) / 1000))
 	[ $t -le $slowest ] || slowest=$t
-	# Every third log-out comes while the disk is still being found.
+	# Every third logout happens while the disk is being scanned.
 	if ((i % 3)); then
 		dev=$(disk "$host" 0)
 		if ((i == 1)); then

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Four targets at once, on four devices; then four sessions to one target.
+# Four targets on four devices at once; then four sessions with one target.
 . "$(dirname "$0")/lib.sh"
 
 begin 600
@@ -27,7 +27,7 @@ for i in 0 1 2 3; do
 done
 for i in 0 1 2 3; do dd if=${backdev[d$i]} bs=64k count=1 iflag=direct status=none | cmp - $tmp/$i || fail "back end $i is wrong"; done
 
-# One goes; the others do not notice.
+# One session ends; the others are not affected.
 timeout 60 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=4 --rw=randrw --bs=4k --size=8m \
 	--runtime=4 --time_based --output=$tmp/fio --name=x --filename=${dev[0]} --name=y --filename=${dev[3]} &
 fio=$!
@@ -39,7 +39,7 @@ logout ${hs[3]}
 logout ${hs[0]}
 clean
 
-# Four initiator ports at one target.
+# Four initiator ports of one target.
 login 0
 d=$(disk "$host" 0)
 dd if=$tmp/0 of=$d bs=64k oflag=direct status=none || fail "write to target 0"

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Insmod and rmmod, 20 times in the long set, half of them while logged in; rmmod
-# under I/O.
+# insmod and rmmod, 20 times in the long set, half of them with a session; rmmod under I/O.
 . "$(dirname "$0")/lib.sh"
 
 begin 400 600
@@ -13,12 +12,12 @@ back_null disk 32
 target 0
 lun 0 0 disk
 
-# An open disk holds the module.
+# An open disk holds a reference to the module.
 login 0
 dev=$(disk "$host" 0)
 start_io $dev --iodepth=16 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based
 fio=$!
-# Reads and writes that have ended; udev does no writes.
+# Completed writes; udev only reads.
 writing() { read -r _ _ _ _ writes _ </sys/block/${dev#/dev/}/stat && [ $writes -gt 50 ]; }
 within 30 "fio writes" writing
 for i in 1 2 3 4 5; do
@@ -39,7 +38,7 @@ for ((i = 1; i <= n; i++)); do
 	[ -e "$(add_target 0)" ] || fail "no add_target after load $i"
 	if ((i % 2)); then
 		login 0
-		# Now with the disk ready, now while it is being found.
+		# Sometimes with the disk ready, sometimes during the scan.
 		((i % 4 == 3)) || disk "$host" 0 >$tmp/d
 		within 20 "rmmod $i while logged in" unload_srp
 		within 10 "nothing of ours after unload $i" nothing_ours

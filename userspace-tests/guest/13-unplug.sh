@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The initiator's RDMA device is deleted at random moments, 20 times in the long set: under I/O, while the error
-# handler waits, while a connection is looked for, during the login. Everything ends, nothing stays, and what was
-# acknowledged is there.
+# Deletes the initiator's RDMA device at random times, 20 times in the long set: under I/O, while the error handler
+# waits, during a reconnect, during a login. Everything ends, nothing leaks, and acknowledged data is preserved.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -17,7 +16,7 @@ target 0
 lun 0 0 disk
 RANDOM=${SEED:-$$}
 slowest=0
-# nap LEAST MOST: in ms.
+# nap LEAST MOST: sleeps for a random time, in ms.
 nap() {
 	local t=$(($1 + RANDOM % ($2 - $1)))
 	sleep $((t / 1000)).$(printf %03d $((t % 1000)))
@@ -26,7 +25,7 @@ listen send done task
 for ((i = 1; i <= n; i++)); do
 	journal=
 	if ((i % 5 == 0)); then
-		# It may succeed or fail, but it returns.
+		# The login may succeed or fail, but must return.
 		what=login
 		write_login 0 "$(login_string 0 ,tl_retry_count=2)" >$tmp/said &
 		writer=$!
@@ -70,7 +69,7 @@ for ((i = 1; i <= n; i++)); do
 	[ "$what" != "error handler" ] || let_go disk
 	heal 0
 	if [ "$what" = "lost connection" ]; then
-		# It was not told, and would take a new connection for the old one.
+		# The target was not notified, and would take a new connection for the old one.
 		echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
 	fi
 	[ -z "$journal" ] || settle
@@ -79,7 +78,7 @@ for ((i = 1; i <= n; i++)); do
 done
 dev=
 told ended asked=0x01
-# And all works after that.
+# Everything works afterwards.
 login 0
 dev=$(disk "$host" 0)
 verify_io 60 $dev --iodepth=8 --rw=randwrite --bs=16k --size=4m || { cat $tmp/fio; fail "I/O after $n removals"; }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A signal from 0 to 1 s after a login began, each 50 ms in the long set: to a target
-# that answers, to an address where nobody is, and to a target that went silent.
+# A signal 0 to 1 s after the start of a login, every 50 ms in the long set, ends the login in time: with a target that
+# responds, with an unused address, and with a target that has gone silent.
 . "$(dirname "$0")/lib.sh"
 
 begin 600 900
@@ -21,11 +21,11 @@ from 0
 nobody=10.0.0.77 silent=10.0.0.99
 [ $kind != siw ] || { nobody="[fd00::77]"; silent="[fd00::99]"; }
 
-# One login to warm up, and to know how long one takes.
+# One login to warm up and to measure its duration.
 t=${EPOCHREALTIME/./}
 login 0
 took=$(((${EPOCHREALTIME/./} - t) / 1000))
-# A second, and on a slow machine the time of a whole login: what is begun is unmade.
+# A second plus, for a slow machine, the duration of a login: the work done so far must be undone.
 limit=$((1000 + took))
 say "a login takes $took ms, so a signal must end it within $limit ms"
 logout_all
@@ -39,7 +39,7 @@ run() {
 		said=$(timeout 100 "${in_host[@]}" python3 $here/login-signal.py "$(add_target 0)" "$string" $t) ||
 			fail "$what, signal after $t ms: $said"
 		read -r ms result <<<"$said"
-		# The C driver waits for the end of an address lookup.
+		# The C driver waits for the end of address resolution.
 		clock
 		[ $ms -le $limit ] || { ! rust_driver && [ $ms -le 5000 ]; } ||
 			exceeded $(((ms - limit) * 1000)) $began $now "$what: login returned $ms ms after the signal at $t ms ($result)"
@@ -52,7 +52,7 @@ run() {
 }
 run "a target that answers" "$(login_string 0)" $((RANDOM % 50)) 1000 $step
 run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$nobody:$port" 0 1000 $((step * 2))
-# Neighbour known, but what is sent vanishes: the connection request hangs.
+# The neighbour is known, but packets are dropped: the connection request hangs.
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
 if [ $kind = vfab ]; then
 	silence 0

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins that must fail, each with the right error and, from our driver, a log
-# line that says why in words.
+# Logins that must fail: each returns the right error, and our driver logs the reason.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -13,7 +12,7 @@ g=$(service_guid)
 from 0
 where=src=$src,dest=$dest:$port
 
-# refused WHAT STRING ERROR... : ERROR is one of the texts that are right.
+# refused WHAT STRING ERROR...: the login fails with one of the errors.
 refused() {
 	local what=$1 string=$2 t error before e
 	shift 2
@@ -29,8 +28,8 @@ refused() {
 	in_time "$what" $t $now 15000000
 	say "$what: $error after $(ms $((now - t)))"
 }
-# named REGEX: our driver's line. siw loses what the target sends along with a
-# rejection: it reports a reset, and rdma_consumer_reject_data() has nothing.
+# named REGEX: our driver's log line. siw loses the private data of a rejection: it reports a reset, and
+# rdma_consumer_reject_data() returns nothing.
 named() {
 	rust_driver || return 0
 	[ "$kind" != siw ] || { logged 'ib_srp: .*rejected'; return; }
@@ -41,8 +40,8 @@ refused "wrong service GUID" "id_ext=0000000000000001,ioc_guid=0000000000000001,
 logged 'reject.*0x0*10003'
 named 'associat.*0x0*10003'
 
-# ib_srpt of 7.2 frees the buffers of this channel before siw's flushed receives
-# have come: the target's side oopses.
+# Not on siw: ib_srpt of 7.2 frees the buffers of this channel before siw has delivered the flushed receives, and the
+# target oopses.
 if [ "$kind" != siw ]; then
 	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
 	logged 'reject.*0x0*10006'
@@ -58,7 +57,7 @@ logged 'reject.*0x0*10001'
 named 'insufficient.*0x0*10001'
 echo 1 >${tpg[0]}/enable
 
-# The rest is about IPv4 addresses that the target's side never sees.
+# The other cases use IPv4 addresses, and their packets never reach the target.
 refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" \
 	"Network is unreachable" "No such device" "No such device or address" "No route to host"
 refused "source address that is not ours" "id_ext=$g,ioc_guid=$g,src=192.0.2.7,dest=10.0.0.1:$port" \
@@ -67,7 +66,7 @@ refused "source address of another host" "id_ext=$g,ioc_guid=$g,src=10.0.0.1,des
 	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable" "Connection reset by peer"
 within 10 "nothing of ours" nothing_ours
 
-# Twice the same: refused, and the first one stays.
+# A second identical login is refused, and the first session is not affected.
 login 0
 first=$host
 d=$(disk "$host" 0)
@@ -75,7 +74,7 @@ refused "twice the same target" "$(login_string 0)" "File exists"
 logged 'already (connected|logged in)'
 dd if=$d of=/dev/null bs=4k count=16 iflag=direct status=none || fail "I/O on the first session"
 login 0 ,initiator_ext=0000000000000001
-# What is registered for one session is out of reach for another.
+# A session cannot access the memory regions of another one.
 ! rust_driver || equal "protection domains of two sessions" "$(resources pd | grep -cF '[ib_srp]')" 2
 logout "$host"
 logout "$first"

@@ -1,14 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The table of strings that add_target must refuse: the errno, one log line
-# that names what is wrong, nothing changed.
+# Login strings that add_target must refuse: the errno is right, one log line names the error, and nothing changes.
 . "$(dirname "$0")/lib.sh"
 
 begin 120
 for table in "${BAD_LOGINS-}" "$here/../bad-logins.tsv" "$here/bad-logins.tsv" ''; do [ -f "$table" ] && break; done
 [ -n "$table" ] || fail "bad-logins.tsv is not in this guest"
 fabric 1
-# The C driver takes some of these strings and is then busy with a login.
+# The C driver accepts some of these strings and then starts a login.
 rust_driver || skip "the C driver does not promise this"
 said=$(timeout 100 python3 $here/bad-logins.py "$(add_target 0)" "$table" 1 2>&1) ||
 	{ printf '%s\n' "$said" | tail -n 40; fail "strings that were not refused as they must be"; }

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A back end that stops answering for a while: commands are aborted and I/O
-# goes on. Resets by hand under I/O. At last a back end that answers nothing
-# for longer than any recovery: all I/O must end.
+# A back end stops responding for a while: commands are aborted and I/O continues. Manual resets under I/O. Finally a
+# back end stays silent for longer than any recovery: all I/O must end.
 . "$(dirname "$0")/lib.sh"
 
 begin 400
@@ -12,7 +11,7 @@ back_debug disk 32
 target 0
 lun 0 0 disk
 echo 3 >/sys/block/${backdev[disk]#/dev/}/device/timeout
-# scsi_debug then swallows every command, and its own disk driver aborts them.
+# scsi_debug then drops every command, and its own disk driver aborts them.
 stall() { echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"; }
 go_on() { echo 0 >$sd/every_nth; echo 0 >$sd/opts; }
 
@@ -23,7 +22,7 @@ enter() {
 	echo 2 >/sys/block/${dev#/dev/}/device/timeout
 	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout 2>/dev/null
 }
-# io SECONDS: in the background, data verified as it goes.
+# io SECONDS: verified I/O in the background.
 io() {
 	start_verify_io $dev --iodepth=4 --rw=randrw --bs=4k --size=16m --runtime=$1 --time_based
 	fio=$!
@@ -49,8 +48,8 @@ for i in 1 2 3; do
 	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(cat $tmp/err)"
 	sleep 1
 done
-# Two users at once: when the first reset ends, the midlayer sends commands behind the second. Who is late is told to try
-# again.
+# Two concurrent resets: when the first one ends, the midlayer sends commands during the second one. The late caller is
+# told to try again.
 reset() {
 	local end=$((SECONDS + 30))
 	until timeout 60 sg_reset -d $dev >$1 2>&1; do
@@ -68,14 +67,14 @@ told ended task=0x08
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 say "LUN resets, one or two at a time: I/O went on"
 
-# A host reset makes a new connection, and whatever was out is tried again.
+# A host reset reconnects, and outstanding commands are retried.
 listen send done lost
 io 12
 sleep 1
 rport=/sys/class/srp_remote_ports/port-${host#host}:1
 delay=$(<$rport/reconnect_delay)
 for i in 1 2 3; do
-	# Without tries by a timer there is still this one.
+	# Works also without reconnect attempts by the timer.
 	[ $i != 3 ] || echo off >$rport/reconnect_delay || fail "reconnect_delay off"
 	timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
 	is "remote port after host reset $i" $rport/state running
@@ -85,7 +84,7 @@ echo $delay >$rport/reconnect_delay
 io_ends $fio 90 "host resets"
 told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
-# Also when the connection was lost before, and no timer has it tried again; and when there was no hope any more.
+# Also after the connection was lost without a reconnect timer, and in state fail-fast.
 echo off >$rport/reconnect_delay || fail "reconnect_delay off"
 generic=/dev/$(ls /sys/block/${dev#/dev/}/device/scsi_generic)
 for state in blocked fail-fast; do
@@ -102,7 +101,7 @@ done
 logout "$host"
 clean
 
-# Nothing is ever answered: abort, LUN reset and a new connection do not help, so I/O ends.
+# No response at all: abort, LUN reset and reconnect do not help, so I/O ends with errors.
 enter
 listen
 io 120
@@ -116,10 +115,10 @@ within 60 "log-out" delete_port $host
 within 60 "end of the session" gone "$host"
 told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours
-# The back end's own error handling has given it up meanwhile.
+# Meanwhile the back end's own error handling has taken it offline.
 echo running >/sys/block/${backdev[disk]#/dev/}/device/state
 
-# And once more without any fault.
+# Once more without any fault.
 enter
 verify_io 60 $dev --iodepth=4 --rw=randwrite --bs=4k --size=2m || fail "I/O after all that"
 logout "$host"

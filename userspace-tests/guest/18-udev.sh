@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# /dev/srp0, srp1, ... and the names below /dev/disk/by-path.
+# The udev names /dev/srp0, srp1, ... and those in /dev/disk/by-path are unique and stable.
 . "$(dirname "$0")/lib.sh"
 
 begin 400
@@ -36,7 +36,7 @@ for d in srp0 srp2; do
 done
 equal "by-path names of partitions" "$(paths | grep -c -- '-part[12]$')" 4
 
-# Nothing moves when all is looked at again.
+# A repeated change event moves no name.
 before=$(links; paths)
 udevadm trigger --action=change --subsystem-match=block
 settled
@@ -45,7 +45,7 @@ udevadm trigger --action=add --subsystem-match=block
 settled
 equal "names after udevadm trigger --action=add" "$(links; paths)" "$before"
 
-# The smallest number comes back to the next disk; the others keep theirs.
+# The next disk gets the smallest free number; the others keep theirs.
 gone=$(readlink -f /dev/srp1)
 rest=$(links | grep -v '^srp1')
 lun1=$(basename "$(readlink -f /sys/block/${gone#/dev/}/device)")
@@ -58,7 +58,7 @@ settled
 equal "disk of srp1" "$(readlink -f /dev/srp1)" "$(disk "$host" ${lun1##*:})"
 equal "the others" "$(links | grep -v '^srp1')" "$rest"
 
-# The same by-path names after a new login; no name stays in between.
+# A new login gives the same by-path names; in between no name remains.
 before=$(paths)
 logout "$host"
 settled
@@ -72,7 +72,7 @@ same_paths() { [ "$(paths)" = "$before" ]; }
 within 30 "partitions again" same_paths
 equal "numbers after the new login" "$(names | tr ' ' '\n' | grep -c '^srp[0-3]$')" 4
 
-# Ten times at once: no number twice.
+# Ten events at once: no duplicate number.
 for i in 1 2 3 4 5 6 7 8 9 10; do udevadm trigger --action=change --subsystem-match=block; done
 settled
 equal "disks with a name" "$(links | grep '^srp[0-9]*=' | cut -d= -f2 | sort -u | wc -l)" 4

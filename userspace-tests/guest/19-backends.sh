@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Other kinds of back ends: a file, memory, scsi_debug with 512-byte and with
-# 4096-byte blocks.
+# Other back ends: a file, memory, scsi_debug with blocks of 512 and of 4096 bytes.
 . "$(dirname "$0")/lib.sh"
 
 begin 300

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins over IPv6, with a global and with a link-local address, and by IPv4
-# without a source address.
+# Logins over IPv6 with a global and with a link-local address, and over IPv4 without a source address.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The same questions to the kernel's C driver and to ours; every difference must be in contract.tsv,
-# whose names docs/abi.md explains.
+# The same operations with the kernel's C driver and ours. Every difference must be in contract.tsv, and docs/abi.md
+# explains each name there.
 . "$(dirname "$0")/lib.sh"
 
 begin 1500
@@ -13,12 +13,12 @@ ours=${SRP_MODULE-}
 theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 [ -f "$theirs" ] || fail "this kernel has no C driver"
 
-# ask WHAT...: the answers of the driver that is loaded, in $tmp/$who.
+# ask WHAT...: appends the results of the loaded driver to $tmp/$who.
 ask() {
 	timeout 300 python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" ||
 		{ show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
 }
-# The answers, to write the table from.
+# Prints the results, to update the table.
 show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$tmp/$d"; echo "=== end"; done; }
 # become WHO FILE [MODULE PARAMETER]...
 become() {
@@ -26,7 +26,7 @@ become() {
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
 	insmod "${@:2}" || fail "insmod ${*:2}"
 }
-# identifiers FILE: those that a target gets, whatever it answers. Topspin's and Cisco's want zeros and the node's GUID.
+# identifiers FILE: the identifiers that a target receives. Topspin's and Cisco's need zeros and the node's GUID.
 identifiers() {
 	local on ioc ports='i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\)'
 	for on in 1 0; do
@@ -52,7 +52,7 @@ for who in c ours; do
 done
 back_null disk 32
 target 0
-# Initiators of protocol revision 10 (io_class ff00) have the halves of their identifier swapped.
+# The io_class of protocol revision 10 (ff00) swaps the halves of the initiator's identifier.
 mkdir "${tpg[0]}/acls/0x${gid:16}0000000000000000" || fail "cannot make an ACL"
 lun 0 0 disk
 guid=$(service_guid)
@@ -70,7 +70,7 @@ equal "logins of an initiator that is 0 and the node" "$(grep -cE '^1 00(05ad|1b
 equal "logins of an initiator with its initiator_ext" "$(grep -cE '^(0|1 0002c9)[^:]* 0000:0000:0000:0005:' $tmp/identifiers.ours)" 4
 said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || { printf '%s\n' "$said"; fail "the drivers differ"; }
 
-# What only ours has.
+# Only in our driver.
 p=/sys/module/ib_srp/parameters
 for value in 1 86400 0x10 0; do (echo $value >$p/keep_alive) 2>/dev/null || fail "keep_alive=$value was refused"; done
 for value in 86401 4294967296 -1 off x ''; do

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# srp_daemon as it is, on the subnet of ib_vfab: it finds the target, obeys its rules, knows by our files what is connected, also
-# by srpctl, finds a target that comes later, and logs in to each once, whatever the subnet manager does.
+# Unmodified srp_daemon on the subnet of ib_vfab: it finds the target, obeys its rules, recognizes existing sessions
+# (also those of srpctl) by our sysfs files, finds a target that appears later, and logs in to each exactly once,
+# whatever the subnet manager does.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -12,7 +13,7 @@ gid vfab1; gid1=$gid
 for i in 0 2; do
 	back_null disk$i 32
 	target $i
-	# With -n, initiators are told apart by the target's port.
+	# With -n the initiator extension is derived from the target's port.
 	gid vfab$i
 	mkdir "${tpg[$i]}/acls/0x${gid:16}${gid1:16}" || fail "cannot make an ACL"
 	lun $i 0 disk$i
@@ -20,17 +21,17 @@ done
 gid2=$gid
 gid vfab0; gid0=$gid
 guid=$(service_guid) guid=${guid#0x}
-# string GID: the login to that port.
+# string GID: prints the login string for that port.
 string() { echo "id_ext=$guid,ioc_guid=$guid,dgid=$1,pkey=ffff,service_id=$guid"; }
 
-# ib_srpt listens at the initiator's adapter, too, where there is no target.
+# ib_srpt also listens on the initiator's adapter, which has no target.
 conf=/etc/srp_daemon.conf
 echo "d dgid=$gid1" >$tmp/rules
 [ -e $conf ] || touch $conf
 mount --bind $tmp/rules $conf || fail "cannot have other rules"
 undo() { local n; for n in 1 2 3 4 5; do umount $conf 2>/dev/null || break; done; }
 
-# The second target is not there yet.
+# The second target does not exist yet.
 is_target() { timeout 20 saquery PortInfoRecord "$1" 2>/dev/null | grep -q IsDeviceManagement; }
 lid vfab2; lid2=$lid
 lid vfab0; lid0=$lid
@@ -38,7 +39,7 @@ at_port vfab2 down
 within 30 "opensm without vfab2" not is_target $lid2
 within 30 "the target's capability" is_target $lid0
 
-# finds WHAT WANTED [OPTION]...: the targets that it would log in to.
+# finds WHAT WANTED [OPTION]...: checks which targets it would log in to.
 finds() {
 	local got
 	got=$(timeout 60 srp_daemon -o -c -i vfab1 "${@:3}" 2>$tmp/err | sort)
@@ -59,7 +60,7 @@ ruled "a controller that is not allowed" "" "d ioc_guid=$guid"
 ruled "another controller" "" "a ioc_guid=$other" d
 ruled "another service, and its partition" "$only" "d service_id=$other" "d pkey=1234" "d id_ext=$other" "a dgid=$gid0,pkey=ffff" d
 
-# The length of messages is limited if immediate data could exceed what the target takes.
+# The message length must be limited if immediate data could exceed the target's limit.
 parameters=/sys/module/ib_srp/parameters
 read -r size </sys/module/ib_srpt/parameters/srp_max_req_size
 [ $size -lt 32768 ] || fail "the target takes $size bytes"
@@ -70,7 +71,7 @@ finds "the same with use_imm_data=N" "$only"
 echo Y >$parameters/use_imm_data
 echo 8192 >$parameters/max_imm_data
 
-# sessions N: for `within`; of one, `host` is its host.
+# sessions N: for `within`; with N = 1 sets `host` to its host.
 sessions() { find_hosts; set -- $1 $list; host=${2-}; [ $# = $(($1 + 1)) ]; }
 once() { timeout 60 srp_daemon -o -e -c -i vfab1 "$@" >$tmp/out 2>$tmp/err || fail "srp_daemon -e: $(cat $tmp/err)"; }
 printf '%s\n' "a dgid=$gid0,max_cmd_per_lun=7" d >$tmp/ruled
@@ -82,7 +83,7 @@ finds "a connected target" ""
 finds "a connected target with -a" "$only" -a
 once
 [ ! -s $tmp/out ] || fail "srp_daemon logs in again: $(cat $tmp/out)"
-# Each of our files decides.
+# srp_daemon checks each of these files.
 seen_as() {
 	echo "$2" >$tmp/over
 	mount --bind $tmp/over /sys/class/scsi_host/$host/$1 || fail "cannot stand in for $1"
@@ -97,7 +98,7 @@ seen_as pkey 0x8001
 seen_as local_ib_port 2
 seen_as local_ib_device vfab0
 
-# Beside srpctl: each sees what the other has made, and leaves it alone.
+# With srpctl: each ignores the sessions of the other.
 if rust_driver && [ -x /srp/srpctl ]; then
 	srpctl() { said=$(timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
 	same=(--device vfab1 --id-ext $guid --ioc-guid $guid --dgid $gid0 --pkey ffff --service-id $guid)
@@ -121,7 +122,7 @@ else
 	logout "$host"
 fi
 
-# udev has systemd start it for each port, if systemd says that the service is on.
+# udev has systemd start it for each port if the service is active.
 printf '#!/bin/sh\necho ActiveState=active\n' >$tmp/systemctl
 chmod +x $tmp/systemctl
 [ -e /bin/systemctl ] || touch /bin/systemctl
@@ -131,7 +132,7 @@ umount /bin/systemctl
 udevadm info --query=property /sys/class/infiniband_mad/$umad >$tmp/properties
 grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@vfab1:1\.service' $tmp/properties || { cat $tmp/properties; fail "the rule of srp_daemon does not start it"; }
 
-# As systemd starts it, after the modules that it wants.
+# Starts it like systemd does, with the modules it requires.
 unit=/usr/lib/systemd/system/srp_daemon_port@.service
 modules=/etc/rdma/modules/srp_daemon.conf
 [ -f $unit ] && [ -f $modules ] || fail "no $unit or $modules"
@@ -151,7 +152,7 @@ reap 20 "${command[*]}" $daemon || fail "the end of ${command[*]}: status $?"
 equal "what ${command[*]} wrote" "$(head -n 1 $tmp/out)" "$only,initiator_ext=${gid0:16}"
 logout "$host"
 
-# From here on it never looks again by itself: what it finds later, somebody has told it.
+# From here on it only rescans after a notification.
 daemon() {
 	stdbuf -oL srp_daemon -e -c -n -V -T 0 -i vfab1 >$tmp/out 2>&1 &
 	daemon=$!
@@ -160,7 +161,7 @@ times() { grep -c "$1" $tmp/out; }
 looks='^Starting a recalculation' skips='already connected - skip' logins='^id_ext='
 remember() { looked=$(times "$looks") skipped=$(times "$skips") added=$(times "$logins"); }
 more() { [ "$(times "$1")" -gt $2 ]; }
-# only_looks WHAT: it looks, and has nothing to do.
+# only_looks WHAT: it rescans and has nothing to do.
 only_looks() {
 	within 40 "srp_daemon looks again: $1" or_ended $daemon more "$looks" $looked
 	within 20 "srp_daemon finds what is connected: $1" or_ended $daemon more "$skips" $skipped
@@ -171,14 +172,14 @@ no_login() {
 	! ended $daemon || fail "srp_daemon has ended: $1: $(tail -n 5 $tmp/out)"
 	equal "logins: $1" "$(times "$logins")" $added
 }
-# The second target goes, and comes; its session is that of `second`.
+# Removes and recreates the second target. Its session is `second`.
 session_of() {
 	local h got
 	find_hosts
 	for h in $list; do read -r got </sys/class/scsi_host/$h/dgid; [ "${got//:/}" != $1 ] || { host=$h; return 0; }; done
 	return 1
 }
-# A session counts until its connections have ended, which takes a while without the target.
+# A session exists until its connections have ended, which takes a while without the target.
 connections() { n=$(resources qp | grep -c '^link vfab1/1 .*\[ib_srp\]'); }
 half() { local n; connections; [ $n -le $((had / 2)) ]; }
 goes() {

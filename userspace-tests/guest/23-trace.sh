@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The trace events of ib_srp tell the whole life of each command, whichever way its data goes; of resets, of a
-# connection that is lost, and of log-in and log-out. Filters work; the module can go while somebody listens.
-# And the kernel's events tell that the I/O path allocates nothing.
+# The trace events of ib_srp show the complete life of each command on every data path, and resets, a lost connection,
+# login and logout. Filters work. The module can be unloaded during tracing. The kernel's events show that the I/O path
+# does not allocate memory.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -20,7 +20,7 @@ udevadm settle -t 10
 for bs in 512 4k 8k 16k 128k; do io --rw=randrw --bs=$bs --iodepth=8; done
 told whole ways=none,immediate,static,dynamic session="connecting -> live" channel=open
 
-# What is told is what happened: the midlayer counts as well.
+# The events agree with those of the midlayer.
 for e in start error; do
 	echo "host_no == ${host#host}" >$tracing/events/scsi/scsi_dispatch_cmd_$e/filter
 	echo 1 >$tracing/events/scsi/scsi_dispatch_cmd_$e/enable
@@ -42,7 +42,7 @@ echo 0 >$events/srp_send/filter
 	fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
 ! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
 
-# allocated: how many allocations the module has asked for since `watch`, in `allocated`.
+# allocated: sets `allocated` to the number of allocations of the module since `watch`.
 watch() {
 	local e
 	unlisten
@@ -80,10 +80,10 @@ timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)
 reap 60 "I/O during a host reset" $fio || fail "I/O during a host reset"
 told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
 
-# Memory for a connection that is made anew is asked for without I/O: it could be this very disk that has to be written to.
+# Memory for a reconnect is allocated without I/O (GFP_NOIO): reclaim might have to write to this very disk.
 unlisten
 echo 16384 >$tracing/buffer_size_kb
-# pages COMMAND...: the allocations of pages in a call trace of the module.
+# pages COMMAND...: records page allocations with the module in their call trace.
 pages() {
 	echo >$tracing/trace
 	echo 1 >$tracing/options/stacktrace
@@ -92,10 +92,10 @@ pages() {
 	echo 0 >$tracing/events/kmem/enable
 	echo 0 >$tracing/options/stacktrace
 	cat $tracing/trace >$tmp/trace
-	# The event is before the stack that it had.
+	# The event comes before its stack trace.
 	awk '/ mm_page_alloc: / {event = $0} /^ => .*ib_srp/ {if (event) print event; event = ""}' $tmp/trace >$tmp/ours
 	pages=$(wc -l <$tmp/ours)
-	# A queue pair of vfab needs less.
+	# A queue pair of vfab needs fewer.
 	[ $pages -ge $([ $kind = vfab ] && echo 2 || echo 4) ] || fail "only $pages allocations of pages by $1: $(head -n 40 $tmp/trace)"
 }
 reset() { timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"; }
@@ -103,8 +103,7 @@ pages reset
 ! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours || fail "memory that may be had by I/O"
 say "$pages allocations of pages for a connection, all without I/O"
 
-# On a machine whose memory is in small pieces a login with the longest queue comes in: what is in one piece
-# of more than 32 KiB may be in many.
+# A login with the longest queue works with fragmented memory: allocations above 32 KiB do not need contiguous memory.
 mine=$host
 pages login 0 ,queue_size=4096,ch_count=1,initiator_ext=0000000000000001
 big=$(grep -E 'order=([4-9]|1[0-9])' $tmp/ours | grep -vE '__GFP_NORETRY|GFP_NOWAIT' | sed 's/.*pfn=/pfn=/' | head -n 5)
@@ -120,7 +119,7 @@ dev=
 clean
 told session="live -> removing" session="removing -> gone" channel=closed
 
-# The module goes while somebody listens, and its events with it.
+# The module can be unloaded during tracing, and its events disappear.
 listen
 cat $tracing/trace_pipe >$tmp/pipe &
 pipe=$!

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# poll_queues: polled I/O has channels of its own, is verified, and goes on through aborts and resets, beside
-# I/O with interrupts. A polled channel that is idle is looked at. A submitter that is killed leaves nothing.
+# poll_queues: polled I/O uses separate channels, is verified, and continues through aborts and resets, in parallel with
+# I/O with interrupts. An idle polled channel is probed. A killed submitter leaves nothing behind.
 . "$(dirname "$0")/lib.sh"
 
 begin 400
@@ -16,7 +16,7 @@ lun 0 0 disk
 lun 0 1 slow
 sd=/sys/bus/pseudo/drivers/scsi_debug
 echo 3 >/sys/block/${backdev[slow]#/dev/}/device/timeout
-# under_way: fio has begun.
+# under_way: fio has started.
 under_way() { within 30 "I/O on $dev" not nothing_in_flight $dev; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
@@ -24,7 +24,7 @@ polled() {
 	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --verify=crc32c --verify_fatal=1 \
 		--bs=4k --size=8m --offset=8m --name="$@" --output=$tmp/$1
 }
-# I/Os of the polled channels and of the others, by the events.
+# Counts the I/Os of polled and other channels in the trace events.
 count() {
 	echo 0 >$events/srp_send/enable
 	with=$(grep -c "channel=[0-$((channels - 1))] " $tracing/trace)
@@ -47,7 +47,7 @@ for polls in 1 2; do
 	polled a --rw=randrw --iodepth=8 --numjobs=2 --offset_increment=8m || fail "polled I/O: $(grep -iE 'err|verify' $tmp/a)"
 	quiet $dev
 	count
-	# What udev reads after fio comes with interrupts.
+	# udev's reads after fio use interrupts.
 	[ $without -ge 4096 ] && [ $with -lt $without ] || fail "polled I/O: $with commands with interrupts, $without without"
 	listen send
 	direct_io 100 $dev --rw=randread --bs=4k --size=1m || fail "libaio"
@@ -78,7 +78,7 @@ polled g --rw=randrw --iodepth=4 --time_based --runtime=10 &
 fio=$!
 under_way
 sleep 1
-# scsi_debug swallows every command for a while.
+# scsi_debug drops every command for a while.
 echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"
 sleep 3
 echo 0 >$sd/every_nth; echo 0 >$sd/opts
@@ -88,7 +88,7 @@ dev=$first
 
 say "submitters that are killed"
 for n in 1 2 3; do
-	# Of a thread, as pkill may miss a process that is being forked.
+	# A thread, because pkill may miss a process that is being forked.
 	polled e --thread --rw=randread --verify=0 --iodepth=32 --time_based --runtime=60 &
 	fio=$!
 	under_way
@@ -98,7 +98,7 @@ for n in 1 2 3; do
 done
 
 say "log-out under polled I/O"
-# What fio makes of a disk that is gone is its own affair, and a retry is one of the things; it has to end.
+# fio may treat a removed disk as it likes, including a retry, but must end.
 polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/null 2>&1 &
 fio=$!
 under_way
@@ -106,7 +106,7 @@ logout "$host"
 within 60 "the end of fio" ended $fio
 clean
 
-# Nobody asks for the answer to the test of an idle channel but the driver itself.
+# On an idle channel only the driver itself polls for the response to the probe.
 echo 1 >/sys/module/ib_srp/parameters/keep_alive
 login 0 ,ch_count=1
 dev=$(disk "$host" 0)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A first login at a host that never answers ends by itself, and at once when the RDMA device or the
-# module goes. The write of siw opens the TCP connection, with TCP's own retries.
+# A first login to a host that never responds ends by itself, and immediately when the RDMA device is deleted or the
+# module is unloaded. On siw the write opens a TCP connection, with TCP's own retries.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -16,7 +16,7 @@ from 0
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
 nobody_there() { if [ $kind = vfab ]; then silence 0; else ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; fi; }
 [ $kind != vfab ] || string=$(login_string 0)
-# took WHAT MS: since `t`.
+# took WHAT MS: checks the time since `t`.
 took() { clock; in_time "$1" $t $now ${2}000; times+=", $1 $(ms $((now - t)))"; }
 begin_login() {
 	nobody_there
@@ -53,7 +53,7 @@ login 0
 logout "$host"
 clean
 
-# A further channel whose connection nobody opens is left out, and the login goes on without it, once.
+# If an additional channel cannot connect, the login continues without it.
 if [ $kind = siw ]; then
 	mark
 	hole target 0 'tcp flags & (syn | ack) == syn limit rate over 1/hour burst 1 packets'
@@ -68,14 +68,14 @@ if [ $kind = siw ]; then
 	clean
 fi
 
-# dead N: rmmod when N targets, each at a device of its own, do not answer any more; from `since` to `until`.
+# dead N: measures rmmod with N targets that have stopped responding, each on its own device; from `since` to `until`.
 dead() {
 	local i t
 	for ((i = 0; i < $1; i++)); do
 		login $i ,tl_retry_count=2
 		disk $host 0 >/dev/null
 	done
-	# An open disk would hold the module.
+	# An open disk would hold a reference to the module.
 	udevadm settle -t 30
 	for ((i = 0; i < $1; i++)); do hole both $i; done
 	t=${EPOCHREALTIME/./}
@@ -90,7 +90,7 @@ one=$((until - since))
 times+=", with one dead target $(ms $one)"
 dead 2
 times+=", with two $(ms $((until - since)))"
-# They end together.
+# The teardowns run in parallel.
 in_time "rmmod with two dead targets" $since $until $((one * 3 / 2 + 500000))
 in_time "rmmod with two dead targets" $since $until 20000000
 ok "$kind${times/,/:}"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Of a host that waits for its last command, srp_daemon reads nothing any more.
+# The sysfs files that srp_daemon reads disappear at logout, even while the host still waits for its last command.
 . "$(dirname "$0")/lib.sh"
 
 begin 100

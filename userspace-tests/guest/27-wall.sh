@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# `make bench MODE=wall`, as on a machine with an adapter: two rounds of three workloads, a table with
-# confidence intervals, wall.json. What it refuses it leaves alone.
+# `make bench MODE=wall`, as on a machine with an adapter: two rounds of three workloads, a table with confidence
+# intervals, wall.json. If it refuses to run, it changes nothing.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
-# It needs the C driver, too.
+# It also needs the C driver.
 c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
 [ -e "${c[0]}" ] || skip "this kernel has no C ib_srp"
 fabric 1
@@ -14,7 +14,7 @@ back_null disk 64
 lun 0 0 disk
 dd if=/dev/urandom of=$tmp/before bs=1M count=64 status=none
 dd if=$tmp/before of="${backdev[disk]}" bs=1M oflag=direct status=none || fail "cannot fill the disk"
-# Not from the page cache, of which the target knows nothing.
+# Bypasses the page cache, which does not see the target's writes.
 same() { dd if="${backdev[disk]}" bs=1M iflag=direct status=none | cmp -s $tmp/before -; }
 
 mkdir -p $tmp/tree/ci $tmp/tree/userspace-tests/bench
@@ -40,12 +40,12 @@ loaded ib_srp || fail "the module has gone"
 
 clock; since=$now
 wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write || {
-	# A second without a CPU has no figures.
+	# Without CPU time for a second there are no results.
 	clock
 	exceeded 1000000 $since $now "the bench: $(tail -n 5 $tmp/err | tr '\n' ';') $(tail -n 5 $tmp/out)"
 }
 cat $tmp/out
-# Three with two drivers, twice, of 1 s or more; 16 LUNs are not there.
+# Three workloads, two drivers, twice, at least 1 s each; 16 LUNs are skipped.
 clock; until=$now
 [ $((until - since)) -ge 12000000 ] || fail "it took only $(ms $((until - since)))"
 same && fail "nothing was written"
@@ -66,12 +66,12 @@ for name, entry in io.items():
     for figures in entry["drivers"].values():
         for metric in ("iops", "latency", "p99", "mbs"):
             assert len(figures[metric]["rounds"]) == 2 and figures[metric]["min"] > 0, (name, metric, figures[metric])
-        # So many are under way all the time. Those that end in the second began up to a latency before it.
+        # This many are always in flight, submitted up to one latency before the second.
         depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
         for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
             seconds = latency / 1e9
             assert iops * seconds < (1.1 + seconds) * depth, (name, iops, seconds)
-            # The time for which that was not so, of the second, is fio's own: it sends nothing while it waits for a CPU.
+            # The time without I/O: fio submits nothing while it waits for a CPU.
             if (lacking := 0.6 - iops * seconds / depth) >= 0:
                 print(int(lacking * 1e6) + 1, name, iops, seconds)
     for variant in drivers - {"rust"}:
@@ -85,7 +85,7 @@ for name, entry in io.items():
         assert abs(ratio["mean"] - mean) < 1e-9, (name, ratio)
         assert abs(float(kept[name, variant, "iops"][2]) - mean) < 0.001, (name, kept[name, variant, "iops"], mean)
         assert abs(ratio["ci95"][0] - low) < 0.001 and abs(ratio["ci95"][1] - high) < 0.001, (name, line, ratio)
-        # The first of its lines is that of the table: C, ours, and the ratio.
+        # The first line of a metric is that of the table: C, ours, and the ratio.
         row = next(line for line in text.splitlines() if line.startswith(f"{title:22}")).split()
         assert abs(float(row[row.index(title.split()[-1]) + 3]) - mean) < 0.001, (row, mean)
 EOF

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins by the InfiniBand connection manager, along a path that the driver makes itself, as RoCE
-# has no subnet administrator: what sysfs shows, data, refusals, the end of a connection and the
-# next one. On RoCE the target listens by rdma_cm only, at the service that stands for its TCP port.
+# Logins through the InfiniBand CM over a path that the driver constructs itself, because RoCE has no subnet
+# administrator: sysfs files, data, refusals, the end of a connection and a reconnect. On RoCE the target listens
+# through rdma_cm only, at the service ID of its TCP port.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"
@@ -24,7 +24,7 @@ here_gid=$gid
 ids="id_ext=$guid,ioc_guid=$guid"
 string() { echo "$ids,dgid=${dgid-$there},pkey=${pkey-ffff},service_id=${service-$listener}"; }
 login_string() { echo "$(string)${2-}"; }
-# colons DIGITS: as sysfs shows a GID
+# colons DIGITS: converts a GID to the format of sysfs.
 colons() { sed 's/..../&:/g; s/:$//' <<<"$1"; }
 
 login 0 ,ch_count=2
@@ -48,7 +48,7 @@ copy() {
 copy "at first"
 dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end is wrong"
 
-# refused WHY LOG: the login fails with this error and this log line.
+# refused ERROR LOG: the login fails with this error and this log line.
 refused() {
 	equal "login with $(string)" "$(write_login 0 "$(string)")" "$1"
 	logged "$2"
@@ -59,12 +59,12 @@ pkey=8001 refused "No such file or directory" "pkey=8001: the port is not in tha
 service=$guid refused "Connection reset by peer" "invalid service ID \(reason 8\)"
 dgid=00000000000000000000ffff0a000001 refused "Invalid argument" "no path to the target's port \(error -22\)"
 ids="id_ext=1,ioc_guid=$guid" refused "Connection reset by peer" "unable to associate"
-# Nobody has this address: the path is given up in a second.
+# An unused address: the path resolution is given up after a second.
 dgid=fe800000000000000000000000000099 refused "Connection timed out" "no path to the target's port \(error -110\)"
 find_hosts
 equal "hosts" "$list" "$host "
 
-# The target disconnects, refuses for a while, and takes us again.
+# The target disconnects, refuses logins for a while, then accepts them again.
 rport=/sys/class/srp_remote_ports/port-${host#host}:1
 echo 2 >$rport/reconnect_delay || fail "reconnect_delay"
 state() { read -r got <$rport/state && [ "$got" = "$1" ]; }

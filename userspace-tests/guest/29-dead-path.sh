@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# How soon a dead path is noticed: ack_timeout, which like tos is set for each connection; and a target that stands still
-# while its device acknowledges all, in three times keep_alive, idle or with all of its credits taken.
+# How fast a dead path is detected: by ack_timeout, which is set for each connection, as is tos; and by the keep-alive
+# within three times keep_alive, if the target hangs while its device still acknowledges, both idle and without credits.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/odd.sh"
@@ -14,7 +14,7 @@ undo() { echo 5 >$parameter; kill -CONT $odd; nft flush ruleset; heal 0; } 2>/de
 is "the default" $parameter 5
 speed
 
-# found FROM TO LIMIT REGEX: noticed so long after FROM, in seconds, and why.
+# found FROM TO LIMIT REGEX: checks that it was detected within LIMIT seconds, and why.
 found() { bound "noticed" $1 $2 1 $3; logged "connection lost: $4"; }
 no_credit() { [ "$(</sys/class/scsi_host/$host/req_lim)" -le 1 ]; }
 lost() { within $((${1-40} * factor / 1000)) "the connection is lost" not running; clock; lost=$now; }
@@ -25,7 +25,7 @@ if [ $kind = rxe ]; then
 	nft "add table netdev tos; add chain netdev tos in { type filter hook ingress device v0 priority 0; };
 		add rule netdev tos in udp dport 4791 ip dscp 26 counter" || fail "nft"
 	marked() { nft list table netdev tos | sed -n 's/.* packets \([0-9]*\) .*/\1/p'; }
-	# Three times 2.1 s, where the connection manager would take 0.5 s.
+	# Three times 2.1 s. The connection manager's default would take 0.5 s.
 	enter ,ch_count=1,tl_retry_count=2,ack_timeout=19,tos=0x68
 	is "ack_timeout" /sys/class/scsi_host/$host/ack_timeout 19
 	is "tos" /sys/class/scsi_host/$host/tos 104

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The path is lost for 2 s, for 8 s, and again and again: behind a switch, so that
-# the ports do not notice, and on siw also by pulling the cable.
+# The path is lost for 2 s, for 8 s, and repeatedly: behind a switch, so that the ports do not notice, and on siw also
+# by unplugging the cable.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -12,8 +12,8 @@ trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
 
-# outage SECONDS BREAK MEND: what comes back in time is not seen above; else errors begin in time, and
-# end when the path is back.
+# outage SECONDS BREAK MEND: a short outage causes no errors. Otherwise errors start in time, and end when the path is
+# back.
 outage() {
 	local t1 seconds=$1
 	note "$seconds s: ${*:2}"
@@ -42,7 +42,7 @@ dark() { hole both 0; }
 light() { heal 0; }
 
 lose=dark mend=light
-# In a slow guest a login takes longer, too, and must be done in time.
+# In a slow guest a login takes longer too, and must finish in time.
 limit=$fast_io_fail
 fast_io_fail=$(((limit * factor + 999) / 1000))
 limits

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A bad network: packets are lost, damaged, doubled, late, in another order. All
-# I/O goes on, if slowly, without an error.
+# A bad network loses, corrupts, duplicates, delays and reorders packets. All I/O continues without errors, possibly
+# slowly.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 begin 600
-# rxe does not stand the loss of a part of what an RDMA read brings (a warning in rxe_comp.c, with the C
-# driver as well): so writes go with the command.
+# rxe cannot handle the loss of a part of an RDMA READ response (a warning in rxe_comp.c, also with the C driver), so
+# writes use immediate data.
 writes() { echo 8; }
 rig
 retries=7
@@ -16,7 +16,7 @@ attach 0
 trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
-# With a rate, netem keeps the order in spite of the jitter, without which no rxe queue pair lives 0.1 s.
+# With a rate, netem keeps the order despite the jitter. Otherwise no rxe queue pair survives 0.1 s.
 jitter="delay 20ms 10ms"
 [ $kind = siw ] || jitter+=" rate 1gbit"
 for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms reorder 25% 50%"; do
@@ -26,14 +26,14 @@ for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms 
 	clock; t0=$now
 	netem 0 $how
 	sleep ${LONG:+2}5
-	# rxe sends all again from the packet that was lost: with 5 % of them a long message hardly gets through.
+	# rxe resends everything from the lost packet on: with 5 % loss a long message rarely gets through.
 	within 60 "I/O with $how" has_acked $((before + 20))
 	netem 0 loss 0%
 	clock
 	errors
 	say "$how: $((acked - before)) requests in $(ms $((now - t0))), $errors errors"
 	[ $errors = 0 ] || fail "$how: errors"
-	# rxe-retry.patch: what is registered already when a packet is lost.
+	# rxe-retry.patch: a lost packet of a registered command.
 	[ "$how" != "loss 1%" ] || ! log_since | grep "connection lost" || fail "$how: the transport should have tried again"
 done
 verified

@@ -1,22 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Connections that break: packets of one direction are lost, on siw the TCP
-# connection is reset or closed. What is sent again afterwards is not seen above.
+# Connections break: packets of one direction are lost, or on siw the TCP connection is reset or closed. The upper
+# layers see no errors: commands are retried.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 begin 600
-# The first try comes at once and must do: the next one comes too late.
+# The first attempt is immediate and must succeed: the next one would be too late.
 reconnect_delay=60 fast_io_fail=15
 rig
-# On a slow guest TCP waits longer before each retry.
+# In a slow guest TCP waits longer before each retry.
 for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=1; done
 attach 0
 trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
 
-# broken WHAT BREAK... -- MEND...: detected in time; after MEND the I/O goes on in time.
+# broken WHAT BREAK... -- MEND...: the failure is detected in time; after MEND the I/O continues in time.
 broken() {
 	local what=$1 t1 break=()
 	shift
@@ -39,7 +39,7 @@ reset() {
 broken "nothing reaches the target" hole target 0 -- heal 0
 broken "nothing reaches the initiator" hole initiator 0 -- heal 0
 if [ $kind = siw ]; then
-	# As long as this lasts, a try is refused.
+	# While this lasts, reconnects are refused.
 	echo 1 >$rport/reconnect_delay
 	broken "TCP reset" reset -- nft delete table inet resets
 	echo $reconnect_delay >$rport/reconnect_delay

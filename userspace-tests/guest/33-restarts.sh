@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The target is switched off and on, and its module is unloaded and set up again,
-# under I/O. Nothing of it is seen above.
+# Under I/O the target is disabled and enabled, and its module is unloaded and set up again. The upper layers see no
+# errors.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -18,13 +18,13 @@ unload() {
 }
 reload() {
 	load_target
-	# An initiator that is back before its unit is gets an error for it.
+	# An initiator that reconnects before its unit exists gets an error.
 	target 0 off
 	lun 0 0 disk
 	lun 0 1 other
 	on
 }
-# The target is named after the first device that it sees: once more, now that there are no others.
+# The target takes its name from the first device it sees. Reload it now that there are no others.
 unload
 reload
 attach 0

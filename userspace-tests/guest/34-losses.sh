@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The target never comes back: errors after fast_io_fail_tmo, the disks are gone
-# after dev_loss_tmo. The module can be unloaded in time, whether the target is
-# there or not.
+# The target never comes back: I/O fails after fast_io_fail_tmo, and the disks are removed after dev_loss_tmo. The
+# module can be unloaded in time, with or without the target.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -10,12 +9,11 @@ begin 600
 [ -n "${LONG-}" ] || { fast_io_fail=3 dev_loss=10; }
 rig
 
-# states FROM: since then the remote port went all the way, and had no other state.
+# states FROM: since then the remote port went through all states, in the right order.
 states() {
 	local got
 	got=$(awk -v t=$1 '$1 >= t && $2 == "state" {printf "%s ", $3} $2 == "gone" {printf "gone "}' $tmp/journal.events)
-	# It may be gone before anybody sees it lost.
-	# (`none` is a file that goes while it is read).
+	# It may be removed before the state lost is seen (`none` is a file that disappears during the read).
 	[[ $got =~ ^blocked\ fail-fast\ (lost\ )?(none\ )?gone\ $ ]] || fail "the states were '$got'"
 }
 off() { target_off 0; }
@@ -32,7 +30,7 @@ for how in disabled unreachable; do
 	until_event $((dev_loss + 30)) $t0 '^gone$'
 	bound "$how: gone" $hurt $at 5 $((dev_loss + retrying))
 	within $((20 * factor / 1000)) "the host is gone" gone $host
-	# An attempt to connect again passes through no state of its own.
+	# A reconnect attempt has no state of its own.
 	states $t0
 	heal 0
 	settle
@@ -40,7 +38,7 @@ for how in disabled unreachable; do
 	[ $kind != vfab ] || within 60 "an ACTIVE port" all_active vfab0
 	target_on 0
 	attach 0
-	# An open disk would hold the module.
+	# An open disk would hold a reference to the module.
 	udevadm settle -t 30
 	[ $how = disabled ] || hole both 0
 	sleep 1

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The target ends the connection without a word while nobody uses it. The first
-# command finds that out, and is done on a new connection.
+# The target silently closes an idle connection. The first command detects this, and is completed on a new connection.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -11,10 +10,10 @@ parameter=/sys/module/ib_srp/parameters/keep_alive
 rig
 ! rust_driver || echo 0 >$parameter || fail "keep_alive"
 attach 0
-# A command of udev that the target has taken and does not answer is found by its own timeout only.
+# A command of udev that the target has received but not answered would only be detected by its timeout.
 quiet $dev
 quiet $dev2
-# What the target says at the end is lost: on siw all for as long as it is said again.
+# Drops the target's last messages: on siw everything for as long as it retransmits.
 if [ $kind = rxe ]; then hole both 0 "$cm_message"; else hole both 0; fi
 target_off 0
 [ $kind = rxe ] || { sleep 4; heal 0; }
@@ -58,7 +57,7 @@ hole both 0
 clock; t0=$now
 within $((15 * factor / 1000)) "found dead" not state running
 clock
-# A test each two seconds, which must be answered by the next.
+# A keep-alive every two seconds, which must be answered before the next one.
 bound "found dead without I/O" $t0 $now 3 4
 equal "commands meanwhile" "$(requests)" "$before"
 heal 0

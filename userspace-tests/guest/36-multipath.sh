@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Two paths to one disk under dm-multipath with Debian's multipathd. One path after the other fails and comes back, also
-# with what README says; above dm nothing of it is seen, but that some I/O takes longer. LONG: 60 failures.
+# Two paths to one disk under dm-multipath with Debian's multipathd. The paths fail and return in turn, also with the
+# configuration of README. Above dm no errors are visible; some I/O only takes longer. LONG: 60 failures.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/multipath.sh"
@@ -18,7 +18,7 @@ attach 0; host0=$host
 attach 1; host1=$host
 map_of_two
 dev=
-# Its checkers would have a command out while events are switched on or off.
+# Its path checkers would have a command in flight while events are enabled or disabled.
 pause() { kill -STOP $(pgrep -x multipathd); sleep 1; }
 go_on() { kill -CONT $(pgrep -x multipathd); }
 pause
@@ -60,7 +60,7 @@ told ended lost=
 go_on
 unlisten
 
-# A reservation is that of both paths.
+# A reservation applies to both paths.
 mkdir -p /var/target/pr
 persist() { timeout 60 mpathpersist "$@" /dev/mapper/$map >$tmp/pr 2>&1 || fail "mpathpersist $*: $(cat $tmp/pr)"; }
 persist --out --register --param-sark=0x5e1
@@ -78,8 +78,8 @@ multipathd_off
 logout $host0
 logout $host1
 
-# With multipath.conf and the timeouts of README, and what they leave as it is. The C driver has no keep_alive, and waits
-# for the transport.
+# With multipath.conf and the timeouts of README; other settings stay unchanged. The C driver has no keep_alive and
+# relies on the transport.
 cat >/etc/multipath.conf <<-EOF
 	defaults {
 		find_multipaths yes

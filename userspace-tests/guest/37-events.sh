@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What happens to the host under I/O: a CPU goes and comes, the RDMA device gets
-# another name, the machine sleeps, the address goes and comes, the network
-# namespace of the login loses its name.
+# Events on the initiator under I/O: a CPU goes offline and online, the RDMA device is renamed, the machine suspends,
+# the address is removed and added, the network namespace of the login loses its name.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -30,7 +29,7 @@ alive 1
 rdma dev set other0 name $(initiator 0) || fail "rdma dev set"
 alive 1
 
-# Nothing wakes a guest that sleeps in earnest: all but the last step of it.
+# A suspended guest would never wake up, so pm_test skips the last step.
 doze() {
 	echo devices >/sys/power/pm_test || fail "this kernel has no pm_test"
 	gauge_off
@@ -62,7 +61,7 @@ clock
 bound "address back: running" $t1 $now 10
 alive 1
 
-# The session keeps the namespace.
+# The session holds a reference to the namespace.
 if [ $kind = rxe ]; then
 	note "the namespace loses its name"
 	ip netns delete $ns
@@ -74,7 +73,7 @@ verified
 settle
 once
 
-# Nobody uses the disks, so only the test after the sleep can find out.
+# The disks are idle, so only the keep-alive after resume can detect the loss.
 if rust_driver; then
 	note "the path goes while the machine sleeps"
 	quiet $dev

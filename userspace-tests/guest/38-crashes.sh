@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The target's machine stands still for a while, and is switched off and on under
-# I/O: what it had acknowledged is on its disk. Without it the module is unloaded
-# in time.
+# The target's machine is paused for a while, and is powered off and on under I/O: acknowledged data is on its disk.
+# Without it the module can be unloaded in time.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -32,7 +31,7 @@ login_string() {
 	[ $kind = rxe ] || { src="[fd00:0:0:0::2]"; dest="[fd00:0:0:0::1]"; }
 	echo "id_ext=$guid,ioc_guid=$guid,src=$src,dest=$dest:$port${2-}"
 }
-# restarted: the target's machine is started and ready, since `at`.
+# restarted: waits until the target's machine has started and is ready; sets `at`.
 restarted() {
 	local n
 	n=$(wc -l <$tmp/ready)
@@ -65,7 +64,7 @@ for ((i = 0; i < ${LONG:+4} + 1; i++)); do
 	clock; t0=$now
 	restarted
 	t1=$at
-	# It may let the initiator in before it says that it is ready.
+	# It may accept logins before it reports that it is ready.
 	until_event 40 $t0 '^ok'
 	bound "switched on: I/O resumed" $t1 $at 10
 	alive 2

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Over a network of 600 ms there and back four channels connect, and connect again, in about the time of two: after the
-# first, which ends the target's older sessions, the others come in parallel.
+# With a round trip of 600 ms four channels connect and reconnect in about the time of two: after the first one, which
+# ends the target's older sessions, the others connect in parallel.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
@@ -15,7 +15,7 @@ back_null disk 16
 target 0
 lun 0 0 disk
 
-# From the target's first line of a login to the initiator's last: in ms, and when that was.
+# Measures from the target's first line about a login to the initiator's last one: the duration in ms, and its end.
 connected() {
 	local uptime
 	read -r uptime _ </proc/uptime
@@ -45,7 +45,7 @@ done
 times="two and four channels: login ${took[2]} and ${took[4]} ms, reset ${reset[2]} and ${reset[4]} ms"
 say "$times"
 [ ${took[2]} -ge 600 ] && [ ${reset[2]} -ge 1200 ] || fail "faster than the network: $times"
-# One after the other two more take 1.2 s more.
+# Sequentially, two more channels would take 1.2 s more.
 if rust_driver; then
 	why="channels wait for each other: $times"
 	over=$((took[4] - took[2] - 600))

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# fast_io_fail_tmo and dev_loss_tmo expire when they should, and the state of the
-# remote port goes only through legal steps.
+# fast_io_fail_tmo and dev_loss_tmo expire in time, and the remote port makes only legal state transitions.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 
@@ -13,11 +12,11 @@ for i in 0 1; do
 	lun $i 0 d$i
 done
 
-# How a path dies and comes back: the target ends the session and refuses logins, or
-# nothing arrives any more and attempts to reconnect hang.
+# A path fails in two ways: the target ends the session and refuses logins, or all packets are lost and reconnect
+# attempts hang.
 refuse() { if [ $2 = off ]; then echo 0; else echo 1; fi >${tpg[$1]}/enable || fail "cannot switch target $1 $2"; }
-# Without the cable rxe puts its own queue pair for connection messages into an error from which it does
-# not come back, so there what arrives is dropped.
+# When unplugged, rxe puts its queue pair for CM messages into a permanent error state, so there incoming packets are
+# dropped instead.
 link() {
 	if [ $kind = siw ]; then
 		if [ $2 = off ]; then ip link set v$1 down; else ip link set v$1 up && neighbours $1; fi || fail "cannot switch v$1 $2"
@@ -31,12 +30,12 @@ link() {
 dropping() { echo "add table netdev cut; add chain netdev cut in { type filter hook ingress device $1 priority 0; }; add rule netdev cut in drop"; }
 undo() { nft delete table netdev cut; [ $kind = siw ] || ini nft delete table netdev cut; } 2>/dev/null
 
-# enter I RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: a login, its states noted, and a
-# reader that ends with the first read that fails and notes when.
+# enter I RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: logs in, records the states, and starts a reader that ends at the first
+# failed read and records the time.
 declare -A reader=() watching=()
 enter() {
 	login $1 ,tl_retry_count=2,ch_count=2
-	# The number of the slow one, which has gone meanwhile: what was noted of it gets another name.
+	# It may have the host number of the slow session, which has ended: rename the records of that one.
 	if [ "${slow-}" = $host ]; then
 		slow=slow
 		watching[slow]=${watching[$host]} reader[slow]=${reader[$host]}
@@ -54,7 +53,7 @@ enter() {
 	within 40 "the first read" or_ended ${reader[$host]} grep -qs reading $tmp/reader.$host
 	reads $host || fail "reading $dev: $(cat $tmp/err)"
 }
-# From the state blocked to the read that failed.
+# From the state blocked to the failed read.
 read_failed() {
 	local end
 	end=$(tail -n 1 $tmp/reader.$1)
@@ -64,14 +63,14 @@ read_failed() {
 }
 reads() { ! ended ${reader[$1]}; }
 
-# cut HOW I: the path of `host` dies, and the driver sees it.
+# cut HOW I: breaks the path of `host`, and waits until the driver notices.
 cut() {
 	local t=${EPOCHREALTIME/./}
 	$1 $2 off
 	within 30 "the loss is seen ($1)" not in_state $host running
 	say "$host: $1 was seen after $(((${EPOCHREALTIME/./} - t) / 1000)) ms"
 }
-# expired HOST WHAT FAST LOSS: all the way to the removal.
+# expired HOST WHAT FAST LOSS: all transitions until the removal.
 expired() {
 	local h=$1 what=$2 fast=$3 loss=$4
 	within $((loss + 30)) "$h removed, dev_loss_tmo $loss" ended ${watching[$h]}
@@ -86,7 +85,7 @@ expired() {
 		read_failed $h
 		expires "end of a read" $fast
 	fi
-	# It may be gone before anybody sees it lost.
+	# It may be removed before the state lost is seen.
 	between $h blocked 'lost|gone'
 	expires lost $loss
 	within 20 "$h removed" gone $h
@@ -103,13 +102,13 @@ expiry() {
 
 dev=
 listen send done
-# The long one waits beside the others.
+# The long one waits in parallel with the others.
 enter 1 1 5 30
 slow=$host
 cut refuse 1
 
 expiry refuse 1 2
-# The C driver holds the transport class's mutex while it tries, and no timeout expires.
+# The C driver holds the transport class's mutex during an attempt, so no timeout expires.
 if [ $kind = siw ] || ! rust_driver; then hangs=0; else hangs=1; fi
 [ $hangs = 0 ] || expiry link 1 2
 expiry refuse off 3
@@ -119,7 +118,7 @@ if [ -n "${LONG-}" ]; then
 	expiry refuse 0 1
 fi
 
-# dev_loss_tmo off: the disk waits in fail-fast, and comes back.
+# dev_loss_tmo off: the disk stays in fail-fast, and recovers.
 enter 0 1 1 off
 cut refuse 0
 within 10 "fail-fast" in_state $host fail-fast
@@ -139,7 +138,7 @@ within 5 "end of the noted states" ended $watcher
 legal_states $host
 say "$said: $(states $host)"
 
-# The target is back before fast_io_fail_tmo: nobody sees an error.
+# The target returns before fast_io_fail_tmo: no error is visible.
 enter 0 1 20 30
 cut refuse 0
 within 10 "blocked" in_state $host blocked
@@ -155,8 +154,8 @@ logout $host
 within 5 "end of the noted states" ended $watcher
 legal_states $host
 
-# Both off: nothing expires, and the attempts go on. When one fails the transport
-# class gives up I/O, or else it waits.
+# Both off: nothing expires, and reconnects continue. I/O waits until an attempt fails; then the transport class fails
+# it.
 enter 0 1 off off
 refuse 0 off
 sleep 5

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Many reconnects under verified I/O: nothing is lost or leaks, and the queue is as
-# deep as before.
+# Many reconnects under verified I/O: no data is lost, nothing leaks, and the queue depth stays the same.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
@@ -23,10 +22,9 @@ timeouts $host 1 60 120
 watch_states $host
 trace $host
 
-# What the initiator's device has: its line of the summary.
+# The objects of the initiator's device: its line of the summary.
 objects() { resources | grep " $(initiator 0):" | sed 's/^[0-9]*: //'; }
-# Its memory regions by name.
-# On siw the target has so many that they take minutes to list.
+# Its memory regions by name. On siw the target has so many that listing them takes minutes.
 regions() { if [ $kind = rxe ]; then resources mr | grep "dev $(initiator 0) " | grep -o 'mrn [0-9]*' | sort; else echo unknown; fi; }
 as_before() { [ "$(objects)" = "$first" ]; }
 memory() { shrink; awk '$1 == "SUnreclaim:" {s = $2} $1 == "MemAvailable:" {a = $2} END {print s, a}' /proc/meminfo; }
@@ -34,7 +32,7 @@ credits() { cat /sys/class/scsi_host/$host/req_lim; }
 any_credits() { [ "$(credits)" -gt 0 ]; }
 have_credits() { [ "$(credits)" = "$1" ]; }
 
-# How many commands the target can be given at once: in `depth`, once that has not changed for a second.
+# Sets `depth` to the number of commands in flight at the target, once it has not changed for a second.
 full() {
 	local last=$depth
 	sleep 1
@@ -48,7 +46,7 @@ burst() {
 	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
 	p=$!
 	depth=0
-	# fio may take its time to start; a command has 30 s.
+	# fio may start slowly; a command has 30 s.
 	within 60 "the first command of a burst" or_ended $p not nothing_in_flight $dev
 	within 20 "all commands of a burst" or_ended $p full
 	! ended $p || fail "fio has ended in a burst: $(<$tmp/fio)"
@@ -58,15 +56,15 @@ burst() {
 
 burst
 deep=$depth
-# More than one channel takes.
+# More than a single channel allows.
 ! rust_driver || [ $deep -gt 62 ] || fail "only $deep commands at once"
 within 5 "all credits" any_credits
 start=$(credits)
 first=$(objects)
 names=$(regions)
 [ -n "$names" ] || fail "no memory region has a name"
-# Without I/O, after which those are made again whose invalidation was not seen; that of the static memory of each channel is
-# made again always, and all by the C driver.
+# Without I/O, after which regions are recreated if their invalidation was not seen. The region for the static memory of
+# each channel is always recreated, and the C driver recreates all.
 quiet $dev
 timeout 60 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
 within 30 "running" in_state $host running
@@ -74,7 +72,7 @@ new=$(comm -13 <(echo "$names") <(regions) | wc -l)
 ! rust_driver || [ $new -le 2 ] || fail "$new memory regions of $(echo "$names" | wc -l) are new"
 say "at the start: $deep commands at once, req_lim $start, $first"
 
-# Who asks for a reset runs late, when the connection is there again. While it waits, the midlayer sends nothing.
+# The caller of a reset is woken late, when the connection is back. In the meantime the midlayer sends nothing.
 for i in 1 2 3; do
 	timeout 5 taskset -c 0 chrt -f 1 sh -c 'while :; do :; done' &
 	hog=$!
@@ -84,7 +82,7 @@ for i in 1 2 3; do
 	reap 10 "the hog" $hog || true
 done
 
-# Verified I/O, one run after the other until $tmp/stop is there.
+# Verified I/O, one run after the other until $tmp/stop exists.
 (
 	last=$((SECONDS + seconds + 60))
 	while [ ! -e $tmp/stop ] && [ $SECONDS -lt $last ]; do
@@ -94,7 +92,7 @@ done
 ) &
 writer=$!
 
-# Each round must end with the driver's own line.
+# Each round must end with the driver's own log line.
 timeout $((seconds + 200)) dmesg --follow |
 	grep --line-buffered -E 'ib_srp.* (reconnected, |reconnect succeeded)' >$tmp/said &
 follower=$!
@@ -119,7 +117,7 @@ while [ $done -lt $rounds ] && [ $SECONDS -lt $end ]; do
 	t=$(((${EPOCHREALTIME/./} - t) / 1000))
 	[ $t -le $slowest ] || slowest=$t
 	done=$((done + 1))
-	# Caches and pools are full by now.
+	# Caches and pools are full now.
 	[ $done != 20 ] || memory=$(memory)
 done
 took=$((seconds + SECONDS - end))
@@ -129,7 +127,7 @@ reap 130 "the verified I/O" $writer || { head -n 30 $tmp/bad; fail "I/O error af
 within 5 "a log line for each of $done reconnects" all_said
 kill $follower
 say "$done reconnects in $took s, the slowest took $slowest ms, $(wc -l <$tmp/runs) runs of fio"
-# What it lacks, as time.
+# Converts the shortfall to time.
 [ $done -ge $least ] || exceeded $(((until - since) * (least - done) / least)) $since $until "only $done reconnects in $took s"
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins and log-outs at four targets at once, as many as fit: none fails, nothing
-# stays. Not on siw, where ib_srpt takes 100 MB for each login and gives them back when it has time.
+# Logins and logouts with four targets at once, as many as possible: none fails, nothing leaks. Not on siw, where
+# ib_srpt allocates 100 MB per login and frees them late.
 . "$(dirname "$0")/lib.sh"
 
 begin 400 3900
@@ -18,7 +18,7 @@ for i in 0 1 2 3; do
 	target $i
 	lun $i 0 d$i
 	target_up $i
-	# What a login costs on the debug kernel is its memory regions, one for each command.
+	# On the debug kernel a login is expensive: one memory region per command.
 	pairs+=("$(initiator $i)" "$(login_string $i ,queue_size=8,ch_count=1)")
 done
 memory() { shrink; awk '$1 == "SUnreclaim:" {print $2}' /proc/meminfo; }
@@ -27,7 +27,7 @@ memory() { shrink; awk '$1 == "SUnreclaim:" {print $2}' /proc/meminfo; }
 loop() {
 	local run=()
 	[ -z "$paired" ] || [ $kind = siw ] || run=("${in_ns[@]}")
-	# udevd is slower than this, and its events would fill the memory.
+	# udevd is slower than this, and its queued events would fill the memory.
 	udevadm control --exit --timeout=60 || fail "udevd does not end"
 	timeout $(($1 + 100)) "${run[@]}" python3 $here/login-loop.py "$1" "$2" "${pairs[@]}" >$tmp/said 2>&1
 	rc=$?
@@ -38,14 +38,14 @@ loop() {
 	within 20 "nothing of ours" nothing_ours
 }
 
-# Caches and pools are full after some.
+# Caches and pools are full after some cycles.
 loop 30 40
 before=$(memory)
 clock; since=$now
 loop $seconds $cycles
 clock
 after=$(memory)
-# What it lacks, as time.
+# Converts the shortfall to time.
 [ $done -ge $least ] || exceeded $(((now - since) * (least - done) / least)) $since $now "only $done cycles in $took s"
 [ $((after - before)) -le 4096 ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((after - before)) KiB in $done cycles"; }
 clean

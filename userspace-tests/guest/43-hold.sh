@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A back end that holds some commands and answers the others: aborts that are
-# answered late, that are not answered, LUN resets in between; statuses BUSY and
-# TASK SET FULL. The data stays right, each command ends once.
+# A back end delays some commands: aborts are answered late or not at all, with LUN resets in between; also statuses
+# BUSY and TASK SET FULL. Data stays correct, and each command ends exactly once.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -18,18 +17,18 @@ echo 2 >/sys/block/${dev#/dev/}/device/timeout
 echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
 trace $host
 
-# io SECONDS: verified, in the background.
+# io SECONDS: verified I/O in the background.
 io() {
 	start_verify_io $dev --iodepth=8 --rw=randrw --bs=4k --size=8m --runtime=$1 --time_based --verify_backlog=16
 	fio=$!
 }
-# io_ok SECONDS WHAT: it has ended without an error, nothing is outstanding, the disk is there.
+# io_ok SECONDS WHAT: it has ended without an error, nothing is outstanding, and the disk exists.
 io_ok() {
 	io_ends $fio "$1" "$2"
 	quiet $dev
 	is "$2" /sys/block/${dev#/dev/}/device/state running
 }
-# The rule becomes `pass`; prints how many commands the one before had hit.
+# Sets the rule to `pass`. Prints how many commands the previous rule affected.
 pass() {
 	local lines
 	lines=$(wc -l <$tmp/disk.said)
@@ -40,7 +39,7 @@ pass() {
 }
 aborts() { log_since | grep -cE 'ABORT_TASK: (Found|Sending TMR_FUNCTION_COMPLETE)'; }
 
-# Each 8th is answered 3 s late: after the abort, before that is given up.
+# Every 8th response is 3 s late: after the abort was sent, but before it is given up.
 io 12
 sleep 2
 rule disk 'hold 8'
@@ -50,7 +49,7 @@ io_ok 90 "some commands held for 4.5 s"
 log_has 'ABORT_TASK: Found' || fail "nothing was aborted"
 say "held for less than a task management request waits: $hit, I/O went on"
 
-# Answered when the abort, the LUN reset and perhaps the connection have been given up.
+# Responses after the abort, the LUN reset and perhaps the connection were given up.
 rounds 1 4
 for ((i = 0; i < rounds; i++)); do
 	io 8
@@ -62,7 +61,7 @@ for ((i = 0; i < rounds; i++)); do
 	say "held for longer than the error handler waits: $hit, I/O went on"
 done
 
-# LUN resets by hand meanwhile.
+# Manual LUN resets in parallel.
 io 10
 sleep 1
 rule disk 'hold 16'

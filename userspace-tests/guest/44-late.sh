@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Answers that come late because the way from the target to us was closed: the
-# answer to a command crosses its abort, or comes when that has been given up and the
-# tag belongs to another command already.
+# Late responses, because the path from the target to the initiator was blocked: the response crosses the abort of its
+# command, or arrives when the abort was given up and the tag has been reused.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -11,18 +10,18 @@ fabric_pair 1
 back_null disk 16
 target 0
 lun 0 0 disk
-# The transport tries for ever: rxe takes 7 for that, and TCP has minutes.
+# The transport retries forever: rxe treats 7 like that, and TCP takes minutes.
 login 0 ,tl_retry_count=7,ch_count=2
 dev=$(disk "$host" 0)
 udevadm settle -t 10
 echo 2 >/sys/block/${dev#/dev/}/device/timeout
 echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
-# rxe may see at once that nothing comes back: then the session waits, longer than the longest gap.
+# rxe may notice immediately that nothing comes back. Then the session must wait for longer than the longest gap.
 echo 60 >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 trace $host
 
-# The way back can be closed without anything else being touched: rxe gives a queue pair up when a
-# packet cannot be sent for a moment.
+# Blocks the return path without affecting anything else: rxe gives up a queue pair if a packet cannot be sent for a
+# moment.
 ini nft "add table netdev late; add chain netdev late in { type filter hook ingress device w0 priority 0; }" || fail "no nftables in this kernel"
 close_way() { ini nft add rule netdev late in drop || fail "nft"; }
 open_way() { ini nft flush chain netdev late in || fail "nft"; }
@@ -30,7 +29,7 @@ writes() { read -r _ _ _ _ written _ </sys/block/${dev#/dev/}/stat; }
 busy() { writes; [ $written -gt $((before + 20)) ]; }
 
 rounds 1 6
-# What the target sends is lost for so many seconds; then all of it comes.
+# For this many seconds packets from the target are lost; then all of them arrive.
 for gap in 2.5 4 7.5 9.5 14; do
 	for ((i = 0; i < rounds; i++)); do
 		writes

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The kernel forgets that the driver has completed a command (fail_io_timeout), so
-# that the error handler aborts what the driver has given back already.
+# The block layer drops a completion (fail_io_timeout), so that the error handler aborts a command that the driver has
+# already completed.
 . "$(dirname "$0")/lib.sh"
 
 faults=/sys/kernel/debug/fail_io_timeout

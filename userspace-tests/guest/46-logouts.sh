@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logging out: by the target, after which another login follows at once; by us, with a message on each channel
-# that waits for no longer than a second.
+# Logout by the target is followed by an immediate reconnect. Logout by the initiator sends a message on each channel
+# and takes at most a second.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -11,7 +11,7 @@ odd_target
 enter
 echo 30 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
 for reason in "0 no reason" "1 inactive channel" "4 new login"; do
-	# A login that is older than this may be followed at once.
+	# Only a connection older than this is replaced immediately.
 	sleep 1.5
 	mark
 	listen
@@ -45,18 +45,18 @@ if rust_driver; then
 fi
 clean
 
-# On iWARP a message without a buffer ends the connection.
+# On iWARP a message without a receive buffer ends the connection.
 if [ $kind = rxe ]; then
 	enter ,ch_count=1
 	udevadm control --stop-exec-queue
 	quiet $dev
 	tell receive off
-	# The buffers that it still has, each for one command: then nobody takes the logout.
+	# Uses up its receive buffers, one per command, so that the logout message finds none.
 	timeout 60 dd if=$dev of=/dev/null bs=4k count=40 iflag=direct 2>$tmp/dd || fail "dd: $(<$tmp/dd)"
 	equal "commands" $(times 'command ') 40
 	clock; since=$now
 	logout $host
-	# The connection goes after the host.
+	# The connection ends after the host.
 	within 10 "the end of the connection" nothing_ours
 	clock; t=$(((now - since) / 1000))
 	undo

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What a target sends without being asked: reports of events and changes of the request limit. Each is answered.
-# That the list of units has changed is followed by a scan, one in half a minute. Lists of nearly 2^32 bytes.
+# Unsolicited messages of the target: asynchronous event reports and changes of the request limit. Each is answered. A
+# report that the LUN inventory has changed triggers a scan, at most one per half minute. LUN lists of nearly 2^32
+# bytes.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -30,7 +31,7 @@ scans() { times 'opcode=a0'; }
 sleep 5
 ! there 2 || fail "looked again after $(((${EPOCHREALTIME/./} - t0) / 1000000)) s"
 
-# Other reports are answered as well, and change nothing.
+# Other reports are answered too, and change nothing.
 mark
 tell send report 6 29 0
 hears "an answer" "message channel=0 opcode=42 length=16 tag=$tag"
@@ -44,7 +45,7 @@ for change in 5 -7 2; do
 	hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
 	equal "the request limit after a change by $change" $(limit) $((before + change))
 done
-# What is taken back may be in use already. Nothing is sent until it is there again.
+# Credits that are taken back may be in use. Nothing is sent until they are available again.
 before=$(limit)
 tell send credits -$((before + 10))
 hears "an answer" "message channel=0 opcode=41 length=16 tag=$tag"
@@ -71,7 +72,7 @@ sleep 2
 equal "scans in all" $(scans) 1
 stayed "all that"
 
-# The midlayer adds 8 to it, and asks again for as many: none, or too few to have anything in them.
+# The midlayer adds 8 to the size and allocates that much: nothing, or too little for a LUN.
 for size in fffffff8 fffffff9 ffffffff; do
 	tell luns 3 $size
 	echo "- - -" >/sys/class/scsi_host/$host/scan || fail "scan"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Answers of a target that come twice, that belong to nobody, that come after an abort or a reset; codes of
-# task management; resets by hand.
+# Responses that are duplicated, have an unknown tag, or arrive after an abort or a reset; response codes of task
+# management; manual resets.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -12,7 +12,7 @@ rust_driver || skip "the C driver believes it all"
 enter ,ch_count=1
 block write
 
-# Both break the protocol: the session begins anew, and the command is done once.
+# Both violate the protocol: the session reconnects, and the command is completed exactly once.
 for action in twice astray; do violated $action; done
 counters=/sys/class/scsi_host/$host/statistics
 is "violations" $counters/violations 2
@@ -26,7 +26,7 @@ block read
 told ended
 stayed "BUSY"
 
-# A target that says that an abort was carried out, and one that answers all the same afterwards.
+# A target that confirms an abort, and one that responds to the aborted command anyway.
 impatient
 for keep in "" " keep"; do
 	listen
@@ -42,7 +42,7 @@ for keep in "" " keep"; do
 done
 is "aborts" $counters/aborts 2
 
-# Only code 0 means that the target will not touch the command any more.
+# Only response code 0 means that the target has stopped accessing the command.
 for code in 2 4 5 200; do
 	listen
 	tell tmf $code
@@ -51,7 +51,7 @@ for code in 2 4 5 200; do
 	writer=$!
 	hears "an abort" 'task channel=0 function=01' 10
 	hears "a reset of the unit" 'task channel=0 function=08' 10
-	# No word of it is believed, so there is another connection.
+	# The response is not trusted, so the session reconnects.
 	hears "another login" 'login multi=0' 30
 	reap 60 "the write" $writer || exit 1
 	told ended lost="reset by the error handler"
@@ -59,15 +59,15 @@ for code in 2 4 5 200; do
 	say "code $code was not taken for success"
 done
 
-# The error handler's own test goes out with the tag of the command that timed out; then the answer to that
-# comes. The target refuses the abort, carries out the reset.
+# The error handler's TEST UNIT READY reuses the tag of the timed-out command; then the response to that command
+# arrives. The target refuses the abort and performs the reset.
 yes old | head -c 4096 >$tmp/wrote
 listen
 tell abort 5
 tell tmf 0 keep
 tell on 2a hold
 tell on 00 hold
-# As long as the test may take.
+# The time limit of the TEST UNIT READY.
 echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
 timeout 60 dd if=$tmp/wrote of=$dev bs=4k count=1 oflag=direct conv=notrunc 2>$tmp/dd &
 writer=$!
@@ -81,7 +81,7 @@ told ended task=0x08
 stayed "a late answer"
 say "an old answer did not end the test of the error handler"
 
-# By hand. There is no handler for the target or the bus, so they are the whole session, or with -N nothing.
+# Manual resets. There is no handler for target and bus resets, so they reset the whole session, or do nothing with -N.
 tell abort -1
 tell tmf 0
 echo 30 >/sys/block/${dev#/dev/}/device/timeout
@@ -104,7 +104,7 @@ for what in -t -b; do
 	stayed "sg_reset -N $what"
 done
 
-# The connection ends while the answer to an abort is waited for: so does the wait, of 5 s.
+# If the connection ends during the wait of 5 s for an abort, so does the wait.
 impatient
 listen
 tell tmf drop
@@ -122,10 +122,10 @@ t=$(((now - t) / 1000))
 told ended asked=0x01 task_done=status=-107 lost=
 within 5 "running" running
 say "the end of the connection ended the wait for an abort, the write $t ms later"
-# A connection of less than a second would not be followed at once.
+# A connection shorter than a second would not be replaced immediately.
 sleep 1.5
 
-# With a deadline the error handler goes to the last step at once.
+# With a deadline the error handler skips to the last step.
 echo 3 >/sys/class/scsi_host/$host/eh_deadline || fail "eh_deadline"
 tell tmf drop
 tell on 2a hold
@@ -133,7 +133,7 @@ clock; t=$now
 block write
 clock
 has_said 'task channel=0 function=01' && ! has_said 'function=08' || fail "steps: $(tail -n 5 $tmp/odd)"
-# 2 s of the command, 5 s of the abort, a login.
+# 2 s for the command, 5 s for the abort, and a login.
 in_time "the write with eh_deadline" $t $now 13000000
 say "eh_deadline: $(ms $((now - t)))"
 within 10 "running" running
@@ -141,7 +141,7 @@ block read
 logout $host
 clean
 
-# A reset of the unit takes the probe of an idle connection along: its answer is not waited for.
+# A LUN reset also terminates the keep-alive probe: its response is not waited for.
 echo 3 >/sys/module/ib_srp/parameters/keep_alive
 enter ,ch_count=1
 tell abort -1

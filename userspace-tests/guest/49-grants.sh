@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What a target grants at a login: fewer channels, which come later; less than is needed, which is an error; nothing.
+# Limits that a target grants at login: fewer channels, which are added later; less than required, which is an error;
+# nothing.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -26,7 +27,7 @@ verified 2 --numjobs=4 --offset_increment=4m --size=1m --cpus_allowed=0-$((cpus 
 for ((i = 1; i < all; i++)); do has_said "command channel=$i" || fail "nothing was sent on channel $i of $all"; done
 say "$all channels in the end"
 
-# A new connection with fewer, and again more.
+# A new connection with fewer channels, then with more again.
 sleep 1.5
 verified 20 --numjobs=2 --offset_increment=4m --size=1m &
 fio=$!
@@ -41,7 +42,7 @@ tell login ok
 within 25 "$all channels again" channels $all
 reap 110 "fio" $fio || exit 1
 
-# Tries that are refused: the first at once, then one each second; in the long set so many that the pauses grow.
+# Refused attempts: the first is immediate, then one per second; in the long set enough of them that the delays grow.
 rounds 4 15
 tell login reject 10001
 tell disconnect
@@ -49,8 +50,8 @@ clock; since=$now
 all_tries() { [ "$(times 'login multi=0')" -ge $rounds ]; }
 within $((rounds + 30)) "$rounds tries" all_tries
 clock
-# The class multiplies the pause by its own tries that have failed, beyond ten. Times are the target's. The pause before
-# the second try begins with the loss, as the first one's does.
+# The transport class multiplies the delay by its failed attempts beyond ten. Times are the target's. The delay before
+# the second attempt starts at the loss, as for the first one.
 bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/did disconnect/ {n = 0; last = $1} /login multi=0/ {
 	n++; pause = n > 13 ? n - 12 : n > 1
 	over = $1 - last - pause - 0.9
@@ -58,7 +59,7 @@ bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/did disconnect/ {n = 0; last = $1
 	if (n > 1) last = $1
 }')
 [ -z "$bad" ] || exceeded ${bad%% *} $since $now "${bad#* }"
-# Each try is seen twice: by the target, and by the class when it has failed.
+# Each attempt is counted by the target, and by the class when it has failed.
 n=
 counted() { n=$(times 'login multi=0'); [ $(<$(rport_of $host)/failed_reconnects) = $((n - 1)) ]; }
 within 2 "the count of the class" counted
@@ -68,7 +69,7 @@ is "tries after success" $(rport_of $host)/failed_reconnects 0
 verified 1
 say "$n tries, each in its time"
 
-# A target that breaks the protocol at the end of each login is given up.
+# A target that violates the protocol at the end of each login is given up.
 sleep 1.5
 mark
 tell login break
@@ -85,7 +86,7 @@ tell login ok
 logout $host
 clean
 
-# refused ERROR WHAT REGEX: a login now fails, says why, and leaves nothing.
+# refused ERROR WHAT REGEX: a login now fails, reports why, and leaves nothing behind.
 refused() {
 	local error
 	mark
@@ -111,13 +112,13 @@ done <<-EOF
 	24 0002 buffer formats
 	24 0004 buffer formats
 EOF
-# On InfiniBand and RoCE the private data has a fixed length, and zeros behind what was said.
+# On InfiniBand and RoCE the private data has a fixed length and is padded with zeros.
 for length in 0 1 51; do
 	[ $kind = siw ] || [ $length -lt 4 ] || continue
 	tell login length $length
 	refused "Protocol error" "a response of $length bytes" "not an SRP login response|tag 0x0 is not ours"
 done
-# The reasons of SRP, and one that there is not. siw loses them.
+# The SRP reject reasons, and an undefined one. siw loses them.
 while read -r reason why; do
 	tell login reject $reason
 	[ $kind != siw ] || why=rejected

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The device takes 70 s to move queue pairs to their error state, while the error handler waits for that. The target
-# writes to the memory of commands meanwhile, so that is not to be used for anything else.
+# The device takes 70 s to move queue pairs to the error state, and the error handler waits for that. In the meantime
+# the target writes to the memory of commands, so this memory must not be reused.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -10,8 +10,8 @@ hung_after 240
 fabric_pair 1
 speed
 back_user disk 16
-# The kernel answers for the program after 30 s, which may be before the error handler is so far. 60 s are after it, and LIO's
-# workers wait for no longer.
+# The kernel responds for the program after 30 s, which may be before the error handler gets that far. 60 s is after it,
+# and LIO's workers do not wait longer.
 echo 60 >${backdir[disk]}/attrib/cmd_time_out || fail "cmd_time_out"
 target 0
 lun 0 0 disk
@@ -21,7 +21,7 @@ channels=$(</sys/class/scsi_host/$host/ch_count)
 [ $channels -gt 1 ] || fail "one channel proves nothing"
 udevadm settle -t 10
 queue=/sys/block/${dev#/dev/}
-# What the program has is read through the initiator.
+# The program's data is read through the initiator.
 backdev[disk]=$dev
 modprobe slow_qp device=$(initiator 0) || fail "no slow_qp"
 slow=/sys/module/slow_qp/parameters
@@ -38,7 +38,7 @@ sleep 65
 [ "$(<$queue/device/state)" != offline ] || fail "the disk was taken offline while its commands were held"
 errors
 [ $errors = 0 ] || fail "$errors commands ended while the device had their memory: $(grep error $tmp/journal.events | head -n 3)"
-# Late data, into memory that must still be that of the command.
+# Late data goes to memory that must still belong to the command.
 rule disk pass
 goes_on 100
 bound "all $channels queue pairs" $t0 $at 15 70

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Sessions end while the target takes its time for SYNCHRONIZE CACHE: a log-out, and the removal of the device, wait
-# for a target that answers otherwise, and no longer than the midlayer. A target that is gone they do not wait for.
+# Sessions end while the target is slow to complete SYNCHRONIZE CACHE: a logout and the removal of the device wait for a
+# target that otherwise responds, at most as long as the midlayer. They do not wait for a dead target.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -9,12 +9,12 @@ begin 400
 fabric_pair 1
 short_tcp
 speed
-# What was flushed is in a file.
+# Flushed data is in a file.
 back_user disk 16 cache
 target 0
 lun 0 0 disk
 
-# enter: a login and what was written through it, but not flushed.
+# enter: logs in and writes data without a flush.
 enter() {
 	local cache
 	rule disk pass
@@ -30,7 +30,7 @@ enter() {
 }
 log_out() { echo 1 >$rport/delete || fail "cannot log out"; }
 unplug() { device_goes 0 || fail "the device does not go"; }
-# leave HOW SECONDS: the last flush is held for so long. When the host is gone, everything must be in the file.
+# leave HOW SECONDS: the last flush is delayed by SECONDS. When the host is gone, all data must be in the file.
 leave() {
 	local checked
 	note "$1, with a flush of $2 s"
@@ -49,16 +49,16 @@ leave() {
 	bound "$1" $t0 $now 3 $2
 	again $1
 }
-# again HOW: the device is there again.
+# again HOW: the device is back.
 again() {
 	reap 60 "$1" $leaving || fail "$1"
 	[ $1 = log_out ] || { within 30 "the device gone" test ! -e "$(add_target 0)"; pair_device 0; }
 }
 leave log_out 15
-# A deleted rxe has closed its socket before anybody hears of it.
+# A deleted rxe closes its socket before its clients are notified.
 [ $kind = rxe ] || leave unplug 7
 
-# never HOW: the target answers everything but a flush. The midlayer's error handler ends the connection then.
+# never HOW: the target responds to everything except a flush. Finally the midlayer's error handler ends the connection.
 never() {
 	note "$1, without an end of the flush"
 	enter
@@ -77,7 +77,7 @@ never() {
 }
 if [ $kind = rxe ]; then never log_out; else never unplug; fi
 
-# silent HOW SECONDS WHY...: the target answers nothing any more, because of what WHY does.
+# silent HOW SECONDS WHY...: the target stops responding because of the command WHY.
 silent() {
 	note "$1, from a target that answers nothing: ${*:3}"
 	enter
@@ -94,7 +94,7 @@ silent() {
 	heal 0
 	rule disk pass
 	again $1
-	# It was not told, and would take a new connection for the old one.
+	# The target was not notified, and would take a new connection for the old one.
 	echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
 }
 silent log_out 10 rule disk 'all 1'

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What disks can do besides reads and writes: persistent reservations, from the kernel and from tools, also over a lost
-# connection; UNMAP, WRITE SAME, WRITE ATOMIC; commands through bsg. The events tell that these were sent.
+# Features of disks besides reads and writes: persistent reservations, from the kernel and from tools, also across a
+# reconnect; UNMAP, WRITE SAME, WRITE ATOMIC; commands through bsg. The trace events show that they were sent.
 . "$(dirname "$0")/lib.sh"
 
 begin 240
-# LIO keeps reservations there.
+# LIO stores reservations there.
 mkdir -p /var/target/pr
 fabric 1
 target 0
@@ -18,7 +18,7 @@ login 0 ,initiator_ext=1
 two=$host dev2=$(disk "$host" 0)
 udevadm settle -t 20
 
-# --- reservations ---------------------------------------------------------------------
+# Reservations
 pr() { timeout 30 sg_persist --no-inquiry "$@" >$tmp/pr 2>&1 || fail "sg_persist $*: $(cat $tmp/pr)"; }
 writes() { dd if=/dev/zero of=$1 bs=512 count=1 oflag=direct status=none 2>$tmp/err; }
 reads() { dd if=$1 of=/dev/null bs=512 count=1 iflag=direct status=none 2>$tmp/err; }
@@ -34,7 +34,7 @@ pr --in --read-keys $dev1
 pr --out --reserve --param-rk=0xa1 --prout-type=1 $dev1
 may $dev1
 may_not $dev2
-# The reservation is that of the port, not of the connection.
+# A reservation belongs to the port, not to the connection.
 timeout 60 sg_reset -H $dev1 >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
 within 30 "running" grep -q running /sys/class/srp_remote_ports/port-${one#host}:1/state
 may $dev1
@@ -42,7 +42,7 @@ may_not $dev2
 pr --out --preempt --param-rk=0xb2 --param-sark=0xa1 --prout-type=1 $dev2
 may $dev2
 may_not $dev1
-# The kernel's own calls, as a cluster file system uses them: register anew, reserve for all that are registered.
+# The kernel's ioctls, as a cluster file system uses them: register again, reserve for all registrants.
 python3 - $dev1 $dev2 <<-'END' >$tmp/pr 2>&1 || fail "PR calls of the kernel: $(cat $tmp/pr)"
 	import fcntl, os, struct, sys
 	REGISTER, RESERVE, CLEAR = 0x401870C8, 0x401070C9, 0x401070CD
@@ -56,11 +56,11 @@ may_not $dev2
 pr --out --clear --param-rk=0xc3 $dev1
 may $dev2
 
-# --- UNMAP, WRITE SAME, WRITE ATOMIC ----------------------------------------------------
+# UNMAP, WRITE SAME, WRITE ATOMIC
 queue=/sys/block/${dev1#/dev/}/queue
-# sent OPCODE: how many such commands were sent since `listen`.
+# sent OPCODE: prints how many such commands were sent since `listen`.
 sent() { grep -c "srp_send: host=${one#host} .* opcode=$1 " $tracing/trace; }
-# same OFFSET COUNT FILE: so many blocks there are those of the file.
+# same OFFSET COUNT FILE: the COUNT blocks there are those of the file.
 same() { dd if=$dev1 bs=512 skip=$1 count=$2 iflag=direct status=none | cmp - "$3" || fail "$4: the data is wrong"; }
 dev=$dev1
 head -c 1M /dev/urandom >$tmp/data
@@ -105,12 +105,12 @@ else
 	said="the target has no WRITE ATOMIC"
 fi
 
-# --- bsg ----------------------------------------------------------------------------------
+# Bsg
 bsg=/dev/bsg/${one#host}:0:0:0
 [ -c $bsg ] || fail "no $bsg"
 sg_inq $bsg >$tmp/err 2>&1 || fail "sg_inq: $(cat $tmp/err)"
 grep -q LIO-ORG $tmp/err || fail "sg_inq: $(cat $tmp/err)"
-# Of pages that are nowhere together no more than 12 fit a request.
+# At most 12 non-contiguous pages fit into a request.
 head -c 32k $tmp/first >$tmp/half
 sg_raw --request=32768 --outfile=$tmp/got $bsg 28 00 00 00 00 00 00 00 40 00 >$tmp/err 2>&1 || fail "READ through bsg: $(cat $tmp/err)"
 cmp $tmp/half $tmp/got || fail "READ through bsg: the data is wrong"

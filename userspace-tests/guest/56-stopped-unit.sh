@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A unit that asks to be started, while it withholds the answer to another command. The error handler starts it, and
-# would then end both commands, though the target may still write to the memory of the one.
+# A unit reports that it must be started while it withholds the response to another command. The error handler would
+# start it and then end both commands, although the target may still write to the memory of one of them.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -11,7 +11,7 @@ rust_driver || skip "the C driver ends a command that the target has"
 stopped=check:0:700002000000000a000000000402
 restarts() { echo /sys/class/scsi_disk/${host#host}:0:0:0/allow_restart; }
 
-# withhold WAY: a read of 64 KiB, by the block layer or by SG_IO, is held. A read of 4 KiB says that the unit has
+# withhold WAY: a read of 64 KiB, through the block layer or SG_IO, is held. A read of 4 KiB reports that the unit has
 # stopped.
 withhold() {
 	tell abort 5
@@ -27,15 +27,15 @@ withhold() {
 	other=$!
 	hears "an abort" 'task channel=0 function=01' 15
 }
-# recovered: a START UNIT has not come before the reset of the unit, after which the target has nothing. What it does
-# with what it has is seen in any case.
+# recovered: fails if a START UNIT is sent before the LUN reset, after which the target has no commands. Then the held
+# command is answered with data first, to expose a write to reused memory.
 recovered() {
 	within 20 "a reset of the unit, or START UNIT" has_said 'task channel=0 function=08|opcode=1b'
 	! has_said 'opcode=1b' || early=1
 	[ -z "${early-}" ] || { sleep 5; tell answer data; sleep 5; no_reports; fail "START UNIT while a command is held"; }
 }
 
-# The vendor is what says that the target is a translation of ATA, which the midlayer would start.
+# The vendor ID says that the target is an ATA translation, which the midlayer starts.
 tell vendor ATA
 enter ,ch_count=1
 impatient
@@ -50,7 +50,7 @@ tell abort -1
 logout $host
 clean
 
-# A user can say so, too.
+# A user can enable that too.
 tell vendor SRP
 for way in block sgio; do
 	enter ,ch_count=1
@@ -66,7 +66,7 @@ for way in block sgio; do
 	clean
 done
 
-# With nothing withheld it is started, and the command is tried again.
+# If nothing is withheld the unit is started, and the command is retried.
 enter ,ch_count=1
 echo 1 >$(restarts) || fail "allow_restart"
 tell on 28 $stopped

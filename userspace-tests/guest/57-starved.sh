@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A target that answers all commands and grants no more credits: nothing is outstanding, so nothing times out. The
-# connection ends when that has lasted as long as a command may take, on any channel, and the commands are done on the
-# next one. One credit in 10 s is enough to keep it.
+# A target responds to all commands but grants no credits: nothing is outstanding, so nothing times out. The driver ends
+# the connection when this has lasted as long as a command may take, on any channel, and the commands are completed on
+# the next one. One credit per 10 s is enough to keep the connection.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -12,12 +12,12 @@ undo() { echo 0 >$polls; } 2>/dev/null
 rust_driver || skip "with the C driver the commands wait for ever"
 odd_target
 
-# reads COUNT: so many of 4 KiB, in the background.
+# reads COUNT: COUNT reads of 4 KiB in the background.
 reads() {
 	timeout 200 dd if=$dev of=/dev/null bs=4k count=$1 iflag=direct 2>$tmp/dd &
 	reader=$!
 }
-# starves WHAT: the order was given, the commands are sent. The target grants again on the next connection only.
+# starves WHAT: commands wait for credits. The target grants some only on the next connection.
 starves() {
 	sleep 20
 	running || fail "$1: ended after 20 s"
@@ -28,7 +28,7 @@ starves() {
 	equal "$1: logins" $(times 'login multi=0') 1
 	equal "$1: losses" $(log_since | grep -c 'connection lost') 1
 }
-# ask [CHANNEL]: no more credits, when udev has what it wants.
+# ask [CHANNEL]: no more credits from now on, after udev is done.
 ask() { quiet $dev; mark; tell grant none "$@"; asked=$SECONDS; }
 
 enter ,ch_count=1
@@ -38,7 +38,7 @@ hears "the last command that has a credit" 'command channel=0' 20
 sleep 2
 sent=$(times 'command channel=0')
 [ $sent -lt 40 ] || fail "$sent commands with 32 credits"
-# What was granted does not come back.
+# Withheld credits are not returned.
 echo "grant all" >&$telling
 starves "one channel"
 counters=/sys/class/scsi_host/$host/statistics
@@ -50,7 +50,7 @@ reap 100 "the reads" $reader || fail "the reads: $(<$tmp/dd)"
 block write
 block read
 
-# The commands wait 10 s each, for longer than the limit together.
+# Each command waits 10 s, in total longer than the limit.
 quiet $dev
 mark
 tell grant every 10
@@ -64,7 +64,7 @@ no_reports
 logout $host
 clean
 
-# A channel for polled I/O has no credit, the other one is in use all the time.
+# A channel for polled I/O has no credit, while the other one is in constant use.
 tell grant all
 echo 1 >$polls || fail "poll_queues"
 enter ,ch_count=1
@@ -89,7 +89,7 @@ clean
 echo 0 >$polls
 
 if [ -n "${LONG-}" ]; then
-	# Another connection begins anew: that one is not ended when the time of the last one is over.
+	# A reconnect restarts the timer, so that the new connection does not end too early.
 	enter ,ch_count=1
 	ask
 	reads 100
@@ -102,7 +102,7 @@ if [ -n "${LONG-}" ]; then
 	running || fail "not running"
 	block read
 
-	# A log-out does not wait for that: the disks go, and what waits for a credit with them.
+	# A logout does not wait for credits: the disks are removed with the commands that wait for one.
 	ask
 	reads 100
 	sleep 2

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A target that writes less than was asked for, and does not say so: nobody sees what somebody else has read, and what was
-# written is not lost.
+# A target transfers less than requested without reporting it: no command returns data that another one has read, and
+# written data is not lost.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -13,18 +13,18 @@ dd if=$tmp/pattern of=$dev bs=1M oflag=direct conv=notrunc 2>$tmp/dd || fail "wr
 head -c 4096 /dev/urandom >$tmp/own
 dd if=$tmp/own of=$dev bs=4k seek=512 oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
 
-# leave: each piece of memory for small reads has it.
+# leave: fills all buffers of small reads with that data.
 leave() {
 	tell on 28 normal
 	direct_io 60 $dev --rw=randread --bs=4k --iodepth=32 --size=1m --number_ios=400 --loops=4 >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
 	quiet $dev
 }
-# shows NAME WHAT...: all commands show what they must.
+# shows NAME WHAT...: all commands return the right data.
 shows() {
 	said=$(timeout 100 python3 $here/stale.py $dev "another user's data" "${@:2}" 2>&1) || fail "$1: $said"
 	stayed "$1"
 }
-# reads WHERE FILE COMMANDS WHAT: 4 KiB are right, after so many commands.
+# reads WHERE FILE COMMANDS WHAT: a read of 4 KiB is right, after COMMANDS commands.
 reads() {
 	timeout 20 dd if=$dev of=$tmp/read bs=4k skip=$1 count=1 iflag=direct 2>$tmp/dd ||
 		fail "$4: $(tail -n 1 $tmp/dd), after $(times 'command .*opcode=28') commands"
@@ -38,8 +38,8 @@ for cdb in "INQUIRY 12 0000100000" "LOG_SENSE 4d 000000000000100000" "READ(10) 2
 	shows $command answer $opcode$rest e1e2e3e4e5e6e7e8
 done
 
-# The error handler asks for the sense of a command that comes without any: of a user's command, who sees all of it, and of a
-# large read, where it shows in the log. HARDWARE ERROR, with bytes that do not come.
+# The error handler requests sense for a command without sense data: for a user's command, which returns all of it, and
+# for a large read, which logs it. HARDWARE ERROR, with missing bytes.
 leave
 tell on 12 check:0: 40
 tell on 03 short:7000040000000058 40
@@ -56,20 +56,20 @@ log_since | grep -E 'Add\. Sense|ASC=' | grep -v 'No additional' && fail "sense 
 tell on 28 normal
 tell on 03 normal
 
-# An error does not say how much has arrived.
+# An error that does not tell how much was transferred.
 leave
 tell on 28 check:0:700003000000000a000000001100 40
 shows "a read that fails" fail
 equal "reads" $(times 'command .*opcode=28') 40
 
-# An error that names the block: those before it are good, if the target has sent them.
+# An error that names the block: the previous blocks are good if the target has sent them.
 for sent in 5 2 0; do
 	leave
 	tell on 28 check:$((sent * 512)):f00003000010050a000000001100 100
 	shows "a bad block" blocks $tmp/own $sent 5
 	equal "reads" $(times 'command .*opcode=28') 80
 done
-# None is: block 0x1000 is the first. The same in the other format; and a block of somewhere else.
+# No block is good: 0x1000 is the first. The same in descriptor format, and a block outside of the command.
 for sense in f00003000010000a000000001100 720311000000000c000a80000000000000001000 f00003000000050a000000001100; do
 	leave
 	tell on 28 check:0:$sense 40
@@ -82,19 +82,19 @@ shows "a bad block in descriptor format" blocks $tmp/own 5 5
 
 tell on 28 normal
 
-# These say that all has arrived, in each format that the midlayer takes for sense.
+# Recovered errors: everything was transferred. In each sense format that the midlayer accepts.
 for sense in 700001000000000a000000001701 7201170100000000 7401170100000000 7e01170100000000; do
 	tell on 28 check:4096:$sense 1000
 	reads 0 $tmp/pattern 1 "a recovered read"
 done
-# So does this, when the error handler asks.
+# So does this one, when the error handler requests sense.
 tell on 03 short:700001000000000a000000001701 1000
 tell on 28 check:4096: 1000
 reads 512 $tmp/own 2 "a read recovered without sense"
 tell on 03 normal
 tell on 28 normal
 
-# Reads that are answered in full show all.
+# Complete reads return all data.
 dd if=$dev of=$tmp/read bs=4k iflag=direct count=256 2>$tmp/dd || fail "read: $(<$tmp/dd)"
 cmp $tmp/pattern $tmp/read || fail "what was read is wrong"
 no_reports

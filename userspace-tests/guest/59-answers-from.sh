@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A target that takes commands at one port and answers those with data through another one.
+# A target that receives commands at one port and sends data and responses through another one (answers_from).
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -9,7 +9,7 @@ odd_target
 rust_driver || skip "the C driver has no answers_from"
 files=/sys/class/scsi_host/
 answering() { [ "$(<$files$host/answer_channels)" = $1 ]; }
-# Commands of each channel, and of the answer channel at last.
+# Commands of each channel; the answer channel is last.
 counted() { read -ra counts <$files$host/statistics/commands; }
 
 enter ,ch_count=2,answers_from=$dest:$odd_answers
@@ -30,7 +30,7 @@ read -ra immediate <$files$host/statistics/way_immediate
 stayed "I/O"
 say "$channels channels, ${counts[-1]} answers elsewhere"
 
-# The target may answer itself, at the same time as the other one does.
+# The target may also respond itself, concurrently with the other node.
 tell answers here
 block write
 tell answers there
@@ -42,10 +42,10 @@ reap 110 "fio" $fio || exit 1
 stayed "two who answer"
 block write
 
-# Twice, or to nobody: the session begins anew, and has the answer channel again.
+# A duplicate or an unknown tag: the session reconnects, and the answer channel too.
 for action in twice astray; do violated $action 15 "the answer channel after an answer $action" answering 1; done
 
-# The answer to an abort is here, that of the command comes there, afterwards.
+# The response to an abort arrives here; then that of the command arrives there.
 impatient
 listen
 tell tmf 0 keep
@@ -59,7 +59,7 @@ told ended task=0x01
 stayed "a late answer"
 echo 30 >/sys/block/${dev#/dev/}/device/timeout
 
-# It ends with a command under way: so does the session, which comes back.
+# It ends with a command in flight: so does the session, which reconnects.
 sleep 1.5
 listen
 tell on 28 hold
@@ -78,7 +78,7 @@ no_complaints
 logout $host
 clean
 
-# One that grants credits is none; the session goes without.
+# An answer channel that grants credits is rejected; the session continues without it.
 mark
 tell login bytes 4 00000020
 login 0 ,ch_count=1,answers_from=$dest:$odd_answers

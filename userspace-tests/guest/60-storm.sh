@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What happens to many sessions at once: all log in; the target's port goes and comes; the machine sleeps; the network
-# loses packets; the RDMA device goes. The kernel's C driver has its turn first, in the same guest, and is what the
-# Rust driver is held against: no login or read fails, none is slower, no more queue pairs than both ends need, nothing
-# stays. With PREEMPT_RT ours runs alone.
+# Many sessions at once: all log in; the target's port is disabled and enabled; the machine suspends; the network loses
+# packets; the RDMA device is removed. The C driver runs first, as the reference for ours: no login or read fails, none
+# is slower, there are no more queue pairs than both ends need, and nothing leaks. With PREEMPT_RT only ours runs.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -15,7 +14,7 @@ netem 0 loss 0%
 back_null disk 64
 target 0
 lun 0 0 disk
-# The initiator ports of all sessions beside those that every target knows.
+# The initiator ports of all sessions, in addition to those that every target has.
 most=$(printf '%s\n' "${shapes[@]}" | sort -n | awk 'END {print $1}')
 gid $(initiator 0)
 for acl in $(printf "${tpg[0]}/acls/0x%016x${gid:16}\n" $(seq 4 $((most + 3)))); do
@@ -41,8 +40,8 @@ first_reads() {
 		done
 	done
 }
-# refused SINCE WHAT: a login or read that does not succeed is a failure, unless the guest lacked its CPUs for half of the time:
-# then either driver gives up.
+# refused SINCE WHAT: a failed login or read is an error, unless the guest lacked its CPUs for half of the time: then
+# both drivers give up.
 refused() {
 	clock
 	without_cpu $1 $now
@@ -50,7 +49,7 @@ refused() {
 	[ $stolen -lt $(((now - $1) / 2)) ] || too_slow "$who: $2 ($(ms $stolen) of $(ms $((now - $1))) without CPU)"
 	fail "$who: $2"
 }
-# The queue pairs of both ends.
+# Counts the queue pairs of both ends.
 pairs() { rdma resource show | awk '{for (i = 1; i < NF; i++) if ($i == "qp") n += $(i + 1)} END {print n + 0}'; }
 no_pairs() { [ $(pairs) -le $none ]; }
 peak() {
@@ -62,7 +61,8 @@ peak() {
 	done
 }
 
-# off_and_on WHAT [SECONDS]: the port of the target; from its return to the last session's first read it is `t` to `now`.
+# off_and_on WHAT [SECONDS]: disables and enables the target's port. `t` to `now` is the time from its return to the
+# first read of the last session.
 off_and_on() {
 	echo 0 >${tpg[0]}/enable
 	sleep 2
@@ -73,11 +73,11 @@ off_and_on() {
 	first_reads
 	clock
 }
-# took WHAT: from `t` to `now`.
+# took WHAT: records the time from `t` to `now`.
 took() { times[$1]=$(((now - t) / 1000)) since[$1]=$t until[$1]=$now; }
 
-# turn NAME MODULE SESSIONS CHANNELS: times in milliseconds in `times`, the most queue pairs in `peak`, the KiB that are
-# gone in `kept`.
+# turn NAME MODULE SESSIONS CHANNELS: sets `times` to durations in milliseconds, `peak` to the maximum number of queue
+# pairs, and `kept` to the leaked KiB.
 turn() {
 	local n=$3 ch=$4 before i t
 	who=$1
@@ -115,7 +115,7 @@ turn() {
 	clock; took resume
 	running || fail "$who: not all sessions run after the sleep"
 
-	# Debian's rxe loses connections by itself when packets are lost, so that C takes 12 s or a minute, by chance.
+	# Debian's rxe loses connections when packets are lost, so the C driver randomly takes 12 s or a minute.
 	if [ $who = Rust ]; then
 		netem 0 loss 2%
 		off_and_on "2 % of the packets are lost" 400
@@ -139,7 +139,7 @@ turn() {
 for shape in "${shapes[@]}"; do
 	set -- $shape
 	declare -A c_times=()
-	# There the C driver panics under its first I/O.
+	# With PREEMPT_RT the C driver panics under its first I/O.
 	realtime || {
 		turn C $theirs $1 $2
 		for t in "${!times[@]}"; do c_times[$t]=${times[$t]}; done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A target that lets us in and logs us out a second later, again and again: a connection is replaced at once only if
-# it lived for longer each time, and the log has ten losses a minute.
+# A target accepts each login and logs us out a second later: a connection is replaced immediately only if it lived
+# longer than a limit that grows each time, and at most ten losses per minute are logged.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -10,8 +10,8 @@ rust_driver || skip "the C driver waits for reconnect_delay each time"
 odd_target
 
 losses=0
-# flap SECONDS: the target logs us out each time when the session has lived for 1.05 s; `logins` and `lines` meanwhile,
-# from `since` to `until`.
+# flap SECONDS: the target logs us out whenever the session has lived for 1.05 s. Sets `logins` and `lines`, `since` and
+# `until`.
 flap() {
 	local n end=$((SECONDS + $1))
 	clock; since=$now
@@ -22,7 +22,7 @@ flap() {
 			sleep 0.05
 		done
 		sleep 1.05
-		# Not `tell`, which begins to count anew.
+		# Not `tell`, which restarts the count.
 		echo "send logout 0" >&$telling
 		losses=$((losses + 1))
 		for ((n = 0; n < 100; n++)); do running || break; sleep 0.02; done
@@ -39,12 +39,12 @@ mark
 flap 40
 say "reconnect_delay 10: $logins logins in 40 s"
 [ $logins -le 7 ] || fail "$logins logins in 40 s"
-# What is missing, as time.
+# Converts the shortfall to time.
 [ $logins -ge 4 ] || exceeded $((40000000 * (4 - logins) / 4)) $since $until "$logins logins in 40 s"
 block write
 block read
 
-# With the least delay there are more losses than the log is to have.
+# With the minimum delay there are more losses than may be logged.
 echo 1 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
 flap 60
 say "reconnect_delay 1: $logins logins in 60 s, $lines losses in the log"
@@ -52,7 +52,7 @@ say "reconnect_delay 1: $logins logins in 60 s, $lines losses in the log"
 [ $lines -le 21 ] || fail "$lines losses in the log"
 told() { log_has 'earlier losses not logged'; }
 if [ $lines -lt $losses ] && ! told; then
-	# The next minute has ten of its own.
+	# The next minute has ten lines of its own.
 	sleep 60
 	flap 3
 	told || fail "the log does not say what it leaves out: $lines of $losses"
@@ -60,7 +60,7 @@ fi
 block write
 block read
 
-# With no other timeout the class tries again by itself, for ever; the port says running all the time.
+# With both other timeouts off the class reconnects forever by itself; the port stays in state running.
 for tmo in fast_io_fail_tmo dev_loss_tmo; do echo off >$(rport_of $host)/$tmo || fail "$tmo"; done
 more() { [ $(times 'login multi=0') -gt $n ]; }
 mark_said

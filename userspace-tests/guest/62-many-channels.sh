@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# 64 channels of a lost connection end in about the time of one, and so does a log-out: what each of them waits for,
-# RCU above all, they wait for together. What the target needs for 64 logins is not counted. A login that does not say
-# how many has 16, on completion vectors of all CPUs.
+# 64 channels of a lost connection are torn down in about the time of one, and so is a logout: they share their waits,
+# especially for RCU. The target's time for 64 logins does not count. A login without ch_count gets 16 channels, on
+# completion vectors of all CPUs.
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
@@ -22,13 +22,13 @@ if rust_driver; then
 	login 0
 	echo 0 >$tracing/events/rdma_core/cq_alloc/enable
 	for f in ch_count requested_ch_count nr_hw_queues; do is "channels unasked" /sys/class/scsi_host/$host/$f 16; done
-	# rxe has a vector for each CPU. Those of the target are allocated by a kworker.
+	# rxe has a vector per CPU. A kworker allocates those of the target.
 	vectors=$(sed -n '/kworker/d; s/.* comp_vector=\([0-9]*\) .*/\1/p' $tracing/trace | uniq | head -n 16 | paste -sd' ')
 	equal "their vectors" "$vectors" "$(seq -s' ' 0 $((many / 16)) $((many - 1)))"
 	logout "$host"
 fi
 
-# From the loss to the first request of the next login, in ms.
+# Prints the time from the loss to the first request of the next login, in ms.
 ending() {
 	log_since | tr -d '[]' | awk '/connection lost/ && !from {from = $1} /Received SRP_LOGIN_REQ/ && from {printf "%d", ($1 - from) * 1000; exit}'
 }
@@ -60,7 +60,7 @@ done
 for what in reset logout; do
 	one=${took[$what 1]} all=${took[$what $many]}
 	say "$what: $one ms with one channel, $all ms with $many"
-	# A grace period takes 5 ms at least.
+	# A grace period takes at least 5 ms.
 	over=$((all - one - many * 5))
 	[ $over -lt 0 ] || exceeded $((over * 1000 + 1)) ${from[$what $many]} ${to[$what $many]} "$what: channels wait one after the other: $one and $all ms"
 done

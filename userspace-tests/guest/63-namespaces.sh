@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# RDMA devices that belong to network namespaces (`rdma system set netns exclusive`): the ports are seen where the C
-# driver of the same kernel shows them. There is no login: rxe has no QP1, which connections need, after it has gone to
-# another namespace, and siw cannot go.
+# RDMA devices that belong to network namespaces (`rdma system set netns exclusive`): the ports are visible exactly
+# where the C driver of the same kernel shows them. There are no logins: rxe loses its QP1, which connections need, when
+# it moves to another namespace, and siw cannot move.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -12,7 +12,7 @@ ours=${SRP_MODULE-}
 theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 [ -f "$theirs" ] || fail "this kernel has no C driver"
 
-# Runs with a /sys of that namespace.
+# Runs with the /sys of that namespace.
 far() { ip netns exec far "$@"; }
 shared() { rdma system set netns shared; }
 undo() {
@@ -29,12 +29,12 @@ ip link add dummy0 type dummy && ip link set dummy0 up && rdma link add rxe0 typ
 baseline
 add=/sys/class/infiniband_srp/srp-rxe5-1/add_target
 
-# Where the ports are seen.
+# Prints where the ports are visible.
 places() {
 	echo "first: $(ls /sys/class/infiniband_srp | paste -sd' ')"
 	echo "far: $(far ls /sys/class/infiniband_srp | paste -sd' ')"
 }
-# go WHERE NAMESPACE: the device goes there from NAMESPACE; its port goes with it.
+# go WHERE NAMESPACE: moves the device from NAMESPACE to WHERE; its port moves too.
 go() {
 	nsenter --net=/run/netns/$2 rdma dev set rxe5 netns $1 || fail "the device cannot go from $2 to $1"
 	places
@@ -49,7 +49,7 @@ all() {
 	within 10 "the port of the first namespace" test -e $add
 	go far near
 	[ ! -e $add ] || return 0
-	# Another one of that name, where names are of a namespace.
+	# Another device of the same name, if names are per namespace.
 	ip link add dummy6 type dummy && ip link set dummy6 up && rdma link add rxe6 type rxe netdev dummy6 &&
 		rdma dev set rxe6 name rxe5 || fail "no second rxe5"
 	within 10 "the port of the second rxe5" test -e $add

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What the counters of a session say is what was done, to the byte: I/O by each way, a connection that is lost, resets,
-# an abort. Where the session is, and what went wrong last. All of it is read while connections and the host go.
+# The counters of a session are exact to the byte: I/O on each data path, a lost connection, resets, an abort. Also the
+# addresses of the session and its last error. All files are read while connections and the host disappear.
 . "$(dirname "$0")/lib.sh"
 
 begin 300
@@ -17,7 +17,7 @@ h=/sys/class/scsi_host/$host
 counters=$h/statistics
 rport=/sys/class/srp_remote_ports/port-${host#host}:1
 
-# counted ARRAY: all counters, those of all channels together.
+# counted ARRAY: stores all counters, summed over the channels.
 counted() {
 	local -n counts=$1
 	local f n numbers
@@ -27,7 +27,7 @@ counted() {
 		for n in "${numbers[@]}"; do ((counts[${f##*/}] += n)); done
 	done
 }
-# does WHAT COUNTER=N... -- COMMAND...: it raises these counters by so much, and no other one.
+# does WHAT COUNTER=N... -- COMMAND...: COMMAND increases these counters by N, and no other one.
 does() {
 	local what=$1 counter
 	local -A want=() before=() after=()
@@ -46,7 +46,7 @@ does() {
 	done
 }
 
-# --- what is read and written ----------------------------------------------------------
+# What is read and written
 
 addresses="sgid orig_dgid"
 if [ $kind != vfab ]; then
@@ -66,7 +66,7 @@ does "reads of 64 KiB" commands=3 read_bytes=196608 way_dynamic=3 -- dd if=$dev 
 does "writes of 8 KiB" commands=5 write_bytes=40960 way_immediate=5 -- dd if=/dev/zero of=$dev bs=8k count=5 oflag=direct
 does "writes of 128 KiB" commands=2 write_bytes=262144 way_dynamic=2 -- dd if=/dev/zero of=$dev bs=128k count=2 oflag=direct
 does "commands without data" commands=3 way_none=3 -- bash -c "for i in 1 2 3; do sg_raw $generic 0 0 0 0 0 0 || exit; done"
-# There is room for 200 bytes, which is more than the target sends.
+# A buffer of 200 bytes, more than the target sends.
 inquiry=(sg_raw -r 200 $generic 12 0 0 0 c8 0)
 got=$("${inquiry[@]}" 2>&1 | sed -n 's/^Received \([0-9]*\) bytes.*/\1/p')
 [ "${got:-200}" -lt 200 ] || fail "INQUIRY: '$got' bytes"
@@ -84,13 +84,13 @@ fi
 unhush
 say "each way: the counters are right"
 
-# --- what goes wrong -----------------------------------------------------------------
+# What goes wrong
 
 python3 "$here/counters.py" $host $addresses >$tmp/reader 2>&1 &
 reader=$!
 within 20 "a reader of the files" grep -q reading $tmp/reader
 
-# trouble FROM WORDS: last_error has them, with a time since FROM.
+# trouble FROM WORDS: last_error contains WORDS, with a time since FROM.
 trouble() {
 	local when what
 	read -r when what <$h/last_error || fail "last_error is empty"
@@ -122,7 +122,7 @@ equal "logins for a host reset" $(($(<$counters/login_tries) - tries)) 1
 timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(<$tmp/err)"
 equal "device resets" $(<$counters/device_resets) 1
 
-# A command that is held until its abort has been asked for.
+# A command is held until its abort was requested.
 quiet $dev
 echo 2 >/sys/block/${dev#/dev/}/device/timeout
 equal "aborts before there was one" $(<$counters/aborts) 0
@@ -136,7 +136,7 @@ reap 60 "a read that was aborted" $dd || fail "a read that was aborted: $(<$tmp/
 quiet $dev
 equal "violations" $(<$counters/violations) 0
 
-# The files go while they are read.
+# The files disappear while they are read.
 logout "$host"
 reap 60 "the reader" $reader || fail "the reader: $(tail -n 3 $tmp/reader)"
 rounds=$(tail -n 1 $tmp/reader)
@@ -145,7 +145,7 @@ say "read $rounds times while connections came and went"
 clean
 
 [ $kind != vfab ] || { ok "$kind"; exit; }
-# Without the option `src` the route says it.
+# Without the option `src` the route determines the address.
 guid=$(service_guid)
 equal "login without src" "$(write_login 0 "id_ext=$guid,ioc_guid=$guid,dest=$dest:$port")" ""
 find_hosts

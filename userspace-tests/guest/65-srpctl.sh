@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# srpctl: ten failures as an administrator meets them, a login by the route, what it shows, and whom --all spares.
+# srpctl: ten failures that administrators encounter, a login by the route, its output, and the limits of --all.
 . "$(dirname "$0")/lib.sh"
 
 begin 240
@@ -18,7 +18,7 @@ wrong=${guid%?}e
 
 undo() { dmsetup remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
-# Its output, and how it ends, also for a reader of the console.
+# Sets `said` and `status` to its output and exit status, and prints both.
 srpctl() {
 	status=0
 	said=$(ini timeout -k 5 100 /srp/srpctl "$@" 2>&1) || status=$?
@@ -34,13 +34,13 @@ fails() {
 }
 works() { srpctl "$@"; [ $status = 0 ] || fail "srpctl $*: status $status: $said"; }
 says() { [[ $said == *"$1"* ]] || fail "not said: '$1': $said"; }
-# refused TEXT ARGUMENT...: nothing is done, with the status of a disk in use.
+# refused TEXT ARGUMENT...: nothing is done; the status is that of a disk in use.
 refused() {
 	srpctl "${@:2}"
 	[ $status = 7 ] && says "$1" || fail "srpctl ${*:2}: status $status: $said"
 }
 
-# 1 to 10: what goes wrong.
+# Failures 1 to 10.
 fails 1 "login failed: address not resolved" connect $here_is --dest 10.0.0.77:$port
 fails 1 "login failed: connection rejected: invalid service ID" connect $here_is --dest 10.0.0.1:$((port + 1))
 fails 1 "check id_ext and ioc_guid against the target's service GUID" connect --id-ext $wrong --ioc-guid $guid --dest $dest
@@ -66,7 +66,7 @@ said=$(setpriv --reuid 65534 --clear-groups /srp/srpctl connect $here_is --dest 
 say "# srpctl connect (as nobody): $said"
 [ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
-# By the route: of the two devices, that of the initiator's interface.
+# By the route: uses the device of the initiator's interface.
 works connect $here_is --dest $dest --reconnect-delay 7 --fast-io-fail-tmo off --dev-loss-tmo 300
 says "logged in at $dest through rxe10/1"
 find_hosts
@@ -81,7 +81,6 @@ works connect $here_is --dest $dest
 says "$host: is logged in already"
 dd if=$disk of=/dev/null bs=4k count=100 iflag=direct status=none || fail "reading $disk"
 
-# What it shows.
 works list
 says "$host "
 says " 10.0.0.1:$port "
@@ -102,13 +101,13 @@ says "$host "
 says "dynamic "
 works stats --format prometheus
 says "srp_running{host=\"${host#host}\","
-# On whichever channel they went.
+# On any channel.
 commands=$(awk '/^srp_commands_total/ {sum += $NF} END {print sum + 0}' <<<"$said")
 [ $commands -ge 300 ] || fail "$commands commands counted: $said"
 works discover
 says "rxe10/1 (w0): no discovery"
 
-# A disk that is mounted is not taken away; --all spares what others made.
+# A mounted disk is not removed; --all skips the sessions of other owners.
 mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"
 refused "${disk#/dev/} is mounted at $tmp/mnt" disconnect --all
 umount $tmp/mnt
@@ -130,7 +129,7 @@ equal "the sessions after --all" "$list" "$theirs "
 works disconnect $theirs ${theirs#host}
 within 10 "no session" no_hosts
 
-# No disk is no failure, and is said.
+# A session without disks is not an error, and is reported.
 acl=$(echo ${tpg[0]}/acls/0x0000000000000000*)
 mkdir ${acl/0x0000000000000000/0x0000000000000009} || fail "no ACL"
 works connect $here_is --dest $dest --initiator-ext 9
@@ -150,7 +149,7 @@ srpctl connect $here_is --dest $dest --save disk-1
 [ "$(stat -c %a /etc/srp/targets.d/disk-1.conf)" = 644 ] || fail "the file: $(ls -l /etc/srp/targets.d)"
 works list
 says " disk-1 "
-# A full disk is known before the login, and leaves nothing.
+# A full file system is detected before the login, and nothing is left behind.
 mkdir /etc/srp/full
 mount -t tmpfs -o size=4k full /etc/srp/full && dd if=/dev/zero of=/etc/srp/full/all bs=4k count=1 2>/dev/null || fail "no full disk"
 mount --move /etc/srp/full /etc/srp/targets.d || fail "no full targets.d"
@@ -171,7 +170,7 @@ works disconnect disk-1 --forget
 says "not logged in"
 [ ! -e /etc/srp/targets.d/disk-1.conf ] || fail "the file is still there"
 
-# The target comes late: it is tried again.
+# The target is late: the login is retried.
 echo 0 >"${tpg[0]}/enable"
 (sleep 6; echo 1 >"${tpg[0]}/enable") &
 works connect $here_is --dest $dest --retry 60
@@ -179,7 +178,7 @@ says "; trying again"
 says "logged in at "
 works disconnect --all
 
-# No module, and none to be had.
+# The module is not loaded and cannot be loaded.
 unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
 mkdir -p /run/modprobe.d
 echo 'install ib_srp /bin/false' >/run/modprobe.d/none.conf

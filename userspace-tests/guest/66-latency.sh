@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# srplat and srpslow find the time where it is spent: in a target whose storage takes 200 ms for each read, and before a
-# disk that takes one command at a time. And they say what they lack.
+# srplat and srpslow attribute time to the right phase: a target with 200 ms of storage latency per read, and a disk
+# that takes one command at a time. They report missing prerequisites.
 . "$(dirname "$0")/lib.sh"
 
 begin 900
@@ -32,7 +32,7 @@ refuses "how many milliseconds" /srp/srpslow
 refuses "no option -x" /srp/srpslow -x 1
 refuses "apt install bpftrace" env PATH=/srp/empty:/usr/bin/../sbin /bin/sh /srp/srplat
 
-# Their compiler takes a second of a CPU, and much more of an emulated one.
+# Their compiler takes a second of CPU time, and much more on an emulated CPU.
 /srp/srplat -d $dev >$tmp/lat 2>&1 & lat=$!
 within 300 "srplat listens" or_ended $lat grep -q listening $tmp/lat
 /srp/srpslow -d $dev 150 >$tmp/slow 2>&1 & slow=$!
@@ -81,7 +81,7 @@ for bytes, way in (4096, "static"), (65536, "dynamic"):
 # READ(10) of eight blocks from block 8 on.
 assert any(" cdb 28000000000800000800000000000000 block 8 " in l for l in lines), lines[:3]
 lines, ms = phases(slow2)
-# A command that comes when the disk is free overtakes those that wait.
+# A command that arrives when the disk is free overtakes waiting ones.
 assert sum(t >= 200 for t in ms["queue"]) * 3 >= len(lines) >= 20, ms["queue"]
 most(ms["prepare"], lambda t: t < 100, "srpslow, prepare, behind others")
 print(f"{len(hist['target'])} commands")

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The target in user space (userspace-tests/fabric): disks in files, verified I/O, a file system, what sg3_utils asks for,
-# refused logins, resets, its end by SIGTERM. With our driver, then with the C driver.
+# The user-space target (userspace-tests/fabric): disks in files, verified I/O, a file system, the commands of
+# sg3_utils, refused logins, resets, termination by SIGTERM. With our driver, then with the C driver.
 . "$(dirname "$0")/lib.sh"
 
 begin 600
@@ -23,10 +23,10 @@ truncate -s 64M $files/two
 id_ext=00000000000000ab
 login_string() { from $1; echo "id_ext=$id_ext,ioc_guid=00000000000000cd,src=$src,dest=$dest:5557${2-}"; }
 says() { grep -E -- "$1" $tmp/odd >/dev/null; }
-# serve OPTION...: the target, until `stop_serving`.
+# serve OPTION...: runs the target until `stop_serving`.
 serve() {
 	chmod +x "$program"
-	# What the last one said counts no more.
+	# Discard the output of the previous one.
 	: >$tmp/odd
 	"$program" --lun $files/one --lun $files/two --listen $dest:5557 --id-ext ab --ioc-guid cd "$@" >$tmp/odd 2>&1 &
 	serving=$!
@@ -42,7 +42,7 @@ stop_serving() {
 }
 sg() { timeout 60 "$@" >$tmp/sg 2>&1 || fail "$*: status $?: $(<$tmp/sg)"; }
 sg_says() { grep -E -- "$1" $tmp/sg >/dev/null || fail "no '$1': $(<$tmp/sg)"; }
-# refused TEXT: a login that is not let in.
+# refused TEXT: a login that is refused.
 refused() {
 	local error
 	error=$(write_login 0 "$(login_string 0)")
@@ -73,8 +73,8 @@ compliance() {
 	sg sg_sync $dev
 	sg sg_sync --16 $dev
 	sg sg_verify --lba=0 --count=2048 $dev
-	# The kernel starts a unit that it finds stopped when udev reads its partition table, as it does after whoever could
-	# have written. So not through the disk.
+	# The kernel starts a unit that it finds stopped when udev reads its partition table, which happens when a
+	# writable open is closed. So do not use the disk's device.
 	quiet $dev
 	local unit=/dev/bsg/${host#host}:0:0:0
 	sg sg_start --stop $unit
@@ -84,7 +84,7 @@ compliance() {
 	sg sg_start --start $unit
 	sg sg_raw $dev 00 00 00 00 00 00
 	quiet $dev
-	# What it does not know it refuses, and lives on.
+	# Unknown commands are refused, and the target survives.
 	! sg_raw $dev 2a 20 00 00 00 00 00 00 00 00 >$tmp/sg 2>&1 || fail "protection information was taken"
 	sg_says 'Invalid field in cdb'
 	! sg_raw $dev 5e 00 00 00 00 00 00 00 08 00 >$tmp/sg 2>&1 || fail "persistent reservations were taken"
@@ -93,7 +93,7 @@ compliance() {
 	sg_says 'out of range'
 }
 
-# Blocks that are unmapped are zeros, and their place is free.
+# Unmapped blocks read as zeros, and their space is freed.
 provisioning() {
 	dd if=/dev/urandom of=$tmp/data bs=1M count=8 status=none
 	dd if=$tmp/data of=$dev bs=1M oflag=direct status=none || fail "write"
@@ -122,7 +122,7 @@ provisioning() {
 # No command took so long that it was aborted.
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; ! says 'task management' || fail "the target was told to stop a command"; }
 
-# All that a driver does with it.
+# Everything that a driver does with the target.
 use() {
 	serve
 	login 0 ,ch_count=2
@@ -139,7 +139,7 @@ use() {
 	no_aborts
 	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(<$tmp/err)"
 	says 'task management 0x08 on unit 0' || fail "no reset: $(<$tmp/odd)"
-	# Whoever comes first is told so, once.
+	# The first command reports this, once.
 	timeout 30 sg_raw $dev 00 00 00 00 00 00 >$tmp/sg 2>&1 || sg_says 'Bus device reset function occurred'
 	sg sg_raw $dev 00 00 00 00 00 00
 
@@ -150,13 +150,13 @@ use() {
 	cp $tmp/data $tmp/mnt/data && rm -f $tmp/mnt/none && sync -f $tmp/mnt && fstrim $tmp/mnt || fail "files"
 	umount $tmp/mnt
 	fsck.ext4 -fn $dev >$tmp/err 2>&1 || fail "fsck.ext4: $(<$tmp/err)"
-	# The file is the disk.
+	# The file has the content of the disk.
 	mount -o ro,loop $files/one $tmp/mnt 2>$tmp/err && { cmp $tmp/mnt/data $tmp/data || fail "a file is wrong"; umount $tmp/mnt; } ||
 		fsck.ext4 -fn $files/one >$tmp/err 2>&1 || fail "the file system in the file: $(<$tmp/err)"
 	logout $host
 	stop_serving
 
-	# Everybody is refused for a reason.
+	# Each login is refused for a reason.
 	serve --channels 1
 	id_ext=00000000000000ac
 	refused 'unable to associate'
@@ -169,7 +169,7 @@ use() {
 	dev=$(disk $host 0)
 	is "read-only" /sys/block/${dev#/dev/}/ro 1
 	fsck.ext4 -fn $dev >$tmp/err 2>&1 || fail "fsck.ext4, read-only: $(<$tmp/err)"
-	# The target ends before its initiator: what is sent waits for its return.
+	# The target stops first: commands wait for its return.
 	stop_serving
 	serve
 	dd if=$dev of=/dev/null bs=1M count=1 iflag=direct status=none || fail "read after the return of the target"

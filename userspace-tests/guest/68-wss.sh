@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The storage system in user space (userspace-tests/fabric/wss): SE, two CEs and an RS, each a host of its own, as is the
-# initiator. Verified I/O; how many bytes each link carries; each role dies and comes back. Then the same with etcd, which
-# is away for long, and with a second SE that takes the place of one that sleeps. make demo-wss runs it, too.
+# The storage system in user space (userspace-tests/fabric/wss): an SE, two CEs and an RS, each a host of its own, as is
+# the initiator. Verified I/O, the bytes that each link carries, and crash and restart of each role. Then the same with
+# etcd, which is down for long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 . "$here/faults.sh"
@@ -25,7 +25,7 @@ mkdir -p $files
 truncate -s 96M $files/one
 truncate -s 64M $files/two
 
-# runs HOST ARGUMENT...: its role.
+# runs HOST ARGUMENT...: starts its role.
 runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }
 with_etcd=
 role() {
@@ -37,7 +37,7 @@ role() {
 	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
 	esac
 }
-# dies HOST: and is there again a moment later.
+# dies HOST: crashes, and restarts a moment later.
 dies() {
 	: >$tmp/$1
 	die $1
@@ -69,7 +69,7 @@ verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=40m --size=16m --fsyn
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; }
 no_aborts
 
-# carried WHAT SUM LEAST LIMIT: so many KiB, where there are links.
+# carried WHAT SUM LEAST LIMIT: checks the traffic in KiB, except on siw.
 carried() { [ $kind = siw ] || { (($2 >= $3 && $2 < $4)) || fail "$1 $(($2)) KiB"; }; }
 pattern() { dd if=/dev/urandom of=$tmp/data bs=1M count=8 status=none; }
 pattern
@@ -85,7 +85,7 @@ carried "of what the CEs have the RS sent" "sent[rs]" 0 400
 for h in ce1 ce2; do carried "its part of it: $h sent" "sent[$h]" 2048 9600; done
 cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
 
-# Blocks that are unmapped are zeros, whatever a CE had of them, and their place is free; so are those of WRITE SAME.
+# Unmapped blocks read as zeros regardless of a CE's cache, and their space is freed; so do blocks of WRITE SAME.
 quiet $dev
 full=$(stat -c %b $files/one)
 blkdiscard -f -o 1M -l 2M $dev 2>$tmp/err || fail "blkdiscard: $(<$tmp/err)"
@@ -100,7 +100,7 @@ dd if=$dev bs=256k count=32 iflag=direct status=none | cmp - $tmp/data || fail "
 cmp -n 8388608 $files/one $tmp/data || fail "zeros: the data is wrong in the file"
 timeout 30 sg_verify --lba=0 --count=2048 $dev >$tmp/err 2>&1 || fail "VERIFY: $(<$tmp/err)"
 
-# Each of them dies with I/O under way, which goes on when it is back. The session ends and comes again.
+# Each role crashes with I/O in flight, which continues when it is back. The session ends and reconnects.
 for h in ce1 se rs; do
 	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=60m --rate=3m --verify_backlog=32
 	fio=$!
@@ -109,7 +109,7 @@ for h in ce1 se rs; do
 	case $h in
 	ce1)
 		dies ce1 3
-		# By the SE, or because the channel ends.
+		# Either the SE ends it, or the channel does.
 		logged 'connection lost'
 		;;
 	se)
@@ -124,7 +124,7 @@ for h in ce1 se rs; do
 	say "$h has died and is back: no error, all data right"
 done
 
-# ends HOST...: it is told to, and does.
+# ends HOST...: stops it, and it ends.
 ends() {
 	local h
 	for h; do
@@ -140,16 +140,17 @@ clean
 ends ce1 ce2 se rs
 say "$(grep lines $tmp/ce1), $(grep lines $tmp/ce2)"
 
-# etcd says which SE there is. One journal goes through all that follows, on a disk that finds its way to either SE.
+# etcd determines the current SE. A single journal runs through everything below, on a disk that is redirected to the
+# current SE.
 again() { : >$tmp/$1; role $1; }
-# fails HOST TEXT: it ends by itself, and says why.
+# fails HOST TEXT: it ends by itself, and reports why.
 fails() {
 	! reap 40 "$1" ${serving[$1]} || fail "$1 ended as if nothing had been"
 	unset "serving[$1]"
 	says $1 "$2" || fail "$1 did not say '$2': $(tail -n 5 $tmp/$1)"
 }
 reigns() { within 60 "$1 has the system" says $1 'all RS are here'; }
-# way HOST: the journal's disk is that of this host.
+# way HOST: redirects the journal's disk to that host.
 way() {
 	local table
 	table="0 $((96 << 11)) multipath 1 queue_if_no_path 0 1 1 round-robin 0 1 1 $(disk $1 0) 1"
@@ -159,7 +160,7 @@ way() {
 		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss || fail "the table of srp-wss"
 	fi
 }
-# Acknowledged writes are there, and no command had an error.
+# Acknowledged writes are preserved, and no command has failed.
 still_right() {
 	goes_on 120
 	errors
@@ -184,19 +185,19 @@ dd if=/dev/zero of=$dev bs=1M count=8 oflag=direct status=none || fail "cannot e
 way $one
 journal /dev/mapper/srp-wss
 
-# It is away for longer than the lease: the SE ends. The next one waits for it.
+# etcd is down for longer than the lease: the SE ends. The next one waits for etcd.
 die etcd
 fails se 'etcd has not confirmed its lease in time'
 again se
 within 30 "an SE that waits" says se 'waits for etcd'
 start_etcd $files/etcd
 reigns se
-# There is no multipathd that would take the path again.
+# No multipathd reinstates the path.
 within 90 "the session" state running
 way $one
 still_right "etcd was away for longer than the lease"
 
-# An SE sleeps, another one takes its place, the RS starts again, and the first one wakes up.
+# An SE sleeps, another one replaces it, the RS restarts, and the first one wakes up.
 kill -STOP ${serving[se]}
 role se2
 reigns se2
@@ -211,8 +212,8 @@ kill -CONT ${serving[se]}
 fails se 'another SE may have its place'
 still_right "an SE slept while another one took its place"
 
-# Somebody deletes the key of an SE that lives, with its lease. A third one comes, and goes. An RS that starts then has seen
-# none but the second one, and takes nothing of it.
+# The key of a live SE is deleted with its lease. A third SE starts and ends. An RS started afterwards has only seen the
+# second SE, and accepts nothing from it.
 die rs
 python3 - <<-'EOF' || fail "cannot delete the key"
 	import base64, json, urllib.request

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What the target in user space makes of a block device and of a file, by the tools that others judge disks with: libiscsi's
-# suite of tests over SG_IO, sg3_utils, blkid, mkfs and fsck.
+# The user-space target, on a block device and on a file, passes third-party compliance tests: libiscsi's test suite
+# over SG_IO, sg3_utils, blkid, mkfs and fsck.
 . "$(dirname "$0")/lib.sh"
 
 begin 900
 [ -n "$user" ] || skip "it is about the target in user space"
 fabric 1
-# With a cache of its own, and discards.
+# With its own cache, and discards.
 null_blk disk 64 discard=1
 iblock disk
 back_file file 64
@@ -17,18 +17,19 @@ lun 0 1 file
 login 0
 sg() { timeout 60 "$@" >$tmp/sg 2>&1 || fail "$*: status $?: $(<$tmp/sg)"; }
 sg_says() { grep -E -- "$1" $tmp/sg >/dev/null || fail "no '$1': $(<$tmp/sg)"; }
-# refused SENSE COMMAND...: with that sense data.
+# refused SENSE COMMAND...: fails with that sense data.
 refused() {
 	! timeout 60 "${@:2}" >$tmp/sg 2>&1 || fail "${*:2}: was taken"
 	sg_says "$1"
 }
 
-# What fails in the suite, and why that is right:
-# - a WRITE SAME with more data than a block shall be refused. SRP has a residual for that, and the command is done.
-# - a READ of 32 MiB, more than the kernel lets through.
+# Expected failures in the suite:
+# - a WRITE SAME with more data than a block must be refused there. SRP has a residual for that, and the command
+#   succeeds.
+# - a READ of 32 MiB exceeds the kernel's limit.
 known='test_writesame1[06]_invalid_dataout_size.c:|test_writesame16_unmap.c:(190|193) '
-# suite FAMILY: of libiscsi. In SCSI is one that calls iSCSI itself and crashes; ALL is without that one. Each assertion that does not hold is a
-# line with the file of the test.
+# suite FAMILY: runs tests of libiscsi. SCSI contains a test that calls iSCSI directly and crashes; ALL is without it.
+# Each failed assertion is a line with the file of the test.
 suite() {
 	local status
 	timeout 600 iscsi-test-cu --dataloss --normal --test="$1" $dev >$tmp/suite 2>&1
@@ -46,7 +47,7 @@ for lun in 0 1; do
 	blocks=$((64 << 11))
 
 	suite ALL
-	# --- sg3_utils ---------------------------------------------------------------------
+	# Sg3_utils
 	sg sg_inq $dev; sg_says 'SRP-RS'
 	for page in sv sn di bl bdc lbpv; do sg sg_vpd --page=$page $dev; done
 	sg_says 'LBPU=1'
@@ -61,7 +62,7 @@ for lun in 0 1; do
 	dd if=$dev bs=512 skip=4096 count=512 iflag=direct status=none >$tmp/got
 	cmp -n 131072 $tmp/got /dev/zero || fail "unmapped blocks are not zeros"
 	cmp $tmp/block <(tail -c 512 $tmp/got) || fail "WRITE SAME: the data is wrong"
-	# What it has not: the reason is the right one, and it lives on.
+	# Unsupported commands fail with the right sense data, and the target survives.
 	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_get_lba_status --lba=0 $dev
 	dd if=/dev/zero bs=1k count=1 status=none >$tmp/pair
 	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_compare_and_write --lba=0 --num=1 --in=$tmp/pair $dev
@@ -71,7 +72,7 @@ for lun in 0 1; do
 	refused 'out of range' sg_write_same --16 --lba=$((blocks - 1)) --num=2 --in=$tmp/block $dev
 	sg sg_turs $dev
 
-	# --- a file system -------------------------------------------------------------------
+	# A file system
 	mkfs.ext4 -q -F $dev 2>$tmp/err || fail "mkfs.ext4: $(<$tmp/err)"
 	udevadm settle -t 20
 	blkid -p -s TYPE $dev | grep ext4 >/dev/null || fail "blkid: $(blkid -p $dev)"
@@ -87,7 +88,7 @@ for lun in 0 1; do
 	equal "a file" "$(sha256sum <$tmp/m/other)" "$sum"
 	umount $tmp/m
 done
-# A session that is new has not lost what the last one wrote.
+# A new session sees what the previous one wrote.
 logout "$host"
 login 0
 for lun in 0 1; do

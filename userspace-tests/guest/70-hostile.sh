@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Initiators that break the rules at the target in user space, over real RDMA (userspace-tests/fabric/hostile). It neither
-# crashes nor hangs, keeps nothing of theirs, and serves our driver's session beside them all the time.
+# Initiators that violate the protocol, over real RDMA (userspace-tests/fabric/hostile): the user-space target neither
+# crashes nor hangs, leaks nothing, and serves our driver's session all the time.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -25,7 +25,7 @@ as_before() { [ "$(descriptors) descriptors, $(queue_pairs) queue pairs" = "$bef
 journal $dev --rport port-${host#host}:1
 alive 1
 clock; t0=$now
-# run CASE...: by hostile initiators; what they say of each case is told.
+# run CASE...: runs hostile initiators and prints the result of each case.
 run() {
 	timeout 300 $([ $kind = siw ] || echo "${in_ns[@]}") "$hostile" "$dest:$port" ab ab "$@" >$tmp/hostile 2>&1
 	status=$?
@@ -33,7 +33,7 @@ run() {
 }
 run
 [ $status = 0 ] || fail "srp-hostile ended with status $status"
-# They are killed while their data moves.
+# They are killed during data transfers.
 for n in 1 2 3; do
 	$([ $kind = siw ] || echo "${in_ns[@]}") "$hostile" "$dest:$port" ab ab endless >$tmp/hostile 2>&1 &
 	endless=$!

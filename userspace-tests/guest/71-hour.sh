@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# An hour (HOUR seconds; 60 as a rule) of verified I/O: fio on one disk, with RATE reads and RATE writes a second if that is set,
-# the journal on another one. No error, no abort, no lost connection; what the back end has in the end is right. ci/fabric-hour.sh
-# runs it for an hour. The limits are those that the driver has by itself.
+# An hour of verified I/O (HOUR seconds; default 60): fio on one disk, limited to RATE reads and RATE writes per second
+# if set, and the journal on another one. No error, no abort, no lost connection; the back end's data is correct at the
+# end. ci/fabric-hour.sh runs it for an hour. The timeouts are the driver's defaults.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 begin 4500
 seconds=${HOUR:-60}
 retries=7 reconnect_delay=10 fast_io_fail=15 dev_loss=600
-# In the words of both drivers.
+# Messages of either driver.
 rough='connection lost|abort of a command|ABORT_TASK|Aborted|SRP abort called|received DREQ|reconnect succeeded|WR flushed'
-# Of 10 s without most of the CPUs soft devices lose packets and connections, but no data. Called by fail.
+# After 10 s without most of the CPUs soft devices lose packets and connections, but no data. Called by fail.
 excuse() {
 	! grep -q wrong $tmp/journal.events || return 0
 	lacked 10 "non-flush error|$rough" || return 0

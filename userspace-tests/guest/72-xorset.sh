@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (userspace-tests/fabric/xorset): five nodes and a client, each a host of its own, as is the
-# initiator, and etcd. Verified I/O; how many bytes each link carries; two nodes die and are made again, all lose their power;
-# of two clients the one that has the set sleeps, then the other one dies. In the long set a node is also away for a moment,
-# two others die, and the set is three times as large, in packets of 1 KiB.
+# The redundant set in user space (userspace-tests/fabric/xorset): five nodes and a client, each a host of its own, as
+# is the initiator, and etcd. Verified I/O; the bytes that each link carries; two nodes crash and are rebuilt; all lose
+# power; of two clients the active one sleeps, then the other one crashes. In the long set a node is also down for a
+# moment, two others crash, and the set is three times as large, with packets of 1 KiB.
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 
@@ -13,11 +13,11 @@ begin 600 900
 rounds 1 3
 stripes=$((28 * rounds))
 [ $rounds = 3 ] || MTU=4200
-# Seconds: beside other guests this one waits for its CPUs for 3 s now and then.
+# Seconds: in parallel with other guests this one sometimes waits for its CPUs for 3 s.
 lease=10
-# A client that cannot tell etcd in time that it lives ends, as it must. If it had no CPU for that, nothing can be judged.
-# So is a node that does not come back within the 12 s after which the client refuses. Called by fail; a question fails after
-# 0.7 s, and to do without a node takes 4 to 6 s.
+# A client that cannot renew its lease in time must end. If it lacked a CPU for that, there is no verdict. The same
+# applies to a node that is not back within 12 s, after which the client refuses commands. Called by fail. A request
+# fails after 0.7 s, and the exclusion of a node takes 4 to 6 s.
 excuse() {
 	local end
 	if lacked 12 'Sense Key : Medium Error'; then
@@ -34,7 +34,7 @@ excuse() {
 make_hosts ini client n0 n1 n2 n3 n4 client2
 make_set
 login 0
-# It may take some time until another client is there.
+# It may take some time until the other client has taken over.
 echo off >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 dev=$(disk $host 0)
 quiet $dev
@@ -50,12 +50,12 @@ verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=$((8 * rounds))m --si
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 ! log_has 'abort of a command' || fail "a command got no answer"
 
-# all_nodes SENT|GOT: the sum.
+# all_nodes SENT|GOT: prints the sum.
 all_nodes() {
 	local -n of=$1
 	echo $((of[n0] + of[n1] + of[n2] + of[n3] + of[n4]))
 }
-# about WHAT KIB TIMES: within a sixth more than so many times what was written.
+# about WHAT KIB TIMES: at least TIMES the written data, and at most a sixth more.
 about() { [ $2 -ge $((6144 * $3)) ] && [ $2 -lt $((6144 * $3 * 7 / 6)) ] || fail "$1: $2 KiB, not $3 times 6144"; }
 dd if=/dev/urandom of=$tmp/data bs=768k count=8 status=none
 carry "written" 6144 dd if=$tmp/data of=$dev bs=768k oflag=direct status=none
@@ -70,7 +70,7 @@ same() {
 carry "read" 6144 same "with all nodes"
 about "the nodes sent" $(all_nodes sent) 1
 
-# For six seconds, if nothing stops it.
+# Runs for six seconds, unless something blocks it.
 begin_io() {
 	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --offset=$((12 * rounds))m --size=$((6 * rounds))m \
 		--rate=$((512 * rounds))k --verify_backlog=32
@@ -78,7 +78,7 @@ begin_io() {
 	sleep 2
 }
 if [ $rounds = 3 ]; then
-	# A node is away for a moment: it goes on with what its log has.
+	# A node is down for a moment: it continues with its log.
 	begin_io
 	die n3
 	sleep 1
@@ -88,7 +88,7 @@ if [ $rounds = 3 ]; then
 	say "n3 was away for a moment: $(map)"
 fi
 
-# Two die with I/O under way, for good.
+# Two nodes crash with I/O in flight, permanently.
 begin_io
 die n1
 die n4
@@ -96,14 +96,14 @@ io_ends $fio 200 "after n1 and n4 died"
 within 60 "a set without n1 and n4" out "u* o* u* u* o*"
 same "without n1 and n4"
 say "n1 and n4 have died: no error, all data right; $(map)"
-# A file of another size is not let in, and says which option is wrong.
+# A file of another size is refused, and the error names the wrong option.
 new_file 4 20
 role n4
 ! reap 60 "n4" ${serving[n4]} || fail "n4 ended with status 0"
 unset "serving[n4]"
 says n4 'file, which has --stripes 20 and not '$stripes || fail "n4: $(tail -n 5 $tmp/n4)"
 out "u* o* u* u* o*" || fail "the map has changed: $(map)"
-# They come back, one with a new file, and their cells are made again, with I/O under way.
+# They return, one with a new file, and their cells are rebuilt, with I/O in flight.
 new_file 4
 begin_io
 role n1
@@ -112,7 +112,7 @@ within 200 "n1 and n4 are made again" whole
 io_ends $fio 200 "as n1 and n4 were made again"
 say "n1 and n4 are made again: $(map)"
 
-# What was made is right: two others die.
+# The rebuilt data is correct: two other nodes crash.
 if [ $rounds = 3 ]; then
 	die n0
 	die n2
@@ -127,7 +127,7 @@ if [ $rounds = 3 ]; then
 	say "n0 and n2 have died and are made again: $(map)"
 fi
 
-# All nodes die at once with I/O under way, and start.
+# All nodes crash at once with I/O in flight, and restart.
 begin_io
 for h in n0 n1 n2 n3 n4; do kill -KILL ${serving[$h]}; done
 for h in n0 n1 n2 n3 n4; do reap 20 "$h" ${serving[$h]} 2>/dev/null; role $h; done
@@ -136,14 +136,14 @@ within 200 "all nodes" whole
 same "after all nodes died"
 say "all nodes have died and are back: $(map)"
 
-# Another client waits, and says for whom. The first one sleeps with I/O under way, and wakes when the other one has the set:
-# it ends. Then the other one dies, and the set and the session come back to the first host.
+# Another client waits, and names the active one. That one sleeps with I/O in flight, and wakes up when the other one
+# has the set: it ends. Then the other one crashes, and the set and the session return to the first host.
 number_of() { sed -n 's/^client \([0-9]*\) takes the set$/\1/p' $tmp/$1 | tail -n 1; }
 waits() { says $1 "^client $(number_of $2) has the set: this one, [0-9]*, waits for its end\$"; }
 role client2
 within 20 "a client that waits" waits client2 client
 one=$host
-# Commands wait for the end of a lease, a login and a write.
+# Commands must wait for the end of a lease, a login and a write.
 echo 90 >/sys/block/${dev#/dev/}/device/timeout
 begin_io
 mark

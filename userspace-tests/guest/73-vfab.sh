@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A login over InfiniBand: the subnet's administrator tells the path, ib_srpt listens by the InfiniBand connection manager.
-# Data is right, whatever the adapter does wrong at either end; a cable out and in; a LID that changes.
+# A login over InfiniBand: the subnet administrator provides the path, and ib_srpt listens through the InfiniBand CM.
+# Data is correct with every fault of the adapter at either end, after a cable is unplugged and replugged, and after a
+# LID change.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -20,7 +21,7 @@ copy() {
 	cmp $tmp/a $tmp/b || fail "what was read is wrong $1"
 }
 copy "at first"
-# The driver keeps memory mapped while it is logged in.
+# The driver keeps memory mapped during a session.
 bounced=
 if grep -qw swiotlb=force /proc/cmdline; then
 	bounced=$(cat /sys/kernel/debug/swiotlb/io_tlb_used) || fail "no count of bounce buffers"
@@ -28,12 +29,12 @@ if grep -qw swiotlb=force /proc/cmdline; then
 fi
 dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end is wrong"
 
-# Each fault, at either end, once in the middle of the copies; what needs another connection gets one.
+# Each fault, at either end, once during the copies. If the fault breaks the connection, the session reconnects.
 running() { [ "$(cat /sys/class/srp_remote_ports/port-${host#host}:1/state)" = running ]; }
 n=0
 for d in vfab1 vfab0; do
 	for order in "loss 9" "ack 9" "delay 9 50" "error 9 retries send" "error 9 flushed recv" "death 9" "overrun 9" "post 9" "register 9"; do
-		# The target registers nothing for so few bytes, and waits for ever for a completion that is lost.
+		# The target registers nothing for such small transfers, and would wait forever for a lost completion.
 		case "$d $order" in "vfab0 register 9" | "vfab0 overrun 9") continue ;; esac
 		faulted $d "${order%% *}"
 		before=$times
@@ -60,7 +61,7 @@ at_port vfab1 sm 1
 copy "after events"
 logout "$host"
 
-# An adapter whose regions may have gaps gets lists of pieces at any place as they are: nothing is split or copied.
+# An adapter with gaps in its regions gets scatter lists with arbitrary offsets unchanged: nothing is split or copied.
 if [ -n "${GAPS-}" ]; then
 	both_drivers
 	[ -n "${LONG-}" ] || drivers=${drivers%% *}

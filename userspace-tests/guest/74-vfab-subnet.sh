@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The subnet of two adapters without hardware and their switch: Debian's opensm finds it, gives LIDs and brings the ports to
-# ACTIVE; the tools of infiniband-diags see it; partitions, a cable, a second manager; ib_srpt is found.
+# The subnet of two virtual adapters and their switch: Debian's opensm finds it, assigns LIDs and brings the ports to
+# ACTIVE; the tools of infiniband-diags see it; partitions, a cable, a second subnet manager; ib_srpt is found.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -12,7 +12,7 @@ begin 300
 adapters devices=2
 baseline
 
-# Before there is a manager.
+# Without a subnet manager.
 for d in vfab0 vfab1; do
 	port_has $d state "2: INIT" || fail "state of $d is '$got', wanted INIT"
 	port_has $d phys_state "5: LinkUp" || fail "physical state of $d is '$got'"
@@ -47,7 +47,7 @@ done
 tool ibstat -p
 equal "ibstat -p" "$said" "$guid0"$'\n'"$guid1"
 
-# The cables, as both ends see them.
+# The cables, as seen from both ends.
 tool ibnetdiscover
 switch=$(sed -n 's/^switchguid=0x\([0-9a-f]*\)(.*/\1/p' <<<"$said")
 switch_lid=$(sed -n 's/^Switch.* base port 0 lid \([0-9]*\) lmc 0$/\1/p' <<<"$said")
@@ -55,7 +55,7 @@ switch_lid=$(sed -n 's/^Switch.* base port 0 lid \([0-9]*\) lmc 0$/\1/p' <<<"$sa
 hex() { printf %016x $((16#${1#0x} - ${2:-0})); }
 n=0
 for g in $guid0 $guid1; do
-	# A port's GUID is one more than that of its node.
+	# A port's GUID is that of its node plus one.
 	node=$(hex $g 1) port=${g#0x} l=${both[n++]}
 	sed 's/[[:space:]]\+/ /g; s/ #.*//; s/ $//' <<<"$said" >$tmp/cables
 	for line in "[$n] \"H-$node\"[1]($port)" "[1]($port) \"S-$(hex $switch)\"[$n]" "Ca 1 \"H-$node\""; do
@@ -70,7 +70,7 @@ tool ibroute $switch_lid
 wanted=$(printf '0x%04x %03d\n' $lid0 1 $lid1 2 $switch_lid 0 | sort)
 equal "ibroute" "$(sed -n 's/^\(0x[0-9a-f]* [0-9]*\) : .*/\1/p' <<<"$said" | sort)" "$wanted"
 
-# An agent's own words, by LID and by a path of ports.
+# Responses of the management agents, by LID and by a path of ports.
 tool smpquery nodeinfo $lid1
 tool_says "nodeinfo of vfab1" "NodeType:........................Channel Adapter"
 tool_says "nodeinfo of vfab1" "PortGuid:........................$guid1"
@@ -89,14 +89,14 @@ for line in "LinkState:.......................Active" "NeighborMTU:.............
 done
 tool smpquery portinfo $switch_lid 0
 tool_says "portinfo of port 0" "LinkState:.......................Active"
-# A link that opensm has made new was a change, which it looks at.
+# When opensm brings up a link, this counts as a change, which opensm then handles.
 no_change() { tool smpquery switchinfo $switch_lid; grep -qx 'StateChange:\.*0' <<<"$said"; }
 within 20 "no change of the switch" no_change
 tool smpquery pkeys $lid1
 grep -q '^ *0: 0xffff 0x0000 ' <<<"$said" || fail "pkeys of vfab1: $said"
 ! timeout 20 smpquery nodeinfo $((lid0 + lid1 + switch_lid + 50)) >/dev/null 2>&1 || fail "a LID that nobody has answers"
 
-# The subnet's administrator.
+# The subnet administrator.
 tool sminfo
 grep -q "^sminfo: sm lid $lid0 sm guid $guid0, activity count [0-9]* priority 0 state 3 SMINFO_MASTER" <<<"$said" || fail "sminfo: $said"
 tool saquery NodeRecord
@@ -107,7 +107,7 @@ for field in dlid:$lid1 slid:$lid0 pkey:0xFFFF mtu:0x85; do
 done
 ! timeout 20 saquery PathRecord --src-to-dst $lid0:999 2>/dev/null | grep -q dlid || fail "a path to nowhere"
 
-# Partitions, while it runs.
+# Partitions are changed at run time.
 mkdir -p /etc/opensm
 printf 'Default=0x7fff, ipoib: ALL=full;\nstorage=0x0123: %s=full, %s=limited;\n' $guid0 $guid1 >/etc/opensm/partitions.conf
 kill -HUP ${manager[vfab0]}
@@ -119,7 +119,7 @@ kill -HUP ${manager[vfab0]}
 within 20 "no partition of vfab1" pkeys vfab1 "0x0000 0xffff "
 all_active vfab0 vfab1 || fail "a port is not ACTIVE after partitions"
 
-# A cable: the switch tells opensm.
+# A cable: the switch notifies opensm.
 knows() { tool saquery NodeRecord; grep -q "port_guid\.*$1\$" <<<"$said"; }
 at_port vfab1 down
 within 5 "port down" port_has vfab1 state "1: DOWN"
@@ -131,14 +131,14 @@ within 8 "opensm with vfab1" knows $guid1
 lid vfab1
 equal "LID of vfab1 with its cable again" $lid $lid1
 
-# A node's other name reaches the administrator by a trap.
+# A changed node description reaches the administrator through a trap.
 printf 'storage one' >/sys/class/infiniband/vfab1/node_desc || fail "node_desc cannot be written"
 renamed() { tool saquery NodeRecord $lid1; grep -q 'NodeDescription\.*storage one$' <<<"$said"; }
 within 8 "the other name of vfab1" renamed
 tool smpquery nodedesc $lid1
 grep -q '^Node Description:\.*storage one$' <<<"$said" || fail "nodedesc: $said"
 
-# ib_srpt tells that it is there, and answers across the switch.
+# ib_srpt advertises itself, and responds across the switch.
 service=$(service_guid)
 service=${service#0x}
 has_target() { timeout 20 saquery PortInfoRecord $lid0 2>/dev/null | grep -q 'IsDeviceManagement'; }
@@ -149,7 +149,7 @@ gid vfab0
 tool ibsrpdm -c -d $umad
 grep -qx "id_ext=$service,ioc_guid=$service,dgid=$gid,pkey=ffff,service_id=$service" <<<"$said" || fail "ibsrpdm: $said"
 
-# A second manager waits, and is the manager when the first one has left.
+# A second subnet manager is in standby, and takes over when the first one ends.
 subnet_manager vfab1 --priority 0
 within 30 "a standby" manager_is vfab1 STANDBY
 tool sminfo
@@ -160,18 +160,18 @@ within 90 "another manager" at_other
 all_active vfab0 vfab1 || fail "a port is not ACTIVE under the second manager"
 lid vfab0
 equal "LID of vfab0 under the second manager" $lid $lid0
-# An administrator answers when its first sweep is over.
+# The administrator responds after its first sweep.
 within 30 "answers of the second manager" has_target
 
 subnet_manager_ends vfab1
-# What the standby asks of a manager that is gone is refused or lost: 3111, 3113, 5411, 5412. In a slow guest an answer comes after
-# the question has been given up and asked again: 5401.
+# Requests of the standby to an ended manager are refused or lost: 3111, 3113, 5411, 5412. In a slow guest a response
+# arrives after the request was given up and retried: 5401.
 for log in $first_log $osm_log; do
 	errors=$(grep -E 'ERR [0-9A-F]{4}' $log | grep -vE 'ERR (3111|3113|5401|541[12])')
 	[ -z "$errors" ] || fail "opensm's log: $errors"
 	grep -q 'SUBNET UP' $log || fail "$log has no SUBNET UP: $(tail -n 5 $log)"
 done
-# The adapter's and the switch's traps.
+# The traps of the adapter and of the switch.
 for trap in 'num:144 .*Producer:1' 'num:128 .*Producer:2'; do
 	grep -q "Generic Notice .*$trap" $first_log || fail "opensm has seen no trap '$trap'"
 done

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# User verbs of ib_vfab, which Debian's ibverbs-providers has the library for: what a process may access and what not, memory
-# that is taken back while a peer writes to it, processes that are killed, an adapter that goes; Debian's ping-pongs.
+# User verbs of ib_vfab, with the library in Debian's ibverbs-providers: permitted and refused accesses of a process,
+# memory that is deregistered while a peer writes to it, killed processes, a removed adapter; Debian's ping-pong
+# programs.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -11,9 +12,9 @@ command -v ibv_rc_pingpong >/dev/null || skip "ibverbs-utils is not in this gues
 begin 300 600
 subnet
 
-# run COMMAND...: of user-verbs, its output in `said`.
+# run COMMAND...: runs user-verbs; sets `said` to its output.
 run() { said=$(timeout -k 5 200 $verbs "$@" 2>&1) || fail "user-verbs $*: $said"; }
-# starts DEVICE PEER: a process that writes, in `pid`; what it says is in $tmp/DEVICE.
+# starts DEVICE PEER: starts a process that writes; sets `pid`. Its output is in $tmp/DEVICE.
 writes() { grep -q '^writing$' $tmp/$1; }
 starts() {
 	: >$tmp/$1
@@ -22,12 +23,12 @@ starts() {
 	within 10 "writes of $1" or_ended $pid writes "$1"
 	writes "$1" || fail "user-verbs write $*: $(cat $tmp/$1)"
 }
-# ends PID DEVICE WORD: the process ends well, with that word.
+# ends PID DEVICE WORD: the process ends successfully, with that word.
 ends() {
 	reap 20 "the process at $2" "$1" || fail "the process at $2: $(cat $tmp/$2)"
 	equal "what the process at $2 says" "$(tail -n 1 $tmp/$2)" "$3"
 }
-# No object of a process, and no page that one has pinned.
+# No object of a process and no pinned page remains.
 pins() { echo 1 >/proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired / { n += $2 } /^nr_foll_pin_released / { n -= $2 } END { print n }' /proc/vmstat; }
 pinned=$(pins)
 nothing_left() { [ "$(resources)" = "$idle" ] && [ "$(pins)" = "$pinned" ]; }
@@ -72,7 +73,7 @@ for ((n = 0; n < rounds; n++)); do
 	within 10 "nothing left of killed processes" nothing_left
 done
 
-# An adapter goes while processes have it open, and its peer's writes.
+# An adapter is removed while processes have it open and its peer writes.
 devices() { timeout -k 5 30 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" || fail "cannot $*: $(cat /sys/kernel/debug/ib_vfab/devices)"; }
 rounds 2 10
 for ((n = 0; n < rounds; n++)); do
@@ -90,7 +91,7 @@ for ((n = 0; n < rounds; n++)); do
 done
 [ "$(pins)" = "$pinned" ] || fail "$(pins) pages are pinned, $pinned before"
 
-# So does the module.
+# So is the module.
 starts vfab1 vfab0
 subnet_manager_ends vfab0
 timeout 60 rmmod ib_vfab || fail "rmmod ib_vfab beside a process"

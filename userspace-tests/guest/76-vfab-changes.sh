@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What happens to a subnet in service, under I/O: a cable goes to another port of the switch at either end, the administrator
-# says nothing or that it is busy while a session has to connect, its REP or RTU is lost, late or doubled, either end boots. Only ours is held
-# to a time.
-# LONG: the C driver has its turn in the same guest.
+# Changes to a subnet under I/O: a cable moves to another port of the switch at either end, the administrator does not
+# respond or reports that it is busy during a reconnect, a REP or RTU is lost, late or duplicated, either end reboots.
+# Only ours has time limits. LONG: also with the C driver.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -13,7 +12,7 @@ begin 450 1100
 subnet 3 vfab2
 back_null disk 32
 speed
-# Of the session; nothing of this is to fail a command.
+# Timeouts of the session. No command may fail.
 reconnect_delay=10 fast_io_fail=60 dev_loss=120
 both_drivers
 [ -n "${LONG-}" ] || drivers=${drivers%% *}
@@ -27,14 +26,14 @@ attached() {
 	journal $dev --rport port-${host#host}:1 --threads 4 --pause 0.1
 	alive 1
 }
-# at_switch DEVICE: the switch's port that its cable is for, in `n`. free_port: one that no cable is for, in `free`.
+# at_switch DEVICE: sets `n` to the switch port of its cable. free_port: sets `free` to an unused switch port.
 at_switch() { n=$(sed -n 's/^1 .* at \([0-9]*\)$/\1/p' /sys/kernel/debug/ib_vfab/$1/port); }
 free_port() {
 	local used=" " d n
 	for d in vfab0 vfab1 vfab2; do at_switch $d; used+="$n "; done
 	for free in 1 2 3 4 5; do [[ $used == *" $free "* ]] || break; done
 }
-# moves DEVICE N: its cable goes to port N of the switch, where opensm finds it.
+# moves DEVICE N: moves its cable to port N of the switch, where opensm finds it.
 moves() {
 	lid $1; local was=$lid
 	at_port $1 move $2
@@ -42,14 +41,14 @@ moves() {
 	lid $1
 	equal "LID of $1 at port $2" $lid $was
 }
-# lost: the session is, and the target takes a login at once.
+# lost: ends the session; the target accepts a login immediately.
 lost() {
 	target_off 0
 	within 30 "the connection is lost" not state running
 	target_on 0
 }
 
-# in_service: all of it, with the driver that is loaded.
+# in_service: runs everything with the loaded driver.
 in_service() {
 	summary=
 	attached
@@ -93,7 +92,7 @@ in_service() {
 	fault vfab2 sa-loss 1 0
 
 	if [ -n "${LONG-}" ]; then
-		# The first command tells the target that the connection is there.
+		# The first command tells the target that the connection is established.
 		began "no RTU arrives"
 		mads vfab0 cm-rtu; before=$received
 		mads vfab1 cm-rtu; asked=$sent
@@ -106,7 +105,7 @@ in_service() {
 		equal "RTUs that arrived" $((received - before)) 0
 		fault vfab1 gmp-loss 1 cm-rtu 0
 	fi
-	# Each of the two channels has one.
+	# Once for each of the two channels.
 	[ -z "${LONG-}" ] || for order in "vfab1 gmp-late 1 cm-rtu 2 2" "vfab1 gmp-double 1 cm-rtu 2" "vfab0 gmp-late 1 cm-rep 2 2" \
 		"vfab0 gmp-double 1 cm-rep 2" "vfab0 gmp-loss 1 cm-rep 1"; do
 		read -r d what _ message _ <<<"$order"
@@ -128,12 +127,12 @@ in_service() {
 	at_port vfab0 up
 	within 60 "ACTIVE again" all_active vfab0 vfab1
 	serves
-	# After more losses a connection waits for the delay of 10 s first.
+	# After further losses a reconnect first waits for the delay of 10 s.
 	stood 14 $([ -n "${LONG-}" ] && echo 15 || echo 5)
 
 	errors
 	[ $errors = 0 ] || fail "$errors errors"
-	# What was acknowledged before is there, and the target still has the session.
+	# Data acknowledged before that is preserved, and the target still has the session.
 	note "our end goes down"
 	settle
 	at_port vfab1 down

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What a subnet does to a path under I/O: opensm moves the LID of either end, a partition goes and comes back, the prefix
-# changes, events come by the hundred, the target's cable is out. Only ours is held to a time.
+# Changes to a path under I/O: opensm changes the LID of either end, a partition is removed and restored, the subnet
+# prefix changes, hundreds of events arrive, the target's cable is unplugged. Only ours has time limits.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -13,18 +13,18 @@ back_null disk 32
 target 0
 lun 0 0 disk
 speed
-# Of the session; nothing of this is to fail a command.
+# Timeouts of the session. No command may fail.
 reconnect_delay=10 fast_io_fail=60 dev_loss=120
 mkfifo $tmp/idle
 exec {idle}<>$tmp/idle
 
-# move DEVICE: opensm begins anew, and gives it another LID.
+# move DEVICE: restarts opensm so that it assigns another LID.
 move() {
 	lid $1
 	other_lids vfab2 $((lid + 20)) $1
 }
 
-# storm SECONDS: 100 events of our port in a second; how many, in `n`.
+# storm SECONDS: 100 events of our port per second. Sets `n` to their number.
 storm() {
 	local until
 	clock
@@ -36,7 +36,7 @@ storm() {
 		clock
 	done
 }
-# The lines of the driver and of the transport class, and those of them that tell of a try, in `lines` and `tries`.
+# Sets `lines` to the number of log lines of the driver and the transport class, and `tries` to those about reconnects.
 count_lines() {
 	log_since | grep -E 'ib_srp: |scsi host[0-9]+: ' >$tmp/lines
 	lines=$(wc -l <$tmp/lines)
@@ -87,7 +87,7 @@ before=$lines first=$tries
 storm 5
 count_lines
 say "$n events without a target: $((tries - first)) tries, $((lines - before)) lines in the log"
-# 4 in a second, and those that no event begins.
+# 4 per second, plus those not caused by an event.
 ! rust_driver || { [ $((tries - first)) -ge 3 ] && [ $((tries - first)) -le 24 ]; } || fail "$((tries - first)) tries in 5 s"
 [ $((lines - before)) -le 60 ] || fail "$((lines - before)) lines in 5 s"
 target_on 0

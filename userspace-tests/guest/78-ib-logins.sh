@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins by the InfiniBand connection manager, at a target whose side of it says what the test has told it (odd-target/): the path of
-# opensm in the request, each reason of a REJ, redirections, answers that are late, doubled, wrong or lost, more time.
+# Logins through the InfiniBand CM, with a target that sends scripted CM messages (odd-target/): opensm's path in the
+# request, each reason of a REJ, redirections, responses that are late, duplicated, wrong or lost, MRAs.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
@@ -37,7 +37,7 @@ qos-match-rules
 	end-qos-match-rule
 end-qos-match-rules
 EOF
-# A request is repeated after 1.5 s.
+# A request is retransmitted after 1.5 s.
 printf '%s\n' "subnet_timeout 16" "packet_life_time 0x10" "qos TRUE" "qos_policy_file $tmp/qos" >$tmp/opensm.conf
 subnet_manager vfab2 -F $tmp/opensm.conf
 within 60 "ACTIVE ports" all_active vfab0 vfab1 vfab2
@@ -46,15 +46,15 @@ odd_ib
 lid vfab1; lid1=$lid
 gid vfab1; gid1=$gid
 
-# How one logs in: at `to`, with these options.
+# The login string, for GID `to` and with these options.
 ids=id_ext=00000000000000aa,ioc_guid=00000000000000aa
 login_string() { echo "$ids,dgid=${to-$gid_a},pkey=${pkey-ffff},service_id=${service-00000000000000aa}${2-}"; }
 colons() { sed 's/..../&:/g; s/:$//' <<<"$1"; }
 
-# What the target says when a channel is in.
+# The target's output when a channel is connected.
 in='^[0-9.]+ channel='
 twice_in() { [ $(times "$in") -ge 2 ]; }
-# enters [OPTION]: logs in and reads; leaves: logs out.
+# enters [OPTION]: logs in and reads. leaves: logs out.
 enters() {
 	mark_said
 	login 0 "${1-,ch_count=1}"
@@ -67,7 +67,7 @@ leaves() {
 	logout $host
 	hears "the end" dreq
 }
-# refused WHAT ERROR LOG [OPTION]: no login, and why.
+# refused WHAT ERROR LOG [OPTION]: the login fails, and why.
 refused() {
 	local got before
 	find_hosts; before=$list
@@ -81,11 +81,11 @@ refused() {
 	find_hosts
 	equal "hosts after $1" "$list" "$before"
 }
-# request NAME: of the last request.
+# request NAME: a field of the last request.
 request() { word $1 "$(grep ' req at=' $tmp/odd | tail -n 1)"; }
-# has NAME VALUE...: so has the last request.
+# has NAME VALUE...: checks fields of the last request.
 has() { while [ $# -gt 0 ]; do equal "$1 of the request" "$(request $1)" "$2"; shift 2; done; }
-# qp_has NAME VALUE...: so has the queue pair that was connected last.
+# qp_has NAME VALUE...: checks the queue pair connected last.
 qp_has() {
 	local line
 	line=$(tail -n 1 /sys/kernel/debug/ib_vfab/vfab1/qps)
@@ -95,7 +95,7 @@ qp_has() {
 	done
 }
 
-# What the path says is in the request and in the queue pair.
+# The path's attributes are in the request and in the queue pair.
 enters ,ch_count=2
 equal "requests" $(times ' req at=a ') 2
 equal "first ones" $(times 'login multi=0') 1
@@ -113,7 +113,7 @@ qp_has sl 2 mtu 4
 leaves
 say "the path is in requests and queue pairs"
 
-# What leads to nobody.
+# Destinations that do not exist.
 pkey=8002 refused "a partition of nobody" "No such file or directory|Invalid argument" ""
 ! rust_driver || logged "pkey=8002: the port is not in that partition"
 to=fe80000000000000dead0000beef0000 refused "a GID of nobody" "Invalid argument|Connection timed out|No such device|Connection reset by peer" "no path to the target's port"
@@ -121,11 +121,11 @@ at_port vfab2 cm 0
 to=$gid_c refused "a service of nobody" "Connection reset by peer" "connection rejected: invalid service ID \(reason 8\)"
 at_port vfab2 cm $qpn_c
 
-# Each reason.
+# Each reject reason.
 reasons=(3 8 10 26)
 [ -z "${LONG-}" ] || reasons=({1..3} {5..23} {26..35} 65535)
 for r in "${reasons[@]}"; do
-	# C asks again after this one.
+	# The C driver retries after this one.
 	[ $r != 10 ] || rust_driver || continue
 	tell requests rej:$r
 	refused "reason $r" "Connection reset by peer" "connection rejected: .* \(reason $r\)"
@@ -142,9 +142,9 @@ refused "an answer of another kind" "Protocol error|Connection reset by peer" "n
 tell login ok
 say "${#reasons[@]} reasons"
 
-# info GID LID PKEY QPN: where a REJ sends one, each may be 0.
+# info GID LID PKEY QPN: the redirection data of a REJ. Each may be 0.
 info() { printf '%016x%032s%08x%04x%04x%08x%08x%064x' 0 $1 0 $2 0x$3 $4 0x80010000 0 | tr ' ' 0; }
-# redirected PLACE INFO [NAME VALUE]...: the login is done at this place, and asks for that.
+# redirected PLACE INFO [NAME VALUE]...: the login is redirected there, with these fields.
 redirected() {
 	tell requests rej:$2
 	enters "${option-,ch_count=1}"
@@ -154,20 +154,20 @@ redirected() {
 redirected c 24:$(info $gid_c $lid_c ffff 1) dgid $gid_c dlid $lid_c pkey ffff
 ids=id_ext=00000000000000aa,ioc_guid=0005ad00000000aa redirected c 25:$gid_c dgid $gid_c dlid $lid_c
 if rust_driver; then
-	# C takes a partition, and a queue pair, of 0 for one.
+	# The C driver takes a partition or a queue pair of 0 literally.
 	redirected c 24:$(info $gid_c $lid_c 0 0) dgid $gid_c dlid $lid_c pkey ffff
 	redirected c 24:$(info $gid_c 0 0 0) dgid $gid_c dlid $lid_c
 	redirected c 24:$(info $gid_c $lid_c 8001 0) dgid $gid_c dlid $lid_c pkey 8001
 	redirected b 24:$(info $gid_a $lid_a 0 $qpn_b) dgid $gid_a dlid $lid_a
 	redirected c 24:$(info 0 $lid_c 0 0) dlid $lid_c
 
-	# Three, and one more.
+	# Three redirections are followed, a fourth one is not.
 	tell requests 3 rej:24:$(info $gid_c $lid_c 0 0)
 	enters
 	has at c
 	is dgid /sys/class/scsi_host/$host/dgid "$(colons $gid_c)"
 	is orig_dgid /sys/class/scsi_host/$host/orig_dgid "$(colons $gid_a)"
-	# The next connection begins where the first one did.
+	# The next connection starts at the original destination.
 	tell disconnect
 	hears "a login at the first place" ' req at=a ' 30
 	hears "an answer taken" "$in"
@@ -183,7 +183,7 @@ if rust_driver; then
 	tell requests rej:25:$gid_c
 	refused "a redirection by a target that is not Topspin's" "Connection reset by peer" "connection rejected: port redirect \(reason 25\)"
 
-	# A further channel elsewhere, and one that comes later.
+	# An additional channel is redirected, and one that is added later.
 	tell requests rep
 	tell requests rej:24:$(info $gid_c $lid_c 0 0)
 	enters ,ch_count=2
@@ -200,10 +200,10 @@ if rust_driver; then
 	say "redirections"
 fi
 
-# One session that connects again and again. again STEP...: what its next request gets.
+# Repeated reconnects. again STEP...: the script for the next request.
 enters
 again() {
-	# Who is lost at once is not asked at once.
+	# A short connection is not replaced immediately.
 	sleep 1.5
 	tell requests "$*"
 	tell disconnect
@@ -211,13 +211,13 @@ again() {
 	within 40 "running" running
 	block read
 }
-# repeated N [WHEN]: so many requests were.
+# repeated N [WHEN]: checks how many requests were retransmitted.
 repeated() { equal "repeated requests" $(times " req again${2-}$") $1; }
 
 has ack 17
 qp_has timeout 17
 again rep rep
-# An MRA, if the answer is still being looked at.
+# An MRA, if the REP is still being processed.
 hears "another RTU" ' rtu again$| mra of=1 '
 again rep wait:1000 rep
 hears "another RTU, late" ' rtu again$'
@@ -228,14 +228,14 @@ again wait:2500 rep
 [ $(times ' req again$') -ge 1 ] || fail "a late answer: $(tail -n 20 $tmp/odd)"
 again rep:4:deadbeef
 repeated 1 " after the answer"
-# The DREQ is for nobody: there is no connection yet.
+# The DREQ has no effect: there is no connection yet.
 again dreq
-# Time that is asked for is given, and the request is not repeated.
+# The driver waits for the requested time, and does not retransmit.
 again mra:20 wait:3500 rep
 repeated 0
 say "late, twice, lost"
 
-# The answer's numbers: the acknowledgement of a command takes 120 s at most, whatever the target says.
+# The numbers in the REP: the acknowledgement timeout is at most 120 s.
 again rep:26:f8
 qp_has timeout $(if rust_driver; then echo 19; else echo 31; fi)
 again rep:27:00
@@ -245,13 +245,13 @@ again rep:25:ff
 mark
 again rej:3
 ! rust_driver || logged "reconnect failed: connection rejected: no resources"
-# The end comes when the session is up.
+# The connection ends when it is up.
 lost() { if rust_driver; then cat /sys/class/scsi_host/$host/statistics/connections_lost; else echo 0; fi; }
 for end in dreq rej:4; do
 	before=$(lost)
 	again rep wait:300 $end
 	within 40 "another login" twice_in
-	# The log says so of the first losses only, as these come one after the other.
+	# Only the first losses in close succession are logged.
 	! rust_driver || equal "losses" $(lost) $((before + 2))
 	within 40 "running" running
 	block read
@@ -259,7 +259,7 @@ done
 leaves
 say "numbers of the answer"
 
-# Nobody answers, or asks for time again and again.
+# No response, or repeated requests for more time.
 if [ -n "${LONG-}" ]; then
 	tell login silent
 	refused "silence" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "(target host does not answer|[a-z ]* timed out)"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# dm-multipath over two ports of an InfiniBand adapter, and over one of each of two: a cable is pulled at our end and put back, and
-# the other one, at the target's, while I/O goes on. Only ours is held to a time.
-# LONG: the one adapter, too; the C driver has its turn in the same guest, and there are more failures.
+# dm-multipath over two ports of an InfiniBand adapter, and over one port of each of two adapters: a cable is unplugged
+# at our end and replugged, and the other one at the target's end, under I/O. Only ours has time limits. LONG: also with
+# the single adapter; the C driver also runs in the same guest, and there are more failures.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/multipath.sh"
@@ -22,12 +22,12 @@ both_drivers
 rounds 1 2
 multipathd_for_tests
 
-# back DEVICE/PORT: its cable is in, and opensm has seen it.
+# back DEVICE/PORT: plugs its cable in, and waits until opensm has noticed.
 back() {
 	at_port $1 up
 	within 60 "ACTIVE again" all_active $1
 }
-# by WHAT OURS OURS: with these two ports of ours; the target's are those of one adapter.
+# by WHAT OURS OURS: uses these two ports of ours; the target's are those of one adapter.
 by() {
 	local r host0 host1
 	tport=([0]=vfab0/1 [1]=vfab0/2) iport=([0]=$2 [1]=$3)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Many sessions over InfiniBand: a cable out and in, a partition that goes and comes, a subnet manager that begins anew with other
-# LIDs. All do I/O again, ours within a time, and nobody is asked more often for each session than a bound says.
-# LONG: 64 sessions, and the C driver has its turn in the same guest.
+# Many sessions over InfiniBand: a cable is unplugged and replugged, a partition is removed and restored, the subnet
+# manager restarts with other LIDs. All sessions resume I/O, with our driver within a time limit, and the number of MADs
+# per session is limited. LONG: 64 sessions, and the C driver also runs in the same guest.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"
@@ -27,9 +27,9 @@ log_in_all() {
 	clock
 	note "$sessions logins: $(ms $((now - t0)))"
 }
-# asked: what our end has sent since `begins`, for each session, in hundredths.
+# asked: what our end has sent since `begins`, per session, in hundredths.
 kinds="sa-path cm-req cm-dreq"
-# How many for each session, in an act; ib_core asks 11 times if there is no answer.
+# The limit per session, in an act; ib_core retries up to 11 times without a response.
 declare -A most=([sa-path]=40 [cm-req]=3 [cm-dreq]=3)
 begins() {
 	local k
@@ -39,7 +39,8 @@ begins() {
 	clock; t0=$now
 }
 declare -A before per
-# again SECONDS TIMEOUT [all]: all do I/O again since `t1`; ours has a limit, and with `all` each has connected anew.
+# again SECONDS TIMEOUT [all]: all sessions have done I/O since `t1`. Our driver has a time limit, and with `all` each
+# has reconnected.
 again() {
 	local k said=
 	within 150 "I/O of all sessions: $act" all_since $t1
@@ -56,7 +57,7 @@ again() {
 	for k in $kinds; do [ ${per[$k]} -le $((most[$k] * 100)) ] || fail "$act: ${said:2} for each session"; done
 }
 
-# The target asks the ends of connections that were lost to let go, for a minute, and that is not to be the next one's.
+# For a minute the target sends DREQs for lost connections. These must not affect the next driver.
 forgotten() { sleep 2; nothing_ours; }
 
 for which in $drivers; do
@@ -86,7 +87,7 @@ for which in $drivers; do
 	lid vfab1
 	begins "other LIDs"
 	other_lids vfab2 $((lid + 20)) vfab1 vfab0
-	# What was done before says nothing.
+	# I/O before this does not count.
 	clock; t1=$now
 	again 10 10
 

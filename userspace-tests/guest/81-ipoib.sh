@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# IP over InfiniBand between two adapters without hardware, by the kernel's ib_ipoib and groups that opensm makes: echoes,
-# multicast, TCP; a login by RDMA/CM at an address of it, and a cable that is pulled under I/O.
+# IP over InfiniBand between two virtual adapters, with the kernel's ib_ipoib and groups that opensm creates: ping,
+# multicast, TCP; a login by RDMA/CM over it, and a cable unplugged under I/O.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -13,10 +13,10 @@ target 0
 lun 0 0 disk
 
 packets=(timeout -k 5 120 python3 "$here/ipoib.py")
-# ping BYTES ADDRESS: as the initiator's host.
+# ping BYTES ADDRESS: runs on the initiator's host.
 ping() { said=$(ini "${packets[@]}" ping "$2" "$1" 2>&1) || fail "$said"; }
 
-# Two times, as ib_ipoib leaves nothing behind.
+# Twice, because ib_ipoib must leave nothing behind.
 for round in 1 2; do
 	ipoib
 	ping 56 10.0.0.1
@@ -25,11 +25,11 @@ for round in 1 2; do
 	[ $round = 2 ] || unipoib
 done
 
-# The group of all hosts, as the administrator has it.
+# The all-hosts group at the administrator.
 tool saquery -g
 grep -qi 'MGID\.*ff12:401b:ffff::ffff:ffff' <<<"$said" || fail "no group of all hosts: $said"
 
-# A group of the users' own, by its GID and not by broadcast.
+# A user's group, used through its GID and not through broadcast.
 has_group() { tool saquery -g; grep -qi 'MGID\.*ff12:401b:ffff::f01:203' <<<"$said"; }
 ini "${packets[@]}" hear 239.1.2.3 10.0.0.2 5000 >$tmp/heard &
 hearer=$!
@@ -50,7 +50,7 @@ running() { [ "$(<$rport/state)" = running ]; }
 dev=$(disk "$host" 0)
 verify_io 120 $dev --rw=randwrite --bs=64k --size=32M --iodepth=4 || fail "verified I/O"
 
-# A cable, for longer than a connection lasts and shorter than errors are seen.
+# A cable is unplugged for longer than a connection survives, but not long enough for I/O errors.
 echo 100 >$rport/fast_io_fail_tmo
 start_verify_io $dev --rw=randwrite --bs=16k --size=24M --iodepth=4 --rate=1m
 io=$!
@@ -64,7 +64,7 @@ within 60 "connection after the cable" running
 io_ends $io 120 "cable pulled"
 ping 56 10.0.0.1
 
-# Another subnet manager knows no group until all have joined again.
+# A new subnet manager knows no group until all members have joined again.
 subnet_manager_ends vfab0
 subnet_manager vfab0
 within 60 "a new manager" manager_is vfab0 MASTER

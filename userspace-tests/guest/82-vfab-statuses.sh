@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Each status that a completion may have, in each state of a slot (rust/srp/logic/slot.rs), of each completion that can come
-# then: the session comes back, the command ends once, and no data is wrong. That the slot was in the state is seen in the
-# trace events. Nothing comes in Responded: the callback of the response leaves it, and callbacks come one at a time.
-# LONG: all of them, with reads and writes; otherwise one of eight, at random.
+# Each completion status in each state of a slot (rust/srp/logic/slot.rs), for each completion possible there: the
+# session reconnects, the command ends exactly once, and no data is wrong. The trace events show that the slot was in
+# the state. Nothing can arrive in Responded: the callback of the response leaves this state, and callbacks are
+# serialized. LONG: all combinations, with reads and writes; otherwise a random eighth.
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -21,9 +21,9 @@ running() { [ "$(cat $port/state)" = running ]; }
 # NAME=NUMBER of each.
 statuses="local-length=1 local-operation=2 local-protection=4 flushed=5 bind=6 bad-response=7 local-access=8 remote-invalid-request=9
 	remote-access=10 remote-operation=11 retries=12 rnr-retries=13 remote-abort=16 fatal=19 response-timeout=20 general=21"
-# STATE KIB REQUEST HELD ORDER: the state, the size of the command, which completion tells of the loss, whether the back end holds
-# the command, and what goes wrong. `die` is the next receive request, while the command is in that state. In Failed
-# what is flushed has the status, as the queue pair has died already.
+# STATE KIB REQUEST HELD ORDER: the state, the size of the command, the completion that reports the loss, whether the
+# back end holds the command, and the fault. `die` affects the next receive request while the command is in that state.
+# In Failed the flushed completions have the status, because the queue pair has already died.
 cells=(
 	"free 64 receive - die"
 	"building 64 receive - receive 1 STATUS map"
@@ -50,10 +50,10 @@ cells=(
 	"failed 64 receive - error 1 STATUS flushed-send"
 )
 
-# The disk as it must be: what is written goes there, too.
+# The expected content of the disk. Writes also go there.
 head -c 16M /dev/urandom >$tmp/image
 dd if=$tmp/image of=$dev bs=1M oflag=direct status=none || fail "the first write"
-# begin_io read|write KIB: one command, in the background, anywhere.
+# begin_io read|write KIB: starts one command in the background, at a random offset.
 begin_io() {
 	at=$((RANDOM % (16384 / $2)))
 	if [ $1 = write ]; then
@@ -65,13 +65,13 @@ begin_io() {
 	fi
 	io=$!
 }
-# told_of EVENT: there was one of these. The C driver has none, so it gets some time.
+# told_of EVENT: whether this event has occurred. The C driver has no events, so it gets some time instead.
 told_of() { if rust_driver; then grep -q " srp_$1: " $tracing/trace; else sleep 0.2; fi; }
 timed_out() { [ $(($(cat /sys/block/${dev#/dev/}/device/iotmo_cnt))) -gt $((timeouts)) ]; }
-# The C driver may connect once more.
+# The C driver may reconnect once more.
 connected() { qpn=$(awk '$7 == 3 {print $1}' /sys/kernel/debug/ib_vfab/vfab1/qps); [ -n "$qpn" ]; }
 die() { within 30 "a connected queue pair" connected; at_port vfab1 die $qpn "$@"; }
-# at_loss STATE WHY NUMBER: the connection was lost once, for that reason and with that status, when the slot was in this state.
+# at_loss STATE WHY NUMBER: the connection was lost once, with that reason and status, when the slot was in this state.
 at_loss() {
 	local want=$1
 	case $want in
@@ -115,7 +115,7 @@ one() {
 	*" die" | aborting*) ;;
 	*) fault vfab1 $order ;;
 	esac
-	# The message stays in the send queue.
+	# Keeps the message in the send queue.
 	[[ $order != *flushed-send ]] || fault vfab1 loss 1 1000
 	[ $state != aborting ] || echo 1 >/sys/block/${dev#/dev/}/device/timeout
 	begin_io $way $kib
@@ -152,7 +152,7 @@ one() {
 	tried[$state]=$((${tried[$state]-0} + 1))
 }
 for cell in "${cells[@]}"; do
-	# The C driver does not ask for the completion of an invalidation.
+	# The C driver does not request the completion of an invalidation.
 	rust_driver || [[ $cell != *swallow* ]] || continue
 	for status in $statuses; do
 		for way in read write; do

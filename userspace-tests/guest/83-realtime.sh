@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# PREEMPT_RT: a real-time thread that polls a channel does not spin for a task that it has preempted in the middle of a
-# poll of that channel. The task gets its priority.
+# PREEMPT_RT: a real-time thread that polls a channel must not spin while a task that it has preempted polls the same
+# channel. That task inherits its priority.
 . "$(dirname "$0")/lib.sh"
 
 begin 240
@@ -22,7 +22,7 @@ login 0 ,ch_count=1
 dev=$(disk "$host" 0)
 udevadm settle -t 10
 quiet $dev
-# CPU 0 has the device and the target, CPU 1 the two that poll.
+# CPU 0 runs the device and the target, CPU 1 the two pollers.
 echo 1 >$cpus || fail "the CPUs of work queues"
 
 # polled NAME PREFIX... -- fio-option...: random reads on CPU 1.
@@ -35,7 +35,7 @@ polled() {
 }
 rounds 10 60
 seconds=$rounds
-# With its stack, each time that a task lends its priority to the holder of a lock.
+# Records the stack of each priority inheritance.
 mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing || fail "no trace events in this kernel"
 mkdir $boosts
 echo 1 >$boosts/options/stacktrace
@@ -48,7 +48,7 @@ polled realtime chrt -f 50 -- --iodepth=1 --thinktime=3000 --thinktime_blocks=1 
 realtime=$!
 reap $((seconds + 40)) "the reads of the real-time thread" $realtime || fail "fio of the real-time thread: $(cat $tmp/realtime)"
 reap 60 "the other reads" $other || fail "fio: $(cat $tmp/other)"
-# job NAME: how many reads fio counts, the median and the longest in us.
+# job NAME: prints the number of reads that fio counted, and the median and maximum latency in us.
 job() {
 	python3 -c '
 import json, sys

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# An adapter that is reset by removing it, with sessions that do I/O: from some moment on, or for a while, it refuses to
-# stop queue pairs, and its removal waits until none is left. It goes in time, comes back, and all log in again.
-# LONG: the C driver has its turn in the same guest.
+# An adapter is removed and added (a reset) with sessions under I/O, while it refuses to stop queue pairs, permanently
+# or for a while, and its removal waits until none is left. The removal ends in time, the adapter comes back, and all
+# sessions log in again. LONG: also with the C driver.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"
@@ -21,12 +21,12 @@ own_ports
 speed
 both_drivers
 [ -n "${LONG-}" ] || drivers=${drivers%% *}
-# Behind what many.py writes.
+# Beyond the range that many.py writes.
 mark_at=24
 
 undo() { [ -z "${many-}" ] || kill -KILL $many; dmesg -n 8; } 2>/dev/null
 io_of_all() { clock; within ${1-60} "I/O of all" or_ended $many all_since $now; }
-# log_in_all: and I/O by all, after a look at what was written before.
+# log_in_all: logs in with I/O on all disks, after a check of the data written before.
 log_in_all() {
 	log_in_each ch_count=2
 	[ ! -e $tmp/data ] || dd if=${devices[0]} bs=1M count=1 skip=$mark_at iflag=direct status=none | cmp - $tmp/data ||
@@ -47,7 +47,7 @@ many_end() {
 	read -r total <$tmp/many.out
 	[[ $total == *" wrong=0 stuck=0" ]] || fail "$act: $total"
 }
-# Of all queue pairs, more times than a test can count.
+# Larger than the number of refusals for all queue pairs.
 forever=1000000
 # refuse ERRNO [TIMES]: from now on the device refuses to stop queue pairs.
 refuse() {
@@ -55,21 +55,21 @@ refuse() {
 	refused=$times
 	fault vfab1 stop 1 $1 ${2-$forever}
 }
-# has_refused TIMES: so often in its life. Since `refuse` each channel of each session has met it twice: at the end of
-# the connection and in the drain, with C in the drain of each queue.
+# has_refused TIMES: TIMES is the total of the device. Since `refuse` each channel of each session was refused twice:
+# when the connection ended and in the drain; with the C driver in the drain of each queue.
 has_refused() {
 	note "$act: $(($1 - refused)) refusals"
 	[ $(($1 - refused)) -ge $((sessions * 4)) ] ||
 		fail "$act: $(($1 - refused)) refusals for $((sessions * 2)) queue pairs"
 }
-# What an adapter says of its life when it is over, in this act.
+# Prints what an adapter reports about its life at its end, in this act.
 refusals() {
 	log_since | awk -v act="srp-test: $act" '
 		index($0, act) {n = 0}
 		/vfab1: fault stop: [0-9]+ times$/ {n = $(NF - 1)}
 		END {print n + 0}'
 }
-# goes TEXT: the adapter goes in time, with all hosts.
+# goes TEXT: the adapter is removed in time, with all hosts.
 goes() {
 	local t0 dir
 	dir=$(add_target 0)
@@ -87,7 +87,8 @@ goes() {
 	log_in_all
 }
 begins() { act=$1; note "$act"; }
-# all_lose SECONDS: all connections, while the device refuses to stop them. All go on within SECONDS, without an error.
+# all_lose SECONDS: all connections are lost while the device refuses to stop them. All sessions continue within
+# SECONDS, without an error.
 all_lose() {
 	local t0
 	lose_all
@@ -102,7 +103,7 @@ all_lose() {
 	! rust_driver || [[ $total == *" errors=0 "* ]] || fail "$act: $total"
 	many_begin
 }
-# The connections are lost, with a device that is in order as far as the driver can tell.
+# The connections are lost while the driver has no sign of a device fault.
 lose_all() {
 	target_off 0
 	within 20 "all are lost" all_lost
@@ -113,7 +114,7 @@ for which in $drivers; do
 	summary=
 	use_driver $which reconnect_delay=$delay fast_io_fail_tmo=60 dev_loss_tmo=120
 	within 10 "class device of vfab1" test -e "$(add_target 0)"
-	# C says, once, that it goes on with queue pairs that it could not drain.
+	# The C driver warns once that it continues with queue pairs that it could not drain.
 	rust_driver || dmesg -n 1
 	log_in_all
 
@@ -145,10 +146,10 @@ for which in $drivers; do
 	all_lose 90
 
 	if rust_driver; then
-		# The C driver leaves such queue pairs behind, without an owner.
+		# The C driver would leak these queue pairs.
 		begins "their end is refused, too"
 		refuse 110
-		# For two channels of each, twice a second: 6 s.
+		# Twice per second for two channels of each session: 6 s.
 		fault vfab1 destroy 1 5 $((sessions * 2 * 12))
 		at_port vfab1 fatal
 		sleep 2

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Our port flaps while nothing gets to the target, and is quiet for half a minute before the way there is back. No event
-# tells of that, so the next try is that of the transport class, whose pauses must not have grown by those that the port
-# has hurried.
-# LONG: the C driver has its turn in the same guest.
+# Our port flaps while the target is unreachable, and then is stable for half a minute before the path is restored. No
+# event reports that, so the next attempt is that of the transport class. Its delays must not have grown because of the
+# attempts that the port triggered. LONG: also with the C driver.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -28,7 +27,7 @@ for which in $drivers; do
 		sleep 0.7
 		flaps=$((flaps + 1))
 	done
-	# The last try that the port has hurried is over by then.
+	# Wait for the end of the last attempt that the port triggered.
 	sleep 35
 	state blocked || fail "the port is $now_state with no way to the target"
 	clock; t1=$now

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The initiator's adapter is like each that ib_vfab can imitate: a login, lists of pieces at any place, data of many
-# sizes, one of two channels is lost, the device is reset under I/O and comes back, and goes under I/O. No data is
-# wrong, what was acknowledged is there, and all ends in time. PERSONALITIES says which; otherwise the fast set has
-# three of them.
+# The initiator's adapter imitates each of ib_vfab's personalities: a login, scatter lists with arbitrary offsets, data
+# of many sizes, the loss of one of two channels, a device reset under I/O with recovery, and a removal under I/O. No
+# data is wrong, acknowledged data is preserved, and everything ends in time. PERSONALITIES selects some; by default the
+# fast set uses three.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 begin 900 3400
 PERSONALITY='' fabric 1
-# A dead adapter does not tell the target of the end, which keeps its queue pairs until it notices.
+# A dead adapter does not notify the target, which keeps its queue pairs until it notices.
 initiators=vfab1
 baseline
 back_null disk 64
@@ -24,7 +24,7 @@ if [ -z "$names" ]; then
 	[ -z "${LONG-}" ] || names=$(awk '{print $1}' $vfab/personalities)
 fi
 
-# like NAME: adapter 1 is there, and like that.
+# like NAME: makes adapter 1 exist with that personality.
 like() {
 	grep -q "^1 there $1\$" $vfab/devices || {
 		! grep -q "^1 there" $vfab/devices || adapter remove 1
@@ -34,7 +34,7 @@ like() {
 	within 60 "ACTIVE ports of $1" all_active vfab0 vfab1
 	within 10 "class device of $1" test -e "$(add_target 0)"
 }
-# The target holds a connection until it has noticed that it is gone, and refuses another one from the same queue pair.
+# The target keeps a connection until it notices that it is dead, and refuses another one from the same queue pair.
 entered() { error=$(write_login 0 "$(login_string 0 ,ch_count=2)"); [ "$error" != "Connection reset by peer" ]; }
 enter() {
 	within 60 "the target lets $p go" entered
@@ -47,13 +47,13 @@ enter() {
 	udevadm settle -t 20
 }
 running() { [ "$(cat $port/state)" = running ]; }
-# data WHEN: what is written is read back, in requests of all sizes.
+# data WHEN: data is read back as written, in requests of all sizes.
 data() {
 	verify_io 120 $dev --iodepth=16 --rw=randwrite --bsrange=512-256k --size=12m ||
 		{ tail -n 20 $tmp/fio; fail "$p: I/O $1"; }
 }
-# goes VERB: adapter 1 is reset or removed under I/O. Everything of it ends. One that is reset goes, except ionic: that
-# stays and does nothing until it is removed.
+# goes VERB: resets or removes adapter 1 under I/O. All its objects are freed. A reset removes the device, except for
+# ionic, which stays but does nothing until it is removed.
 goes() {
 	journal $dev --rport ${port##*/}
 	sleep 0.$((RANDOM % 10))
@@ -89,7 +89,7 @@ for p in $names; do
 	data "after the login"
 	say "$p: $said"
 
-	# One of two channels.
+	# Breaks one of two channels.
 	qpn=$(awk '{print $1; exit}' $vfab/vfab1/qps)
 	connections=$(log_since | grep -cE 'reconnected|reconnect succeeded')
 	start_verify_io $dev --iodepth=8 --rw=randwrite --bsrange=4k-128k --size=12m
@@ -107,7 +107,7 @@ for p in $names; do
 	like $p
 	enter
 	data "after a reset"
-	# The others end their registration in a reset, too.
+	# The other adapters are also unregistered by a reset.
 	if [ $p = ionic ] || [ -n "${LONG-}" ]; then
 		goes remove
 		ends+=", removal in $took"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The module is unloaded while its adapter refuses to stop a queue pair, and the adapter's driver does not report what the
-# adapter did: the memory is kept. Then the adapter is removed, and both end.
+# The module is unloaded while its adapter refuses to stop a queue pair, and the adapter's driver does not report what
+# the adapter has done: the memory must be kept. Then the adapter is removed, and both end.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
@@ -26,7 +26,7 @@ again() {
 adapter remove 1
 adapter add 1 erdma
 again "before"
-# ENODEV, more often than it is asked.
+# Returns ENODEV (19), more often than it is called.
 fault vfab1 stop 1 19 1000000
 timeout -k 5 150 rmmod ib_srp 2>$tmp/rmmod &
 unload=$!

@@ -25,7 +25,7 @@ def say(key, value):
 
 
 def errno_name(number):
-    # It has two names.
+    # This error number has two names.
     return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
 
 
@@ -98,7 +98,7 @@ def folder(name, path, number=None):
             say(key, f"{mode:04o} " + (anonymous(read(at)) if mode & 0o444 else ""))
 
 
-# --- the module ------------------------------------------------------------------------------------
+# The module
 
 LOADS = """cmd_sg_entries=0;cmd_sg_entries=1;cmd_sg_entries=0xff;cmd_sg_entries=256;cmd_sg_entries=4294967295
 cmd_sg_entries=4294967296;cmd_sg_entries=-1;cmd_sg_entries=x;srp_sg_tablesize=20;srp_sg_tablesize=300
@@ -140,7 +140,7 @@ def module(file):
             load(file, "")
 
 
-# --- strings -----------------------------------------------------------------------------------------
+# Strings
 
 def strings(table):
     for row in open(table, encoding="utf-8"):
@@ -154,7 +154,7 @@ def refused(add_target, table):
         say("string " + string.replace("\t", "\\t"), write(add_target, plain(string)))
 
 
-# Behind a login string that works. The first of two equal options has no effect.
+# Appended to a valid login string. The first of two equal options has no effect.
 SUFFIXES = r"""
 ,
 ,,
@@ -258,7 +258,7 @@ def log_in(add_target, string, longest=LONGEST):
     """What came of it, and the new host."""
     before = hosts()
     for _ in range(100):
-        # A host that goes counts until it has gone.
+        # The target of a removed host counts until the removal ends.
         result = write(add_target, string, longest)
         if result != "EEXIST":
             break
@@ -301,13 +301,13 @@ def logins(add_target, ids):
     say("login by InfiniBand CM", result)
     if host:
         log_out(host)
-    # Else all that follows would be the same for both drivers, whatever they do.
+    # Otherwise all following results could be equal for both drivers although nothing works.
     result, host = log_in(add_target, ids.encode())
     if result != "ok" or not host:
         raise SystemExit(f"a plain login: {result}")
     log_out(host)
     for suffix in SUFFIXES:
-        # Ours gives up after 10 s.
+        # Our driver gives up after 10 s.
         longest = 34 if "10.0.0.99:" in suffix else LONGEST
         result, host = log_in(add_target, ids.encode() + plain(suffix.replace("@", ids)), longest)
         say(f"login {suffix}", result)
@@ -324,7 +324,7 @@ def logins(add_target, ids):
             log_out(host)
 
 
-# --- files ---------------------------------------------------------------------------------------------
+# Files
 
 DEFAULTS = "fast_io_fail_tmo dev_loss_tmo reconnect_delay".split()
 TIMEOUTS = ["0", "1", "2", "14", "15", "16", "599", "600", "601", "86400", "2147483647", "2147483648", "-1", "-5",
@@ -335,7 +335,7 @@ SIZES = ["0", "1", "8192", "32768", "65536", "4294967295", "4294967296", "-1", "
 
 
 def defaults(path):
-    # The first of the two may be refused while dev_loss_tmo is smaller.
+    # The first write of fast_io_fail_tmo may be refused while dev_loss_tmo is smaller.
     for file, value in ("reconnect_delay", b"10"), ("fast_io_fail_tmo", b"15"), ("dev_loss_tmo", b"600"), ("fast_io_fail_tmo", b"15"):
         if os.path.exists(f"{path}/{file}"):
             write(f"{path}/{file}", value)
@@ -439,7 +439,7 @@ def files(add_target, ids):
         combined("rport writes", remote)
         for file in "state", "failed_reconnects", "port_id":
             say(f"rport write {file}", write(f"{remote}/{file}", b"1"))
-        # New ports have what the parameters say.
+        # New ports start with the module parameters.
         write(f"{PARAMETERS}/fast_io_fail_tmo", b"5")
         write(f"{PARAMETERS}/dev_loss_tmo", b"off")
         say("rport after the parameter", read(f"{remote}/fast_io_fail_tmo"))
@@ -456,7 +456,7 @@ def files(add_target, ids):
     say("log out", log_out(host))
 
 
-# --- comparison -------------------------------------------------------------------------------------------
+# Comparison
 
 def lines(path):
     out = {}

@@ -34,7 +34,7 @@ try:
             print("reading", flush=True)
         time.sleep(0.005)
 except OSError:
-    # The files go before the host does.
+    # The files disappear before the host does.
     for _ in range(300):
         if not os.path.exists(folder):
             break

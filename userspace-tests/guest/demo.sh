@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make demo: a target, our driver, a login, verified I/O on /dev/srp0.
+# make demo: a target, our driver, a login, and verified I/O on /dev/srp0.
 . "$(dirname "$0")/lib.sh"
 
 size=${DEMO_MIB:-256}
@@ -18,7 +18,7 @@ say "login:  echo $(login_string 0) > $(add_target 0)"
 login 0
 disk "$host" 0 >$tmp/disk
 udevadm settle -t 20
-# Now and then that cannot wait ("Broken pipe").
+# udevadm settle sometimes fails early ("Broken pipe").
 within 20 "/dev/srp0" test -b /dev/srp0
 dev=$(readlink -f /dev/srp0)
 read -r model </sys/block/${dev#/dev/}/device/model

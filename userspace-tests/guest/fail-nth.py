@@ -48,7 +48,7 @@ def prepare():
             path = f"{DEBUG}/{fault}/{name}"
             if os.path.exists(path):
                 write(path, str(value))
-    # The tracer warns if it gets no memory for the events of a module.
+    # The tracer warns if it cannot allocate memory for the events of a module.
     begin, end = text_of("trace_define_field", "event_define_fields", "trace_module_notify")
     for fault in FAULTS:
         for name, value in (("reject-start", begin), ("reject-end", end), ("stacktrace-depth", 32)):
@@ -101,12 +101,12 @@ def insmod(fd):
 
 def unload(result, add_target, unusable):
     if result == 0:
-        # The core loads a client whose devices fail; then the log must tell.
+        # The core loads a client even if adding its devices fails; then the log must say so.
         if not os.path.exists(add_target) and not unusable.said():
             sys.exit(f"the module is loaded, but {add_target} is not there, and the log does not say why")
         deadline = time.monotonic() + 20
         while libc.delete_module(b"ib_srp", os.O_NONBLOCK) < 0:
-            # A reader of one of its files still counts.
+            # An open file of the module still holds a reference.
             if time.monotonic() > deadline:
                 sys.exit(f"delete_module: {os.strerror(ctypes.get_errno())}")
             time.sleep(0.01)
@@ -128,14 +128,14 @@ class Login:
 
     def undo(self, result):
         if result != 0:
-            # A target that was logged out of may count for a moment longer than its host can be seen.
+            # A target that was logged out of may count for a moment after its host disappeared.
             time.sleep(0.02 if result == errno.EEXIST else 0)
             if hosts():
                 sys.exit(f"a login ended with {os.strerror(result)} and left {hosts()}")
             return
         if len(hosts()) != 1:
             sys.exit(f"hosts after a login: {hosts()}")
-        # The disk may be missing: looking for it is not what logs in.
+        # The disk may be missing: the scan is not part of the login.
         number = hosts().pop().removeprefix("host")
         write(f"/sys/class/srp_remote_ports/port-{number}:1/delete", "1")
         until(20, f"host{number} is gone", lambda: not hosts())
@@ -152,7 +152,7 @@ def sweep(step, do, undo):
         left = int(os.pread(nth, 16, 0).strip(b"\0\n") or 0)
         os.pwrite(nth, b"0", 0)
         undo(result)
-        # The last session was still there: once more.
+        # The last session still exists: try again.
         if result == errno.EEXIST:
             if time.monotonic() > since + 20:
                 sys.exit(f"the last session is there still, before allocation {n}")
@@ -202,8 +202,8 @@ class Traced:
         self.set("stacktrace-depth", 32)
         self.set("times", 0)
         self.set("probability", 100)
-        # The kernel goes on counting from one turn to the next, and fails the allocation whose number
-        # is a multiple of the interval. Here is how many have gone by in this boot.
+        # The kernel keeps counting across turns, and fails every allocation with a number that is a multiple of
+        # the interval. This file has the count of this boot so far.
         self.file = f"/run/passed-{fault}"
         self.passed = int(read(self.file)) if os.path.exists(self.file) else 0
 

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by the tests of faults, which source it after lib.sh: two hosts, one or
-# two paths between them, faults of these paths, verified I/O (journal.py) and
-# bounds by the clock. All times here are in microseconds.
+# Shared by the tests of faults, which source it after lib.sh: two hosts, one or two paths between them, faults of these
+# paths, verified I/O (journal.py) and time limits. All times are in microseconds.
 
-# The time limits of the session, in seconds.
+# The timeouts of the session, in seconds.
 reconnect_delay=1 fast_io_fail=5 dev_loss=30 retries=2
-# What the transport's retries take: by opensm's packet lifetime two are 4.3 s, elsewhere they are within the bounds.
+# Seconds for the retries of the transport: on vfab two take 4.3 s by opensm's packet lifetime; elsewhere they are
+# within the bounds.
 retrying=
 [ $kind != vfab ] || retrying=5
 
-# What happens when, also between the lines of the kernel.
+# Logs an event with the test's output and in the kernel log.
 note() { say "$*"; echo "srp-test: $*" >/dev/kmsg; }
 
-# --- how slow the guest is --------------------------------------------------------
-
-# Bounds hold for a guest in which `work` takes no longer than on an idle machine with two cores, under
-# TCG, with the test kernel. A slower guest has its bounds multiplied by `factor`, in thousandths, but one
-# that is much slower proves nothing. What others take of the machine meanwhile does not count.
+# Bounds are for a guest in which `work` takes no longer than on an idle machine with two cores, under TCG, with the
+# test kernel. For a slower guest they are multiplied by `factor`, in thousandths, but a much slower guest proves
+# nothing. CPU time stolen by other guests does not count.
 work_reference=1500000
 factor=1000
 most_factor=4000
@@ -34,21 +32,19 @@ speed() {
 	say "the guest: $(ms $took), $(ms $stolen) without CPU, factor $((factor / 1000)).$(printf %03d $((factor % 1000)))"
 }
 
-# bound WHAT FROM TO SECONDS [TIMEOUT]: it took no longer, TIMEOUT seconds on top, which do not depend
-# on the guest.
+# bound WHAT FROM TO SECONDS [TIMEOUT]: fails if it took longer. TIMEOUT seconds are added, which do not depend on the
+# speed of the guest.
 bound() {
 	note "$1: $(ms $(($3 > $2 ? $3 - $2 : 0))), at most ${5:+$5 s + }$4 s * $((factor / 1000)).$(printf %03d $((factor % 1000)))"
 	in_time "$1" $2 $3 $((${5:-0} * 1000000 + $4 * 1000 * factor))
 }
 
-# --- the rig ------------------------------------------------------------------------
-
-# A dead TCP connection ends after 1.4 s, as one of RoCE with tl_retry_count 2; or, where the round trips are long because
-# the guest is busy, when it has sent three times, at most a second apart.
+# Ends a dead TCP connection after 1.4 s, as RoCE with tl_retry_count 2; or, if a busy guest has long round trips, after
+# three transmissions at most a second apart.
 short_tcp() { local i; for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=2 net.ipv4.tcp_rto_max_ms=1000; done; }
 
-# rig [PATHS]: two hosts with as many pairs of devices, and back ends `disk` (LUN 0, the journal) and,
-# with one path, `other` (LUN 1, for fio).
+# rig [PATHS]: two hosts with this many pairs of devices, and back ends `disk` (LUN 0, the journal) and, with one path,
+# `other` (LUN 1, for fio).
 rig() {
 	local i
 	fabric_pair "${1:-1}"
@@ -70,7 +66,7 @@ rig() {
 	speed
 }
 
-# attach I [,option=value]...: logs in with the time limits; `host`, `rport`, `dev` and `dev2`.
+# attach I [,option=value]...: logs in with the timeouts; sets `host`, `rport`, `dev` and `dev2`.
 attach() {
 	login $1 ",tl_retry_count=$retries${2-}"
 	rport=/sys/class/srp_remote_ports/port-${host#host}:1
@@ -79,7 +75,7 @@ attach() {
 	dev2=
 	[ -z "${backdev[other]-}" ] || dev2=$(disk "$host" 1)
 }
-# In an order in which no step is refused.
+# In an order in which no write is refused.
 limits() {
 	local f
 	for f in "dev_loss_tmo off" "fast_io_fail_tmo $fast_io_fail" "dev_loss_tmo $dev_loss" "reconnect_delay $reconnect_delay"; do
@@ -88,20 +84,17 @@ limits() {
 }
 state() { read -r now_state <"$rport/state" && [ "$now_state" = "$1" ]; }
 
-# --- faults of the network ------------------------------------------------------------
-
-# cable down|up I: pulls the cable of pair I out of the target's port, or puts it back. Not for rxe: it
-# takes an error of the netdev for one of the queue pair, and a queue pair 1 that met one while it sent
-# a CM message never sends again, with any initiator.
+# cable down|up I: unplugs the cable of pair I at the target's port, or plugs it in. Not for rxe: it treats an error of
+# the netdev as an error of the queue pair, and a queue pair 1 in error never sends again, with any initiator.
 cable() {
 	[ $kind != vfab ] || { at_port ${tport[$2]-vfab$2} $1; return; }
 	ip link set v$2 $1 || fail "ip link set v$2 $1"
 	[ $1 = down ] || neighbours $2
 }
 
-# hole DIRECTION I [MATCH]: what the hosts of pair I send to each other, or what of it fits MATCH, is lost
-# where it arrives: to the target, to the initiator, or both. heal I ends it. On vfab it is the cable at the
-# target's end of the path, and the initiator's port does not notice.
+# hole DIRECTION I [MATCH]: drops the packets between the hosts of pair I, or those that match MATCH, on arrival: at the
+# target, the initiator, or both. heal I ends it. On vfab it unplugs the cable at the target's end of the path, which
+# the initiator's port does not notice.
 hole() {
 	[ $kind != vfab ] || { [ $1$# = both2 ] || skip "nothing in a subnet loses only some packets"; cable down $2; return; }
 	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
@@ -110,13 +103,13 @@ hole() {
 	[ $1 = initiator ] || nft "${chain//%s/v}" || fail "nft at the target"
 	[ $1 = target ] || ini nft "${chain//%s/w}" || fail "nft at the initiator"
 }
-# A packet of RoCE for queue pair 1: a CM message.
+# A RoCE packet for queue pair 1: a CM message.
 cm_message='udp dport 4791 @th,104,24 1'
 heal() { [ $kind != vfab ] || { cable up $1; return; }; nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
 
-# netem I OPTION...: on both sides of pair I, which must have been called before any traffic: a packet that
-# meets the change of a queue fails, and with it rxe's queue pair for connection messages, for ever. Without
-# options the queue is removed.
+# netem I OPTION...: configures netem on both sides of pair I. Call it before any traffic: a packet sent during the
+# change of a qdisc fails, and with it rxe's queue pair for CM messages, permanently. Without options the qdisc is
+# removed.
 netem() {
 	[ $kind != vfab ] || skip "no network to be disturbed"
 	local i=$1 how=(limit 10000 corrupt 0% reorder 0% rate 0bit) verb=add
@@ -131,11 +124,11 @@ netem() {
 		fail "tc qdisc $verb netem $*"
 }
 
-# hung_after SECONDS: until the end of the test a task may wait so long for a device.
+# hung_after SECONDS: raises the limit of hung tasks to SECONDS until the end of the test.
 hung=/proc/sys/kernel/hung_task_timeout_secs
 hung_after() { read -r hung_s <$hung && echo $1 >$hung || fail "no limit of hung tasks"; }
 
-# Called at the end, whatever it was: nothing of this may meet the next test.
+# Called at the end in any case, so that the next test starts clean.
 undo() {
 	local i
 	[ -z "${hung_s-}" ] || echo $hung_s >$hung
@@ -156,24 +149,21 @@ undo() {
 	untrace
 } 2>/dev/null
 
-# --- verified I/O --------------------------------------------------------------------
-
-# The largest writes, in KiB. A siw that is told to disconnect while it waits for what it reads by RDMA
-# never ends that read, and the target waits for it for ever: so on siw no more than goes with the
-# command.
+# The largest writes, in KiB. A siw that is told to disconnect while it waits for the response of an RDMA READ never
+# completes that read, and the target waits for it forever. So on siw all writes fit into the command.
 writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
 
-# journal DEVICE [OPTION]...: starts it and waits until it has written.
+# journal DEVICE [OPTION]...: starts the journal and waits for its first write.
 journal() {
-	# What an earlier one wrote must not pass for this one's.
+	# Data of an earlier journal must not be mistaken for that of this one.
 	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none || fail "cannot empty the back end"
 	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
 	journal=$!
 	within 20 "the first write" or_ended $journal grep -qs ' wrote$' $tmp/journal.events
 	sleep 0.5
 }
-# until_event SECONDS SINCE PATTERN: waits for an event of at least that time whose text fits the
-# extended regular expression; sets `at`.
+# until_event SECONDS SINCE PATTERN: waits for an event at or after SINCE that matches the extended regular expression;
+# sets `at`.
 until_event() {
 	within $(($1 * factor / 1000)) "the event '$3' of the journal" or_ended $journal event_since $2 "$3"
 	event_since $2 "$3" || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"
@@ -182,34 +172,34 @@ event_since() {
 	at=$(awk -v t=$1 -v p="$2" '$1 >= t {x = $1; $1 = ""; sub(/^ /, ""); if ($0 ~ p) {print x; exit}}' $tmp/journal.events)
 	[ -n "$at" ]
 }
-# errors [FROM TO]: how many errors the journal saw, in `errors`.
+# errors [FROM TO]: sets `errors` to the number of errors that the journal saw.
 errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l); }
 
-# acked: how much was acknowledged, in `acked`. has_acked N: that is N or more.
+# acked: sets `acked` to the number of acknowledged writes. has_acked N: whether it is N or more.
 acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
 has_acked() { acked; [ $acked -ge $1 ]; }
 
-# goes_on SECONDS: waits until more is acknowledged than now; sets `at`.
+# goes_on SECONDS: waits for a new acknowledgement; sets `at`.
 goes_on() {
 	acked
 	within $(($1 * factor / 1000)) "I/O goes on" has_acked $((acked + 1))
 	clock; at=$now
 }
 
-# hit COMMAND...: does the damage, which begins between `t0` and `hurt`.
+# hit COMMAND...: causes the fault, which begins between `t0` and `hurt`.
 hit() {
 	clock; t0=$now
 	"$@"
 	clock; hurt=$now
 }
-# detected WHAT: the port has left the state running in time. A soft device that is slow to be told, by
-# several commands, may notice before the last of them has ended.
+# detected WHAT: the port has left the state running in time. A soft device that takes several commands to break may
+# notice before the last one ends.
 detected() {
 	until_event 20 $t0 '^state (blocked|fail-fast)$'
 	bound "$1: detected" $hurt $at 3 $retrying
 }
 
-# alive SECONDS: the journal goes on without an error for that long.
+# alive SECONDS: the journal runs without an error for that long.
 alive() {
 	local t0 more
 	clock; t0=$now
@@ -221,19 +211,20 @@ alive() {
 	[ $errors = 0 ] || fail "$errors errors although the path is good"
 }
 
-# began WHAT: an act, from now on.
+# began WHAT: starts an act.
 began() {
 	note "$1"
 	act=$1
 	clock; t0=$now
 }
-# stood [SECONDS [TIMEOUT]]: says the longest time without I/O since the act began, which is over; ours has a limit, see `bound`.
+# stood [SECONDS [TIMEOUT]]: ends the act and prints the longest time without I/O since its beginning. Our driver has a
+# limit, see `bound`.
 summary=
 stood() {
-	# What the journal has counted may be from before the act.
+	# The last count of the journal may be from before the act.
 	sleep 1
 	goes_on 90
-	# What the journal has noted by then.
+	# Wait until the journal has recorded it.
 	alive 1
 	gap=$(awk -v t=$t0 '$1 >= t && $2 == "ok" && $3 > m {m = $3} END {print m + 0}' $tmp/journal.events)
 	summary+=$(printf '; %s %d.%d s' "$act" $((gap / 1000000)) $((gap / 100000 % 10)))
@@ -241,17 +232,17 @@ stood() {
 	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
 }
 
-# journal_ends: what it read was right, and each of its commands has ended.
+# journal_ends: all data read was correct, and each command has ended.
 journal_ends() {
 	kill -TERM $journal
-	# It gives its commands 40 s.
+	# The journal waits up to 40 s for its commands.
 	reap 60 "the journal" $journal ||
 		fail "what was read is wrong: $(cat $tmp/journal.out $tmp/journal.err; grep wrong $tmp/journal.events | head)"
 	[[ $(<$tmp/journal.out) == *" stuck=0" ]] ||
 		fail "commands were lost or completed twice: some do not end: $(<$tmp/journal.out)"
 }
-# settle [NAME]: ends the journal and compares with the back end. Everything that was read was right;
-# nothing that was acknowledged is lost.
+# settle [NAME]: ends the journal and compares with the back end. All data read was correct, and no acknowledged data is
+# lost.
 settle() {
 	journal_ends
 	read -r total <$tmp/journal.out
@@ -261,7 +252,7 @@ settle() {
 	say "$total; back end: $checked"
 }
 
-# verify DEVICE: fio in the background with its own verification; verified: ends it, with no error.
+# verify DEVICE: starts fio with its own verification in the background. verified: ends it; there must be no error.
 verify() {
 	start_verify_io $1 --iodepth=4 --rw=randrw --bsrange=4k-64k,4k-$(writes)k --size=16m --verify_backlog=32 \
 		--time_based --runtime=900 --rate_iops=40
@@ -270,13 +261,11 @@ verify() {
 verified() {
 	kill -INT $fio
 	reap 60 "fio" $fio
-	# Interrupted, fio ends with 128; what it found is in its report.
+	# fio exits with 128 when interrupted. Its report has the result.
 	grep -q 'err= 0' $tmp/fio || { cat $tmp/fio; fail "fio has errors"; }
 }
 
-# --- every command once -----------------------------------------------------------------
-
-# trace HOST counts the commands of the host: sent, refused, completed, timed out.
+# trace HOST: counts the commands of the host: started, refused, completed, timed out.
 traced='start error done timeout'
 trace() {
 	local e d
@@ -286,8 +275,7 @@ trace() {
 		mkdir $d && echo 0 >$d/tracing_on && echo 64 >$d/buffer_size_kb && echo "host_no == ${1#host}" >$d/events/scsi/scsi_dispatch_cmd_$e/filter &&
 			echo 1 >$d/events/scsi/scsi_dispatch_cmd_$e/enable || fail "no trace event scsi_dispatch_cmd_$e"
 	done
-	# All of them begin while nothing is under way, or they would not count the same. udev looks at new
-	# disks.
+	# All events start while nothing is in flight; otherwise the counts would differ. udev reads new disks.
 	udevadm settle -t 20
 	udevadm control --stop-exec-queue
 	kill -STOP $(jobs -p)
@@ -305,11 +293,11 @@ count_trace() {
 	done
 }
 untrace() { local e; for e in $traced; do rmdir $tracing/instances/$e; done; } 2>/dev/null
-# once: nothing is outstanding, and what was accepted has ended once, by the trace events of the host and
-# by the counters of its disks. A command that timed out may end without either.
+# once: no command is outstanding, and each accepted command has ended exactly once, according to the trace events of
+# the host and the counters of its disks. A timed-out command may end without either.
 once() {
 	local d n sent=0 ended=0
-	# udev looks at a disk that somebody has closed.
+	# udev reads a disk that was closed.
 	udevadm settle -t 20
 	within 10 "no command is left" idle_host $host
 	count_trace

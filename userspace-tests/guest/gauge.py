@@ -24,7 +24,7 @@ import time
 PERIOD = 100_000_000
 WORK = 2_000_000
 MOST_CPUS = 4
-# In microseconds; samples that are judged together; the share of a second that is noise.
+# In microseconds; number of samples judged together; the share of a second that is noise.
 USUAL = 4000
 TOGETHER = 10
 NOISE = 0.3
@@ -55,7 +55,7 @@ def run(path):
     out = os.open(f"{path}.{me}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     due = time.monotonic_ns()
     while True:
-        # What was missed is not made up for.
+        # Missed periods are not made up for.
         due = max(due, time.monotonic_ns() - PERIOD) + PERIOD
         time.sleep(max(0, due - time.monotonic_ns()) / 1e9)
         woke = time.monotonic_ns()

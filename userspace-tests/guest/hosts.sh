@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# More hosts than two. Each but the first is one of a storage system in user space; the first is the initiator's, `ini`.
+# More than two hosts. The first one is the initiator's, `ini`, the others run a storage system in user space.
 
-# Numbers of the hosts, and their processes.
+# Numbers of the hosts, and the PIDs of their processes.
 declare -A number=() serving=()
 
-# make_hosts NAME...: number N has 10.0.N.2 at the end of a cable vN, of MTU if set, to 10.0.N.1, a router between all of them,
-# which is the first namespace. siw knows one namespace only: there each has its device and its address, and no cable.
+# make_hosts NAME...: host number N has 10.0.N.2 on a veth pair vN (with MTU if set), and 10.0.N.1 is the router between
+# all of them, in the first namespace. siw supports one namespace only: there each host has its device and address, but
+# no veth pair.
 make_hosts() {
 	local h n=0 device mac
 	paired=1
@@ -22,7 +23,7 @@ make_hosts() {
 				ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
 				ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
 			nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
-			# As neighbours does.
+			# As neighbours() does.
 			read -r mac </sys/class/net/v$n/address
 			ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
 			mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
@@ -35,15 +36,15 @@ make_hosts() {
 	baseline
 }
 
-# For the end of a test; the first host goes with all others' fabric.
+# At the end of a test. The first host is removed with the rest of the fabric.
 unmake_hosts() {
 	local h
-	# finish knows how the test ends.
+	# finish() sets the status of the test.
 	case ${rc-0} in 0 | 77) ;; *) for h in "${!number[@]}" etcd; do [ ! -s $tmp/$h ] || sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h); done >&$console ;; esac
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
 		[ ${number[$h]} != 0 ] || continue
-		# Its device first: else the link waits for that.
+		# The device first; otherwise the removal of the link waits for it.
 		[ $kind = siw ] || timeout 60 rdma link delete rxe2${number[$h]}
 		ip link delete v${number[$h]}
 		[ $kind = siw ] || ip netns delete $h
@@ -51,14 +52,14 @@ unmake_hosts() {
 	[ -z "${forward-}" ] || echo $forward >/proc/sys/net/ipv4/ip_forward
 }
 
-# serve HOST COMMAND...: it runs there.
+# serve HOST COMMAND...: starts COMMAND on HOST.
 serve() {
 	$([ $kind = siw ] || echo nsenter --net=/run/netns/$1) "${@:2}" >>$tmp/$1 2>&1 &
 	serving[$1]=$!
 }
 says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
 
-# start_etcd FOLDER: on the router, as a process of the host `etcd` that there is not; it goes on with what FOLDER has.
+# start_etcd FOLDER: starts etcd on the router, as a process of the pseudo host `etcd`, with the data in FOLDER.
 start_etcd() {
 	type etcd >/dev/null || fail "no etcd in this guest"
 	ip link set lo up
@@ -66,12 +67,12 @@ start_etcd() {
 		--listen-peer-urls http://127.0.0.1:2380 >>$tmp/etcd 2>&1 &
 	serving[etcd]=$!
 }
-# etcd_of HOST: where it reaches etcd.
+# etcd_of HOST: prints the address of etcd for HOST.
 etcd_of() { if [ $kind = siw ]; then echo 127.0.0.1:2379; else echo 10.0.${number[$1]}.1:2379; fi; }
 
 die() { kill -KILL ${serving[$1]}; reap 20 "$1" ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
 
-# Bytes of each link in KiB: `sent` is what the host sends.
+# Traffic of each link in KiB: `sent` is sent by the host.
 declare -A sent=() got=()
 count() {
 	local h v rx tx
@@ -81,7 +82,7 @@ count() {
 		sent[$h]=$((rx / 1024 - ${sent[$h]-0})) got[$h]=$((tx / 1024 - ${got[$h]-0}))
 	done
 }
-# carry WHAT KIB COMMAND...: what the links carry meanwhile. siw's carry nothing that can be seen.
+# carry WHAT KIB COMMAND...: measures the traffic of the links during COMMAND. Traffic on siw cannot be measured.
 carry() {
 	local h line=
 	quiet $dev

@@ -41,7 +41,7 @@ def ping(address, size):
                     if got[0] == reply and got[4:] == body:
                         return
             except OSError as e:
-                # Nobody answers yet, or there is no way yet.
+                # No reply or no route yet.
                 why = e
                 time.sleep(0.1)
     sys.exit(f"ping {address}: {why}")

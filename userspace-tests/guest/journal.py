@@ -31,7 +31,7 @@ import time
 
 BLOCK = 4096
 HEAD = struct.Struct("<8sQQQ")
-# Blocks in one request: immediate data, one region, several pages.
+# Blocks per request: immediate data, one region, several pages.
 RUNS = (1, 1, 1, 4, 16)
 SLOTS = 16
 

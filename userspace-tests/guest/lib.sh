@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by the guest tests: how one begins and ends, and from lib/ soft RDMA devices, an LIO target, logins and checks.
-# A test sources this file, calls `begin` with its deadline in seconds, and ends with `ok TEXT`. Whatever way it ends,
-# the guest is left as it was found. In the long set LONG is 1: more rounds.
+# Shared by the guest tests: how a test begins and ends, and from lib/ soft RDMA devices, an LIO target, logins and
+# checks. A test sources this file, calls `begin` with its deadline in seconds, and ends with `ok TEXT`. However it
+# ends, the guest is left as it was found. In the long set LONG is 1: more rounds.
 set -uo pipefail
 
 kind=${1:-rxe}				# rxe, siw or vfab; with `+user` the target is that in user space
@@ -15,19 +15,19 @@ watchdog=
 for part in "$here"/lib/*.sh; do . "$part"; done
 [ -z "$user" ] || . "$here/user-target.sh"
 
-# What a test says is seen, wherever the output of that command goes.
+# Messages reach the console even if the output of the command is redirected.
 exec {console}>&1
 say() { printf '%s: %s\n' "$name" "$*" >&$console; }
 skip() { say "skipped: $*"; exit 77; }
-# end STATUS: of the whole test, also from a subshell.
+# end STATUS: ends the whole test, also from a subshell.
 end() {
 	[ $BASHPID = $$ ] || case $1 in 75) kill -USR1 $$ ;; *) kill -USR2 $$ ;; esac
 	exit $1
 }
-# fio has an error like any other for it.
+# fio reports bad data like any other error.
 bad_data() { grep -aqsE 'verify failed|verify: bad|err=84' $tmp/fio* $tmp/bad; }
 
-# where: the lines of the test and its functions where the function is called that asks.
+# where: prints the line numbers of the callers.
 where() { local i; for i in 1 2 3 4; do caller $i; done 2>/dev/null | tr '\n' ' '; }
 
 fail() {
@@ -40,7 +40,7 @@ fail() {
 }
 
 processes() { ps -eo pid,ppid,stat,etimes,wchan:24,args 2>/dev/null | awk '$1 != 2 && $2 != 2' | tail -n 40; }
-# What one wants to see after a failure.
+# Diagnostics after a failure.
 context() {
 	echo "--- ib_srp: refcnt $(cat /sys/module/ib_srp/refcnt 2>/dev/null || echo 'not loaded')"
 	echo "--- hosts: $(hosts) disks: $(lsblk -dno NAME,SIZE,TRAN 2>/dev/null | tr '\n' ';')"
@@ -58,22 +58,21 @@ context() {
 	echo "---"
 }
 
-# Forks are what costs most on the debug kernel under TCG: where a test does
-# something often, it uses what bash has.
-# is WHAT FILE WANTED: the first line of FILE.
+# Forks are the largest cost on the debug kernel under TCG, so frequent operations use bash builtins.
+# is WHAT FILE WANTED: compares the first line of FILE.
 is() {
 	local got=
 	read -r got <"$2" || [ -n "$got" ] || fail "$1: cannot read $2"
 	[ "$got" = "$3" ] || fail "$1: $2 has '$got', wanted '$3'"
 }
 
-# rounds FAST LONG: how often to do something in the fast and in the long set, in `rounds`.
+# rounds FAST LONG: sets `rounds` to FAST, or to LONG in the long set.
 rounds() { rounds=$1; [ -z "${LONG-}" ] || rounds=$2; }
 
 # equal WHAT GOT WANTED
 equal() { [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"; }
 
-# begin SECONDS [LONG SECONDS]: the deadline of the whole test.
+# begin SECONDS [LONG SECONDS]: sets the deadline of the whole test.
 begin() {
 	[ -z "${LONG-}" ] || [ $# = 1 ] || shift
 	began=$SECONDS
@@ -89,7 +88,7 @@ begin() {
 		trap 'kill $!; exit' TERM
 		wait $!
 		kill -TERM $$
-		# What it has made goes first, else the next test fails, too.
+		# Clean up first; otherwise the next test fails too.
 		sleep 120
 		say "FAILED: it waits for a command since its deadline"
 		processes >&$console
@@ -102,12 +101,12 @@ begin() {
 	loaded ib_srp || load_srp
 	say "$(driver), $kind$user, $(uname -r)"
 }
-# A guest that lacked its CPUs for half of the time cannot be held to it.
+# The deadline does not count for a guest that lacked its CPUs for half of the time.
 deadline() {
 	echo w >/proc/sysrq-trigger
 	clock
 	without_cpu $test_begun $now
-	# A trap knows the function, but not its line.
+	# A trap knows the function, but not the line.
 	say "at the deadline: $1; at: $(where)"
 	context >&$console
 	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
@@ -115,7 +114,7 @@ deadline() {
 	exit 1
 }
 
-# Everything away, in the order in which it must go.
+# Removes everything, in the required order.
 finish() {
 	local rc=$? h d
 	trap - EXIT
@@ -134,13 +133,13 @@ finish() {
 	unback
 	unfabric
 	rm -rf "$tmp"
-	# A test that breaks off in its midst has checked nothing.
+	# A test that exits early has checked nothing.
 	[ $rc != 0 ] || [ -n "${said_ok-}" ] || [[ $name != [0-9][0-9]-* ]] || { say "FAILED: it has ended without ok"; rc=1; }
 	case $rc in 0|75|77) ;; *) say "failed after $((SECONDS - began)) s" ;; esac
 	exit $rc
 } 2>/dev/null
 
-# ok TEXT: the last line of a test that passed.
+# ok TEXT: the last command of a test that passed.
 ok() {
 	local h
 	for h in $(hosts); do logout "$h"; done

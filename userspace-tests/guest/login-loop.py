@@ -53,7 +53,7 @@ def log_in(device, string):
             note("in", since)
             return
         except OSError as e:
-            # The last session counts for a moment longer than its host can be seen.
+            # The last session counts for a moment after its host disappeared.
             if e.errno != errno.EEXIST or time.monotonic() - since > 20:
                 raise
             time.sleep(0.02)
@@ -71,7 +71,7 @@ def sector(host):
                 finally:
                     os.close(fd)
             except OSError as e:
-                # Not there yet, or still the node of a disk that is gone.
+                # Not there yet, or still the node of a removed disk.
                 if e.errno not in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
                     raise
         time.sleep(0.02)

@@ -12,7 +12,7 @@ ready, begins = os.pipe()
 pid = os.fork()
 if pid == 0:
     libc = ctypes.CDLL(None, use_errno=True)
-    # Python's own handlers wait for the end of the call when the signal comes just before it.
+    # Python's own handlers would run only after the call if the signal arrives just before it.
     libc.signal(signal.SIGTERM, ctypes.cast(libc._exit, ctypes.c_void_p))
     fd = os.open(path, os.O_WRONLY)
     data = string.encode()

@@ -45,7 +45,7 @@ class Path:
 
     def run(self, stop):
         with mmap.mmap(-1, BLOCK) as buffer:
-            # Not all at once.
+            # Spread the start.
             stop.wait(PAUSE * (self.number % 16) / 16)
             while not stop.is_set():
                 self.once(buffer)

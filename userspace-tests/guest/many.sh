@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# `sessions` sessions from vfab1 with target 0, and I/O by all of them (many.py), whose process is `many`.
+# `sessions` sessions from vfab1 with target 0, and I/O on all of them by many.py (PID `many`).
 
-# own_ports: an initiator port for each, by initiator_ext 0x100 and up, with LUN 0.
+# own_ports: creates an initiator port for each, with initiator_ext from 0x100 and LUN 0.
 own_ports() {
 	local i acl
 	gid vfab1
@@ -10,7 +10,7 @@ own_ports() {
 		mkdir $acl $acl/lun_0 && ln -s ${tpg[0]}/lun/lun_0 $acl/lun_0/l || fail "no ACL $i"
 	done
 }
-# log_in_each OPTION [SECONDS]: all at once, with that option, within that time. Sets `devices`, their disks.
+# log_in_each OPTION [SECONDS]: logs in all at once, with that option, within that time. Sets `devices` to their disks.
 log_in_each() {
 	local i s to tries=()
 	s=$(login_string 0 ,$1) to=$(add_target 0)
@@ -22,7 +22,7 @@ log_in_each() {
 	reap ${2-120} "$sessions logins" "${tries[@]}"
 	within 120 "$sessions disks" there
 }
-# there: each has its disk.
+# there: each session has its disk.
 there() {
 	local h d
 	find_hosts
@@ -35,5 +35,5 @@ there() {
 		devices+=(/dev/${d##*/})
 	done
 }
-# all_since TIME: each has had a success since then; sets `at`.
+# all_since TIME: each session has completed I/O since then; sets `at`.
 all_since() { at=$(awk -v t=$1 '$2 >= t {print $1; exit}' $tmp/many); [ -n "$at" ]; }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by the tests of dm-multipath, which source it after faults.sh: Debian's multipathd and a map of two paths.
+# Shared by the tests of dm-multipath, which source it after faults.sh: Debian's multipathd and a map with two paths.
 
-# multipathd_for_tests: it looks at a path each second, I/O goes by both, and without any it waits.
+# multipathd_for_tests: starts multipathd. It checks each path every second, distributes I/O over both, and queues I/O
+# without a path.
 multipathd_for_tests() {
 	cat >/etc/multipath.conf <<-EOF
 		defaults {
@@ -33,30 +34,30 @@ multipathd_on() {
 	within 20 multipathd multipathd_answers
 }
 multipathd_off() {
-	# udev looks at a device that somebody has closed.
+	# udev reads a device that was closed.
 	udevadm settle -t 20
 	within 20 "multipath -f" multipath -f $map
 	multipathd shutdown >/dev/null
 	reap 20 "multipathd" $multipathd 2>/dev/null
 }
 
-# map_of_two: the map of two paths, which is to come, in `map`.
+# map_of_two: waits for the map with two paths; sets `map`.
 map_of_two() {
 	within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
 	say "$(dmsetup status $map)"
 }
 two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
-# Paths that the kernel uses: the letter behind major:minor.
+# Paths that the kernel uses: the letter after major:minor.
 paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
 
-# lose WHAT SECONDS TIMEOUT COMMAND...: it takes a path away. No I/O takes longer than so many seconds, and TIMEOUT on top, with
-# `unjudged` as long as it takes; the longest took `waited`.
+# lose WHAT SECONDS TIMEOUT COMMAND...: COMMAND breaks a path. No I/O may take longer than SECONDS plus TIMEOUT, or it
+# has no limit with `unjudged`. Sets `waited` to the longest.
 unjudged=
 lose() {
 	clock; t0=$now
 	"${@:4}"
 	within $((${unjudged:-0} + $3 + 5 + $2 * factor / 1000)) "a path failed ($1)" paths_are 1
-	# Its I/O has gone to the other one.
+	# Its I/O has moved to the other path.
 	acked
 	within 10 "I/O on the other path ($1)" has_acked $((acked + 1))
 	read -r at waited still < <(awk -v t=$t0 '$1 >= t && $2 == "waited" && $3 > waited {at = $1; waited = $3}
@@ -65,7 +66,7 @@ lose() {
 	note "$1: no I/O for $(ms $still), one took $(ms $waited)"
 	[ -n "$unjudged" ] || bound "$1: one I/O" $((at - waited)) $at $2 $3
 }
-# regain WHAT SECONDS COMMAND...: it brings a path back, which took `took`.
+# regain WHAT SECONDS COMMAND...: COMMAND repairs a path. Sets `took` to the time this takes.
 regain() {
 	clock; t0=$now
 	"${@:3}"

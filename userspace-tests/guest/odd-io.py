@@ -53,7 +53,7 @@ def main():
     whole[:] = bytes(copy)
     os.pwrite(fd, whole, 0)
 
-    # The smallest alignment that this disk takes: 4 for SCSI hosts as a rule.
+    # The smallest alignment that this disk accepts; usually 4 for SCSI hosts.
     align = 512
     for a in (4, 8, 64, 128, 256):
         try:
@@ -68,9 +68,9 @@ def main():
     end = time.monotonic() + seconds
     fixed = [(512, 1), (1024, 2), (65536, 1), (65536, 16), (131072, 256), (1 << 20, 300), (1 << 20, 1024), (1 << 20, 1)]
     if regions:
-        # What goes without a region is shorter, and no driver's default takes more at once.
+        # Transfers without a region are shorter, and no driver's default allows longer ones.
         fixed = [(16384, 8), (65536, 16), (131072, 60), (1 << 19, 1)]
-        # The disk counts a request after whoever waits for it is told.
+        # The disk counts a request only after its completion was reported.
         time.sleep(0.2)
         before = counts(path, regions)
     while time.monotonic() < end or count < 2 * len(fixed):
@@ -98,7 +98,7 @@ def main():
             got = os.pwritev(fd, iov, at)
             copy[at:at + total] = data
         else:
-            # Bytes around every piece must stay as they are.
+            # Bytes around every piece must stay unchanged.
             lo, hi = min(spans), max(s + n for s, n in zip(spans, lengths))
             fill = bytes([rng.randrange(256)]) * (hi - lo)
             view[lo:hi] = fill
@@ -130,7 +130,7 @@ def main():
             sys.exit(f"{count} lists took {requests} requests and {registered} regions")
         note = f", each one request and one region of {parts / count:.1f} pieces"
 
-    # At the end everything at once.
+    # Finally everything at once.
     os.preadv(fd, [whole], 0)
     if whole[:] != bytes(copy):
         bad = next(i for i in range(REGION) if whole[i] != copy[i])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# A target of our own at device 0 of a pair, which does what no good one does (odd-target/). Source it after lib.sh.
+# Our own target at device 0 of a pair, which misbehaves on request (odd-target/). Source it after lib.sh.
 
 odd_port=5556 odd_answers=5557
 
@@ -18,8 +18,8 @@ odd_target() {
 	hears "the target" listens
 	baseline
 }
-# odd_ib: the same by the InfiniBand connection manager. What comes to port 1 of vfab0 is at `a`, `b` is beside it, and `c` is
-# port 1 of vfab2. Where each is, is in `qpn_a`, `lid_a`, `gid_a` and so on.
+# odd_ib: the same with the InfiniBand CM. `a` receives messages to port 1 of vfab0, `b` is a second queue pair there,
+# and `c` is at port 1 of vfab2. Their addresses are in `qpn_a`, `lid_a`, `gid_a` and so on.
 odd_ib() {
 	local line name
 	[ -f "$here/../target" ] || skip "target is not in this guest"
@@ -37,13 +37,12 @@ odd_ib() {
 	at_port vfab2 cm $qpn_c
 	baseline
 }
-# word NAME LINE: what is after `NAME=` there.
+# word NAME LINE: prints the word after `NAME=` in LINE.
 word() { local all=" $2 "; all=${all#* $1=}; echo "${all%% *}"; }
 
-# Sessions are with this one.
 login_string() { from $1; echo "id_ext=00000000000000aa,ioc_guid=00000000000000aa,src=$src,dest=$dest:$odd_port${2-}"; }
 
-# tell LINE: what was said before it counts no more.
+# tell LINE: sends an order. Earlier output of the target is ignored from now on.
 tell() {
 	mark_said
 	echo "$*" >&$telling
@@ -51,23 +50,22 @@ tell() {
 }
 mark_said() { heard=$(wc -l 2>/dev/null <$tmp/odd) || heard=0; }
 has_said() { tail -n +$((heard + 1)) $tmp/odd | grep -E -- "$1" >/dev/null; }
-# hears WHAT REGEX [SECONDS]: since the last `tell`.
+# hears WHAT REGEX [SECONDS]: waits for output since the last `tell`.
 hears() {
 	within "${3-20}" "the target to say: $1" or_ended $odd has_said "$2"
 	has_said "$2" || fail "the target ended before it said: $1"
 }
-# times REGEX: how often it was said since then.
+# times REGEX: prints how often it matches since then.
 times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
 
 rport_of() { echo /sys/class/srp_remote_ports/port-${1#host}:1; }
-# stayed WHY: there was no other login since the last `tell`.
+# stayed WHY: there was no new login since the last `tell`.
 stayed() { equal "logins since $1" "$(times 'login multi')" 0; running || fail "$1 ended the session"; }
-# What the target did not understand.
+# The target understood all orders.
 no_complaints() { ! grep FAILED $tmp/odd || fail "the target complains"; }
 running() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = running ]; }
 
-# enter [OPTION]: a login, and its first disk in `dev`. A target that has broken the rules is asked again after a
-# second.
+# enter [OPTION]: logs in; sets `dev` to the first disk. Reconnects a second after the target violated the protocol.
 enter() {
 	login 0 "${1-}"
 	echo 1 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
@@ -75,18 +73,18 @@ enter() {
 	quiet $dev
 	heard=$(wc -l <$tmp/odd)
 }
-# Commands of a moment, so that a missing answer is one.
+# Short command timeouts, so that a missing response is noticed soon.
 impatient() {
 	echo 2 >/sys/block/${dev#/dev/}/device/timeout
 	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout
 }
-# verified SECONDS [OPTION]...: fio, with data that it checks itself.
+# verified SECONDS [OPTION]...: runs fio with verification.
 verified() {
 	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
-# violated ACTION [CONDITION]...: a response that breaks the protocol: the session begins anew, what `within` is told holds,
-# and the command is done once.
+# violated ACTION [CONDITION]...: a response violates the protocol. The session reconnects, CONDITION holds (see
+# `within`), and the command is completed exactly once.
 violated() {
 	mark
 	listen
@@ -100,7 +98,7 @@ violated() {
 	no_reports
 	sleep 1.5
 }
-# block write|read: 4 KiB, another text each time; what was read is what was written last.
+# block write|read: 4 KiB, with a new text each time. A read returns the last text written.
 block() {
 	if [ $1 = write ]; then
 		yes $RANDOM | head -c 4096 >$tmp/wrote

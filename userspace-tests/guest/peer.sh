@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The other host of 38-crashes, in a guest of its own: a target with a disk that
-# outlives it, on rxe and on siw. It says when it is ready, and waits.
+# The other host of 38-crashes, in a guest of its own: a target on rxe and on siw, with a disk that survives the guest.
+# Reports when it is ready, and waits.
 . "$(dirname "$0")/lib.sh"
 
 modprobe virtio_net
@@ -20,7 +20,7 @@ for kind in rxe siw; do
 	gid ${kind}0
 	t=$cfg/target/srpt/0x$gid/0x$gid
 	mkdir -p $t/lun/lun_0 && ln -s "${backdir[disk]}" $t/lun/lun_0/disk || fail "cannot make target port $gid"
-	# The initiator's port: on rxe by the address of its card, siw has none.
+	# The initiator's port: on rxe derived from the address of its card, on siw zero.
 	for a in $t/acls/0x0000000000000000{505400fffe000002,0000000000000000}; do
 		mkdir -p $a/lun_0 && ln -s $t/lun/lun_0 $a/lun_0/l || fail "cannot let the initiator in"
 	done
@@ -28,5 +28,5 @@ for kind in rxe siw; do
 done
 say "identifier $(service_guid)"
 echo ready >/dev/udp/10.0.0.2/9
-# For longer than the first guest may take.
+# Longer than the first guest may run.
 sleep 7200

@@ -3,8 +3,8 @@
 
 rport() { echo "port-${1#host}:1"; }
 
-# timeouts HOST RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: seconds or off. In an order in which each
-# step is valid, whatever was set before.
+# timeouts HOST RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: seconds or off, written in an order that is valid regardless of
+# the previous values.
 timeouts() {
 	local r
 	r=/sys/class/srp_remote_ports/$(rport "$1")
@@ -16,7 +16,7 @@ timeouts() {
 port_state() { cat "/sys/class/srp_remote_ports/$(rport "$1")/state" 2>/dev/null || echo gone; }
 in_state() { [ "$(port_state "$1")" = "$2" ]; }
 
-# watch_states HOST: notes its states in $tmp/states.HOST from now on.
+# watch_states HOST: records its states in $tmp/states.HOST from now on.
 watch_states() {
 	rm -f "$tmp/states.$1"
 	python3 "$here/states.py" "$(rport "$1")" >"$tmp/states.$1" &
@@ -24,7 +24,7 @@ watch_states() {
 	within 20 "the first state of $1" test -s "$tmp/states.$1"
 }
 
-# legal_states HOST: what was noted has only steps that the transport class has.
+# legal_states HOST: checks that all recorded transitions exist in the transport class.
 legal_states() {
 	local bad
 	bad=$(awk 'BEGIN {
@@ -38,9 +38,9 @@ legal_states() {
 }
 states() { awk '{printf "%s%s", (NR > 1 ? " " : ""), $3}' "$tmp/states.$1"; }
 
-# between HOST FROM TO: how long it took from the first time that it was in state FROM to the first
-# time after that in state TO, a regular expression: at least and at most, `least` and `most`, in
-# milliseconds, and `since` and `until`, in microseconds of the clock; nothing if it never was.
+# between HOST FROM TO: measures the time from the first time in state FROM to the first later time in state TO (a
+# regular expression). Sets `least` and `most` to its limits in milliseconds, and `since` and `until` to timestamps in
+# microseconds; empty if it never happened.
 between() {
 	read -r least most since until < <(awk -v a="$2" -v b="^($3)\$" '
 		since == "" && $3 == a {since = $2; earliest = $1}
@@ -51,8 +51,8 @@ between() {
 	[ -n "$least" ]
 }
 
-# expires WHAT SECONDS: `least` and `most` allow that it took SECONDS, or up to one second more. The
-# kernel's timers may be a tick early.
+# expires WHAT SECONDS: checks that `least` and `most` are consistent with SECONDS, plus up to a second. The kernel's
+# timers may be a tick early.
 expires() {
 	[ -n "$least" ] || fail "$1: never"
 	[ "$most" -ge $(($2 * 1000 - 50)) ] || fail "$said; $1 after $least to $most ms, wanted $2 s"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (userspace-tests/fabric/xorset): its client, another one, and its five nodes, on hosts of
-# hosts.sh with these names, and etcd on the router.
+# The redundant set in user space (userspace-tests/fabric/xorset): its client, a second client, and its five nodes, on
+# the hosts of hosts.sh with these names, and etcd on the router.
 
 modprobe -qa ib_uverbs rdma_ucm
 program=$here/../xorset
@@ -22,15 +22,15 @@ role() {
 }
 # new_file NUMBER [STRIPES]: 84 stripes of 768 KiB, or `stripes`.
 new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
-# The map that the client goes by: u, o or r with an epoch for each node.
+# The client's current map: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }
-# open PATTERN: all goes on with such a map.
+# open PATTERN: the client serves I/O with a map that matches.
 open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
 whole() { open "map * used u* u* u* u* u*"; }
 out() { open "map * used $1"; }
 login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.${number[client]}.2:5555${2-}"; }
 
-# make_set: it is whole when this returns.
+# make_set: starts the set and waits until it is whole.
 make_set() {
 	local i
 	mkdir -p $files
@@ -44,7 +44,7 @@ make_set() {
 	role client
 	within 60 "an open set" whole
 }
-# end_set: all end, and have not panicked.
+# end_set: stops all processes; none may have panicked.
 end_set() {
 	local h
 	for h in client n0 n1 n2 n3 n4 etcd; do

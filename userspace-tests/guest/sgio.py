@@ -63,7 +63,7 @@ good(sg(rw10(0x2a, 0, 0)), "WRITE of 0 blocks")
 h = sg(bytes([0x35] + [0] * 9))
 check(h.status in (0, 2) and h.host_status == 0, "SYNCHRONIZE CACHE", h)
 
-# Odd lengths at odd addresses, nothing written beyond them.
+# Odd lengths at odd addresses. Nothing is written beyond them.
 ctypes.memset(buf, 0xa5, 4096)
 h = sg(inquiry(255), IN, 255, buf)
 good(h, "INQUIRY of 255 bytes")
@@ -81,17 +81,17 @@ for n in (1, 3, 5, 7, 35, 36):
         check(buf.raw[off + n:off + n + 64] == b"\xa5" * 64, f"INQUIRY of {n} bytes wrote beyond its buffer")
         check(buf.raw[:off] == b"\xa5" * off, f"INQUIRY of {n} bytes wrote before its buffer")
 
-# Less than asked for: the residual must say so.
+# A short response: the residual must be set.
 ctypes.memset(buf, 0xa5, 8192)
 h = sg(inquiry(4096), IN, 4096, buf)
 good(h, "INQUIRY into 4096 bytes")
 check(h.resid == 4096 - size, f"residual of INQUIRY into 4096 bytes, wanted {4096 - size}", h)
 
-# A block with a buffer that is larger than the transfer.
+# A block with a buffer larger than the transfer.
 h = sg(rw10(0x28, 0, 1), IN, 4096, buf)
 check(h.host_status == 0 and (h.status != 0 or h.resid == 3584), "READ of one block into 4096 bytes", h)
 
-# Blocks from and to scattered, unaligned pieces of memory.
+# Blocks to and from scattered, unaligned pieces of memory.
 for blocks, cuts in ((1, [1, 7, 511]), (8, [3, 100, 512, 513, 4095]), (64, [4, 4096, 8193, 20000]), (127, list(range(500, 65000, 600)))):
     n = blocks * 512
     if n > largest:
@@ -126,7 +126,7 @@ for blocks in (1, 2, 15, 16, 17, 24, 33, 128):
         good(sg(rw10(0x28, 3000, blocks), IN, n, buf, off), f"READ of {blocks} blocks to offset {off}")
         check(buf.raw[off:off + n] == data, f"data of {blocks} blocks at offset {off}")
 
-# Errors come with their sense data, and the next command works.
+# Errors have sense data, and the next command works.
 def key(h):
     s = h.sense
     return (s[1] & 15, s[2], s[3]) if s and s[0] & 0x7e == 0x72 else (s[2] & 15, s[12], s[13]) if len(s) > 13 else None

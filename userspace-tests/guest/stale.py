@@ -70,7 +70,7 @@ device, pattern, what, *args = sys.argv[1:]
 fd = os.open(device, os.O_RDONLY | os.O_DIRECT)
 shown = 0
 for _ in range(40):
-    # Pages of its own, aligned for the direct read.
+    # Separate pages, aligned for the direct read.
     buf = mmap.mmap(-1, SIZE)
     buf.write(b"\xa5" * SIZE)
     wrong = None
@@ -85,7 +85,7 @@ for _ in range(40):
                 os.preadv(fd, [buf], 0)
                 sys.exit("the read did not fail")
             except OSError as e:
-                # As the block layer names a MEDIUM ERROR.
+                # The block layer's error for a MEDIUM ERROR.
                 if e.errno != errno.ENODATA:
                     raise
         else:

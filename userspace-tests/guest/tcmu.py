@@ -29,7 +29,7 @@ SYNCHRONIZE_CACHE = (0x35, 0x91)
 name, size, rule_file = sys.argv[1], int(sys.argv[2]) << 20, sys.argv[3]
 disk = bytearray(size)
 stable = open(sys.argv[4], "wb", buffering=0) if len(sys.argv) > 4 else None
-# A caching page with WCE.
+# A caching mode page with WCE.
 CACHING = bytes([8, 18, 4]) + bytes(17) if stable else b""
 
 

@@ -37,7 +37,7 @@ with open(path) as f:
         if event in STEPS:
             fields = dict(w.split("=") for w in m[3].split())
             key = fields["host"], fields["tag"]
-            # Another session of this host may draw the same tag.
+            # Another session of this host may use the same tag.
             if event == "send" and commands[key] and commands[key][-1][0] == "done":
                 commands[*key, len(commands)] = commands.pop(key)
             commands[key].append((event, fields))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# The target in user space (userspace-tests/fabric) in the place of LIO, for kinds as rxe+user: the functions of
-# lib/target.sh, and what lib/backend.sh asks of LIO. lib.sh sources it. `srp-target` has each unit from its start, in order, so
-# it begins with the first login.
+# The user-space target (userspace-tests/fabric) instead of LIO, for kinds like rxe+user: the functions of
+# lib/target.sh, and what lib/backend.sh needs of LIO. Sourced by lib.sh. `srp-target` gets its logical units on the
+# command line, in order, so it starts at the first login.
 
 program=$here/../srp-target
 port=5557
@@ -26,18 +26,18 @@ lun() {
 	[ "$(wc -w <<<"${units[$1]}")" = $((2 * $2)) ] || fail "srp-target has no LUN $2 without those before it"
 	units[$1]+=" --lun ${backdev[$3]}"
 }
-# Also from a subshell; not as a job of this shell, which `finish` would end before the sessions.
+# Also called from a subshell. Not a job of this shell, because `finish` would end it before the sessions.
 target_on() {
 	local said=$tmp/target$1 src dest
 	[ ! -s $said.pid ] || ended "$(<$said.pid)" || return 0
 	from $1
-	# What the last one said counts no more.
+	# Discard the output of the previous one.
 	: >$said
 	("$program" ${units[$1]} --listen "$dest:$port" --id-ext ab --ioc-guid ab >$said 2>&1 & echo $! >$said.pid)
 	within 20 "srp-target" or_ended "$(<$said.pid)" grep -q ^listens $said
 	grep -q ^listens $said || fail "srp-target: $(<$said)"
 }
-# Without a word, as LIO when its port is disabled. The kernel ends the connections.
+# Ends it without notice, like LIO when its port is disabled. The kernel closes the connections.
 target_off() {
 	kill -KILL "$(<$tmp/target$1.pid)"
 	within 10 "the end of srp-target" ended "$(<$tmp/target$1.pid)"
@@ -46,7 +46,7 @@ target_off() {
 }
 target_up() { [ -e $tmp/target$1.pid ] || target_on $1; }
 
-# What it must never say.
+# Output that must never appear.
 target_bad='panicked|session ended'
 target_behaved() { ! grep -E "$target_bad" $tmp/target$1 >/dev/null || fail "srp-target: $(<$tmp/target$1)"; }
 target_ends() {
@@ -67,7 +67,7 @@ untarget() {
 }
 
 core() { :; }
-# What it has in the page cache it would answer.
+# Otherwise it would respond from the page cache.
 hold() { blockdev --flushbufs "${backdev[$1]}" && dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
 back_ram() { back_file "$@"; }
 back_user() { fail "srp-target has no such back end"; }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * user-verbs COMMAND DEVICE PEER: a process that has both ends of a connection, by libibverbs.
+ * user-verbs COMMAND DEVICE PEER: a process with both ends of a connection, over libibverbs.
  *
- * access            accesses that are good and accesses that are not; prints `good N, refused N`
- * takeback ROUNDS   memory is deregistered and used for something else while the peer writes to it; prints `writes N`
- * write             prints `writing`, and writes to the peer's memory; prints why that ends: `gone` (DEVICE is) or `lost` (the
- *                   peer is)
+ * access            tries permitted and forbidden accesses; prints `good N, refused N`
+ * takeback ROUNDS   deregisters and reuses memory while the peer writes to it; prints `writes N`
+ * write             prints `writing`, and writes to the peer's memory; prints why that ends: `gone` (DEVICE is
+ *                   removed) or `lost` (the peer is)
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -21,12 +21,12 @@
 
 enum { PAGE = 4096, SIZE = 16 * PAGE, LARGE = 1 << 20, LEN = 64, FROM = 100, DEPTH = 16, QKEY = 0x1234, GRH = 40 };
 enum { READ = IBV_ACCESS_REMOTE_READ, WRITE = IBV_ACCESS_REMOTE_WRITE, LOCAL = IBV_ACCESS_LOCAL_WRITE, ALL = READ | WRITE | LOCAL };
-/* The key of all memory, which is for the kernel. */
+/* The key of all memory, which is reserved for the kernel. */
 static const uint32_t all_memory = 0xffffff00;
 
 struct end {
 	struct ibv_context *ctx;
-	/* In the second one there is a region, and nothing else. */
+	/* `other` has a region and nothing else. */
 	struct ibv_pd *pd, *other;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
@@ -99,7 +99,7 @@ static bool readable(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* The event that comes next, within so many milliseconds; -1 if none does. */
+/* Returns the next event within `ms` milliseconds, or -1. */
 static int event(struct end *e, int ms)
 {
 	struct ibv_async_event event;
@@ -110,7 +110,7 @@ static int event(struct end *e, int ms)
 	return event.event_type;
 }
 
-/* Whether such an event comes, among those of the port, within 5 s. */
+/* Whether this event arrives within 5 s, possibly after events of the port. */
 static bool told(struct end *e, int kind)
 {
 	int got;
@@ -148,7 +148,7 @@ static void to_ready(struct end *e, const struct end *peer, int rights)
 			   IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* Connected anew; the peer grants these rights. */
+/* Reconnects. The peer grants these rights. */
 static void connect_ends(int rights)
 {
 	to_reset(&a);
@@ -157,7 +157,7 @@ static void connect_ends(int rights)
 	to_ready(&a, &b, 0);
 }
 
-/* The next completion, by an event of the channel if it is not there yet. */
+/* Returns the next completion. Waits for an event of the channel if there is none yet. */
 static struct ibv_wc completion(struct end *e)
 {
 	struct ibv_wc wc;
@@ -202,7 +202,7 @@ struct request {
 	enum ibv_wr_opcode opcode;
 	uint8_t *at;
 	uint32_t key;
-	/* Of the peer; a key to be invalidated, too. */
+	/* Of the peer; also the key to be invalidated. */
 	uint8_t *to;
 	uint32_t rkey;
 };
@@ -231,7 +231,7 @@ static void fill(void)
 static uint8_t before[2][SIZE];
 static int good, bad;
 
-/* What is refused changes nothing, and is the end of both queue pairs. */
+/* A refused request changes nothing and ends both queue pairs. */
 static void refuses(const char *what, struct request r, int rights, enum ibv_wc_status wanted)
 {
 	connect_ends(rights);
@@ -249,7 +249,7 @@ static void refuses(const char *what, struct request r, int rights, enum ibv_wc_
 	bad++;
 }
 
-/* A message for memory that may not be received to. */
+/* A message for memory without permission to receive. */
 static void refuses_to_receive(const char *what, struct request r, uint8_t *at, uint32_t key)
 {
 	connect_ends(ALL);
@@ -324,7 +324,7 @@ static void connections(void)
 	done(post(&read, LEN, 0));
 	completes(&a, "read", IBV_WC_SUCCESS);
 	is_same("read", at, to);
-	/* All of a region, and one that is only read, to send from. */
+	/* A whole region, and sending from a read-only one. */
 	r = (struct request){ IBV_WR_RDMA_WRITE, a.memory + FROM, own_constant->lkey, b.memory + FROM, all->rkey };
 	fill();
 	done(post(&r, SIZE - FROM, 0));
@@ -375,7 +375,7 @@ static void connections(void)
 	refuses_to_receive("receive to another domain", send, to, other->lkey);
 	refuses_to_receive("receive beyond the end", send, end - LEN + 1, all->lkey);
 
-	/* A region of a process is not one that a message takes back. */
+	/* A message cannot invalidate a region of a process. */
 	connect_ends(ALL);
 	receive(b.qp, to, LEN, all->lkey);
 	done(post(&inv, LEN, 0));
@@ -419,7 +419,7 @@ static void datagrams(void)
 	receive(to, b.memory, GRH + LEN, theirs->lkey);
 	wr.wr.ud.ah = ah;
 	wr.wr.ud.remote_qpn = to->qp_num;
-	/* With a wrong key it is sent, and gone. */
+	/* With a wrong key it is sent and dropped. */
 	for (int wrong = 1; wrong >= 0; wrong--) {
 		wr.wr.ud.remote_qkey = QKEY + wrong;
 		done(ibv_post_send(from, &wr, &refused));
@@ -432,7 +432,7 @@ static void datagrams(void)
 		die("a datagram of %u bytes from %u at %u: %s", wc.byte_len, wc.src_qp, wc.slid, ibv_wc_status_str(wc.status));
 	is_same("datagram", b.memory + GRH, a.memory);
 	bad++;
-	/* What it sends is checked, too. */
+	/* The sent data is checked too. */
 	sge.lkey = all_memory;
 	wr.wr.ud.remote_qkey = QKEY;
 	receive(to, b.memory, GRH + LEN, theirs->lkey);
@@ -449,7 +449,7 @@ static void datagrams(void)
 static struct request large;
 static unsigned long writes;
 
-/* Writes until that is refused. */
+/* Writes until a write is refused. */
 static void *writer(void *unused)
 {
 	struct ibv_wc wc = { 0 };
@@ -507,7 +507,7 @@ static void write_on(void)
 	while (n > 0 && !wc.status && !post(&r, SIZE, 0))
 		while (!(n = ibv_poll_cq(a.cq, 1, &wc)))
 			;
-	/* The peer's region may go before its queue pair, and the peer before DEVICE. */
+	/* The peer's region may be freed before its queue pair, and the peer removed before DEVICE. */
 	if (told(&a, IBV_EVENT_DEVICE_FATAL))
 		printf("gone\n");
 	else if (n > 0 && (wc.status == IBV_WC_RETRY_EXC_ERR || wc.status == IBV_WC_REM_ACCESS_ERR))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has an RDMA device take its time to move a queue pair to its error state, as an adapter does whose
- * firmware does not answer. mlx5 waits 60 s for such a command.
+ * Makes an RDMA device slow to move a queue pair to the error state, like an adapter with
+ * unresponsive firmware. mlx5 waits 60 s for such a command.
  */
 
 #include <linux/atomic.h>
@@ -55,7 +55,7 @@ static void slow_qp_remove(struct ib_device *dev, void *data)
 {
 	WRITE_ONCE(dev->ops.modify_qp, modify_qp);
 	wait_event(idle, !atomic_read(&inside));
-	/* Who was the last may be on its way out. */
+	/* The last caller may not have returned yet. */
 	msleep(100);
 	held = NULL;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What logs in at boot: `srpctl generator` for systemd, `srpctl targets` for the hooks of the
-//! initramfs.
+//! Logins at boot: `srpctl generator` for systemd, `srpctl targets` for the initramfs hooks.
 
 use crate::{
     cli::{Generator, Targets},
@@ -15,7 +14,7 @@ use std::{fs, io::ErrorKind, os::unix::fs::symlink};
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
-/// The names of all files of targets.d, each with what the file says.
+/// Returns the names of all files in targets.d, each with its parsed content.
 fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
     let all = sysfs.entries(FOLDER).into_iter();
     all.filter(|path| path.extension().is_some_and(|end| end == "conf"))
@@ -28,9 +27,9 @@ fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
         .collect()
 }
 
-/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file. The initramfs
-/// logs in to the target of the root file system, which no unit logs out of. A file that is wrong
-/// has a unit, which fails and says why.
+/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file, except the
+/// target of the root file system: the initramfs logs in to that one, and no unit logs out of it.
+/// An invalid file also gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
@@ -53,8 +52,8 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     Ok(())
 }
 
-/// Prints the files of the targets that the initramfs logs in to. One that is wrong may be such a
-/// file: it is an error, which comes after the others.
+/// Prints the files of the targets that the initramfs logs in to. An invalid file may be one of
+/// these, so it is an error, returned after the others are printed.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
     let mut result = Ok(());
@@ -87,7 +86,7 @@ mod tests {
             ("disk1.conf", GOOD.to_string()),
             ("root.conf", format!("{GOOD}initramfs  =  true # here\n")),
             ("wrong.conf", format!("{GOOD}queue_sise = 1\n")),
-            // TOML, in which this is no key.
+            // In TOML this is not a key.
             (
                 "text.conf",
                 format!("{GOOD}# \"\"\"\n#\ninitramfs = false\n"),
@@ -100,7 +99,7 @@ mod tests {
         }
         let sysfs = Sysfs::below(root.path());
         let normal = root.path().join("units");
-        // Twice: systemd clears the folder, a test by hand does not.
+        // Twice: systemd clears the folder, a manual run does not.
         for _ in 0..2 {
             generator(
                 &sysfs,

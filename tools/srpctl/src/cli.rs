@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The command line. The manual pages and the completions are made of it.
+//! The command line. The manual pages and the completions are generated from it.
 
 use crate::error::STATUS;
 use clap::{
@@ -23,14 +23,15 @@ pub struct Cli {
 pub enum Command {
     /// Log in to a target, and show its disks
     ///
-    /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which has the same names as
-    /// add_target, `device` and `port`, as `name = "value"`. The RDMA port is the one that the route to the target goes
-    /// through, unless --device or --port say otherwise. To be logged in already is no error.
+    /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which
+    /// has the same names as add_target, `device` and `port`, as `name = "value"`. The RDMA port is
+    /// the one that the route to the target goes through, unless --device or --port say otherwise.
+    /// To be logged in already is no error.
     Connect(Connect),
     /// Log out
     ///
-    /// A disk that is mounted, is swap, or that a volume, an array or an encrypted disk is made of, is not taken away, unless it
-    /// is a path of a multipath device that has other paths.
+    /// A disk that is mounted, is swap, or that a volume, an array or an encrypted disk is made of,
+    /// is not taken away, unless it is a path of a multipath device that has other paths.
     Disconnect(Disconnect),
     /// List all sessions and their disks
     List(List),
@@ -178,7 +179,7 @@ pub struct Targets {
 /// The one option that may be given more than once.
 pub const ANSWERS_FROM: &str = "answers_from";
 
-/// A login option: its name in add_target, what its value is, what it is for.
+/// A login option: name in add_target, name of its value, help text.
 pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         "dest",
@@ -261,7 +262,7 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
     ),
 ];
 
-/// A timeout of a session: its name in sysfs, and what it is for.
+/// A session timeout: name in sysfs, help text.
 pub const TIMEOUTS: [(&str, &str); 3] = [
     ("reconnect_delay", "Between two attempts to reconnect"),
     (
@@ -274,12 +275,13 @@ pub const TIMEOUTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What a command line says of a target, by the names of [`OPTIONS`] and [`TIMEOUTS`] and in their order.
+/// The settings of a target on the command line, under the names of [`OPTIONS`] and [`TIMEOUTS`]
+/// and in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Of the login.
+    /// Login options.
     pub options: Vec<(&'static str, String)>,
-    /// Of the session.
+    /// Session timeouts.
     pub timeouts: Vec<(&'static str, String)>,
 }
 

@@ -25,12 +25,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two tries.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A session that is logged out has no host any more, and soon is gone itself.
+/// Time to wait for a session in logout, which exists for a moment after its host is gone.
 const LOGOUT: Duration = Duration::from_secs(5);
 
-/// A session, and whether it is a new one.
+/// A session and whether this login created it.
 struct Login {
     session: Session,
     port: Port,
@@ -63,7 +63,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     };
     let session = &login.session;
     let name = args.save.as_deref().or(args.name.as_deref());
-    // What somebody else has made stays theirs.
+    // A session of another owner keeps its owner.
     if login.new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
         let (_, _, initiator_ext) = target.key()?;
         Owner::record(sysfs, session, &args.owner, name, &initiator_ext)?;
@@ -75,7 +75,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         target.device = Some(login.port.device.clone());
         target.port = Some(login.port.number);
         draft.keep(name, &target)?;
-        // The service is to know that it is logged in.
+        // The service must know that it is logged in.
         unit::reload()?;
         unit::systemctl(&["start", "--no-block"], name)?;
     }
@@ -109,7 +109,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     Ok(())
 }
 
-/// The driver's files must be there.
+/// Loads the driver unless its files are in sysfs.
 fn load(sysfs: &Sysfs) -> Result {
     if sysfs.path("/sys/class/infiniband_srp").exists() {
         return Ok(());
@@ -127,7 +127,7 @@ fn load(sysfs: &Sysfs) -> Result {
     }
 }
 
-/// What helps when modprobe has said so.
+/// Advice for an error message of modprobe.
 fn advice(said: &str) -> &'static str {
     if said.contains("Key was rejected") {
         "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
@@ -136,7 +136,7 @@ fn advice(said: &str) -> &'static str {
     }
 }
 
-/// One try.
+/// One login attempt.
 fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
     let dest = target.dest(sysfs)?;
     let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
@@ -154,7 +154,7 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
             let why = log.as_mut().and_then(|log| log.reason(&port, target));
             return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
         }
-        // The first one on record, if there is one.
+        // Prefer a session on record.
         if let Some(session) = before.into_iter().min_by_key(|s| s.initiator_ext.is_none()) {
             return Ok(Login {
                 session,
@@ -189,15 +189,15 @@ fn add_target(port: &Port, target: &Target) -> Result {
         .write(true)
         .open(&path)
         .map_err(|e| Error::io(&path, e))?;
-    // In one piece, which is one login.
+    // A single write is one login.
     file.write(target.login_string().as_bytes())
         .map_err(|e| Error::io(&path, e))?;
     Ok(())
 }
 
-/// Waits until udev has given the disks their names.
+/// Waits until udev has named the disks.
 fn settle() {
-    // Without udev nobody has to be waited for.
+    // Without udev there is nothing to wait for.
     let _ = Command::new("udevadm")
         .args(["settle", "--timeout=30"])
         .status();

@@ -22,10 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A session ends in a second, or in 10 s if the target gives no sign of life; its disks may take as long as a command.
+/// A logout takes a second, or 10 s if the target does not respond. Removing its disks may take as
+/// long as a command does.
 const PATIENCE: Duration = Duration::from_secs(80);
 
-/// Logs out.
 pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     if args.all {
         let mut all = Session::all(sysfs);
@@ -55,7 +55,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         targets.extend(name);
         all.extend(meant);
     }
-    // What is named twice is one session.
+    // Two arguments may name the same session.
     all.sort_by_key(|session| session.host);
     all.dedup_by_key(|session| session.host);
     targets.sort();
@@ -79,7 +79,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     Ok(())
 }
 
-/// Ends sessions; none of them if a disk of one is in use.
+/// Logs out of all sessions, or of none if a disk is in use.
 fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
     let going: Vec<&str> = sessions
         .iter()
@@ -115,7 +115,7 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
     Ok(())
 }
 
-/// What lsblk says of a disk and of what is on it.
+/// The output of lsblk for a disk and the layers on it.
 #[derive(Debug, Deserialize)]
 struct Block {
     name: String,
@@ -132,8 +132,8 @@ struct Lsblk {
     blockdevices: Vec<Block>,
 }
 
-/// Where a disk is mounted, or with `layers` what is made of it, if no path to its data is left when the `going` have gone. At
-/// a shutdown nobody has taken those layers off.
+/// Returns where the disk is mounted, or with `layers` also what is built on it, if no path to its
+/// data remains without the `going` disks. At shutdown these layers are still in place.
 fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str], layers: bool) -> Result<Option<String>> {
     if !sysfs.path(format!("/dev/{disk}")).exists() {
         return Ok(None);
@@ -152,7 +152,7 @@ fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str], layers: bool) -> Result<Opt
         .find_map(|block| place(block, stays, layers)))
 }
 
-/// The first use of it.
+/// Returns the first use of the block device.
 fn place(block: &Block, other_paths: bool, layers: bool) -> Option<String> {
     if block.kind == "mpath" && other_paths {
         return None;
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(of(&one, true).as_deref(), Some("vg-a (lvm) is on it"));
         let tree: Lsblk = serde_json::from_str(&one).unwrap();
         assert_eq!(place(&tree.blockdevices[0], true, false), None);
-        // Another path carries it on.
+        // Another path carries the volume.
         let map = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
             {"name": "mpatha", "type": "mpath", "mountpoints": [null], "children": [VOLUME]}]}]}"#;
         let map = map.replace("VOLUME", volume);

@@ -10,13 +10,13 @@ use crate::{
 };
 use std::process::Command;
 
-/// Has ibsrpdm ask each InfiniBand subnet, and says what cannot be asked.
+/// Runs ibsrpdm on each InfiniBand subnet, and reports ports without discovery.
 pub fn run(sysfs: &Sysfs) -> Result {
     ask_all(sysfs, ibsrpdm)
 }
 
-/// `ask` has the login strings of the subnet behind a file of `/dev/infiniband`, one a line. One port that cannot be asked
-/// does not keep the others from being so.
+/// `ask` returns the login strings of the subnet behind a file in `/dev/infiniband`, one per line.
+/// A failing port does not prevent the queries of the others.
 fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     let ports = Port::all(sysfs);
     if ports.is_empty() {
@@ -62,9 +62,9 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     )))
 }
 
-/// The file by which a port can be asked.
+/// Returns the file in `/dev/infiniband` through which the port is queried.
 fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
-    // ibsrpdm would wait for an answer of nobody.
+    // Without a subnet manager, ibsrpdm would wait for a reply that never comes.
     if port.subnet_manager(sysfs).is_none() {
         return Err(Error::NoPort(
             "the port sees no subnet manager; is the cable in, does one run (`sminfo`)?".into(),
@@ -81,7 +81,6 @@ fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
         .ok_or_else(|| Error::NoPort("the module ib_umad is not loaded".into()))
 }
 
-/// What ibsrpdm says.
 fn ibsrpdm(file: &str) -> Result<String> {
     let out = Command::new("ibsrpdm")
         .args(["-c", "-d", file])
@@ -105,7 +104,7 @@ mod tests {
         fs::write(path, text).expect("file");
     }
 
-    /// A port, its subnet manager, and whether ib_umad has it.
+    /// Creates a port, and its umad device if `umad`.
     fn port(root: &Path, n: u32, layer: &str, sm_lid: &str, umad: bool) {
         let (device, srp) = (
             format!("ib{n}"),
@@ -124,7 +123,7 @@ mod tests {
         }
     }
 
-    /// How it ends, and which files were asked; those of `refuses` have no answer.
+    /// Returns the result and the queried files. Queries of the files in `refuses` fail.
     fn ask(root: &Path, refuses: &[&str]) -> (Result, Vec<String>) {
         let asked = RefCell::new(Vec::new());
         let result = ask_all(&Sysfs::below(root), |file| {

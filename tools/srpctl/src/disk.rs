@@ -11,28 +11,28 @@ use std::{fs, path::Path};
 pub struct Disk {
     /// `sda`.
     pub name: String,
-    /// `/dev/srp0`, by our udev rule.
+    /// `/dev/srp0`, from our udev rule.
     pub link: Option<String>,
-    /// Its name that stays, in `/dev/disk/by-path`.
+    /// The persistent name in `/dev/disk/by-path`.
     pub by_path: Option<String>,
-    /// Logical unit.
+    /// LUN.
     pub lun: u64,
-    /// In bytes.
+    /// Bytes.
     pub size: u64,
-    /// Of the device that the target shows.
+    /// SCSI model string.
     pub model: String,
-    /// What is the same on all paths to the disk.
+    /// Identical on all paths to the disk.
     pub wwid: Option<String>,
     /// `running`, `blocked`, `offline`, `transport-offline`.
     pub state: String,
-    /// All disks of SRP sessions that are paths to the same data, with this one.
+    /// All SRP disks that are paths to the same data, including this one.
     pub paths: Vec<String>,
-    /// The device mapper device that it is a path of.
+    /// The device-mapper device that this disk is a path of.
     pub multipath: Option<String>,
 }
 
 impl Disk {
-    /// Those below the SCSI device of a host.
+    /// The disks of a SCSI host.
     pub fn all(sysfs: &Sysfs, host: u32) -> Vec<Self> {
         let mut found: Vec<Self> = sysfs
             .entries("/sys/class/block")
@@ -77,7 +77,7 @@ impl Disk {
     }
 }
 
-/// The link in a folder that leads to a device.
+/// The link in a folder that points to a device.
 fn link_to(sysfs: &Sysfs, folder: &str, prefix: &str, device: &str) -> Option<String> {
     let link = sysfs.entries(folder).into_iter().find(|path| {
         sysfs::name(path).starts_with(prefix)
@@ -95,7 +95,7 @@ fn holder(sysfs: &Sysfs, disk: &str) -> Option<String> {
     sysfs::text(map.join("dm/name"))
 }
 
-/// The other paths of a multipath device.
+/// The other paths of the multipath device.
 pub fn other_paths(sysfs: &Sysfs, disk: &str) -> Vec<String> {
     let holders = sysfs.entries(format!("/sys/class/block/{disk}/holders"));
     holders
@@ -108,7 +108,7 @@ pub fn other_paths(sysfs: &Sysfs, disk: &str) -> Vec<String> {
         .collect()
 }
 
-/// A number of bytes as people write it.
+/// Formats a number of bytes for people.
 pub fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A file of targets.d that is being written.
+//! A new file in targets.d while it is being written.
 
 use crate::{
     error::{Error, Result},
@@ -15,19 +15,21 @@ use std::{
 };
 use tempfile::{Builder, NamedTempFile};
 
-/// What is in a temporary file until [`Draft::keep`] gives it its name: after a crash or a power
-/// cut the name has all of it or does not exist. Dropped without that, it leaves nothing.
+/// The content is in a temporary file until [`Draft::keep`] renames it: after a crash or a power
+/// failure the name has all of it or does not exist. Dropping a draft removes the temporary file.
 pub struct Draft {
     file: NamedTempFile,
     path: PathBuf,
 }
 
 impl Draft {
-    /// Writes `target` to a temporary file, so that a full disk is known before the login.
+    /// Writes `target` to a temporary file, so that a full file system is detected before the
+    /// login.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] if there is a target of that name, [`Error::Io`] if it cannot be written.
+    /// [`Error::Usage`] if there is a target of that name, [`Error::Io`] if the file cannot be
+    /// written.
     pub fn new(sysfs: &Sysfs, name: &str, target: &Target) -> Result<Self> {
         let path = Target::path(sysfs, name)?;
         if path.exists() {
@@ -35,7 +37,7 @@ impl Draft {
         }
         let folder = sysfs.path(target::FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        // No name that anything takes for a target's.
+        // A name that is not taken for that of a target.
         let file = Builder::new()
             .prefix(&format!(".{name}."))
             .suffix(".new")
@@ -50,7 +52,7 @@ impl Draft {
         let write = || {
             let text = target.to_file();
             let file = self.file.as_file();
-            // Whatever the umask is.
+            // Independent of the umask.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all_at(text.as_bytes(), 0)?;
             file.set_len(text.len() as u64)?;
@@ -59,11 +61,11 @@ impl Draft {
         write().map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Gives the file its name, with what `target` is now.
+    /// Writes the final `target` and renames the file.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] if another one has that name meanwhile, which stays as it is; [`Error::Io`]
+    /// [`Error::Usage`] if the name was taken meanwhile (that file stays as it is), [`Error::Io`]
     /// otherwise.
     pub fn keep(self, name: &str, target: &Target) -> Result {
         self.write(target)?;
@@ -73,7 +75,7 @@ impl Draft {
                 ErrorKind::AlreadyExists => taken(name, &path),
                 _ => Error::io(&path, e.error),
             })?;
-        // The name, too, is to be there after a power cut.
+        // The new name must also survive a power failure.
         let folder = path.parent().unwrap_or(Path::new("/"));
         File::open(folder)
             .and_then(|folder| folder.sync_all())
@@ -115,7 +117,7 @@ mod tests {
             panic!("not one file");
         };
         assert!(name.starts_with(".disk1.") && !name.ends_with(".conf"));
-        // Dropped, it leaves nothing.
+        // Dropping it leaves nothing.
         drop(draft);
         assert!(names(&folder).is_empty());
 

@@ -1,46 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can go wrong, in words, and the exit status for it.
+//! Errors, their messages and exit statuses.
 
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
-/// Why a command has not done what it was told.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The kernel or the target refused, or did not answer.
+    /// The kernel or the target refused the login, or the target did not respond.
     #[error("login failed: {0}")]
     Login(String),
-    /// The command line, or what a file of targets.d says, is of no use.
+    /// The command line or a file in targets.d is invalid.
     #[error("{0}")]
     Usage(String),
-    /// There is no RDMA port that fits.
+    /// No suitable RDMA port.
     #[error("{0}")]
     NoPort(String),
-    /// Only root may do that.
+    /// Requires root.
     #[error("{0}: permission denied; srpctl must be run by root")]
     NotRoot(String),
-    /// The driver is not there.
+    /// The driver is not loaded.
     #[error("the module ib_srp is not loaded{0}")]
     NoModule(String),
-    /// There is no such session, host or file.
+    /// No such session, host or file.
     #[error("{0}")]
     NotFound(String),
     /// A disk is in use.
     #[error("{0}")]
     Busy(String),
-    /// It takes longer than it should.
+    /// The operation did not finish in time.
     #[error("{0}")]
     Late(String),
     /// A file could not be read or written.
     #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another program could not do its part.
+    Io { path: PathBuf, source: io::Error },
+    /// Another program failed.
     #[error("{0}")]
     Program(String),
 }
@@ -68,12 +63,11 @@ impl Error {
         Self::Io { path, source }
     }
 
-    /// Whether it can be otherwise a moment later.
+    /// Whether a retry may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Login(_) | Self::NoPort(_))
     }
 
-    /// The exit status.
     pub fn status(&self) -> u8 {
         match self {
             Self::Login(_) | Self::Io { .. } | Self::Program(_) => 1,
@@ -88,5 +82,4 @@ impl Error {
     }
 }
 
-/// What all commands return.
 pub type Result<T = ()> = std::result::Result<T, Error>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Manual pages and completions, for packages.
+//! Manual pages and completions for the packages.
 
 use crate::{
     cli::{Cli, Generate},
@@ -11,7 +11,7 @@ use clap_complete::{generate_to, Shell};
 use clap_mangen::Man;
 use std::{fs, path::Path};
 
-/// Writes all of them into one folder.
+/// Writes all of them to a folder.
 pub fn run(args: &Generate) -> Result {
     let folder = &args.folder;
     let mut command = Cli::command().disable_help_subcommand(true);
@@ -24,8 +24,8 @@ pub fn run(args: &Generate) -> Result {
     Ok(())
 }
 
-/// The command as a shell completes it: without what is hidden, which the generators offer as well. To zsh a colon in the
-/// name of a value is the end of that name.
+/// Returns the command as a shell completes it, without the hidden parts, which the generators
+/// would offer too. For zsh a colon ends the name of a value, so it is escaped.
 fn completed(command: &Command, shell: Shell) -> Command {
     let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
@@ -45,7 +45,7 @@ fn completed(command: &Command, shell: Shell) -> Command {
     result
 }
 
-/// `srpctl.8`, and `srpctl-connect.8` and so on.
+/// Writes `srpctl.8`, `srpctl-connect.8` and so on.
 fn pages(folder: &Path, command: &Command) -> Result {
     for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
         pages(folder, part)?;
@@ -87,7 +87,7 @@ fn pages(folder: &Path, command: &Command) -> Result {
     fs::write(&path, text).map_err(io)
 }
 
-/// Of srpctl-connect(8), in roff.
+/// A section of srpctl-connect(8), in roff.
 const FILES: &str = "\
 .SH FILES
 .TP
@@ -122,7 +122,7 @@ mod tests {
         folder
     }
 
-    /// What a user sees: the commands, each with its long options.
+    /// Returns what a user sees: the commands with their long options.
     fn visible() -> Vec<(String, BTreeSet<String>)> {
         let command = Cli::command();
         let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
@@ -136,7 +136,7 @@ mod tests {
             .collect()
     }
 
-    /// What bash offers for the last word of each line.
+    /// Returns bash's completions of the last word of each line.
     fn bash(folder: &Path, lines: &[String]) -> Vec<BTreeSet<String>> {
         const SCRIPT: &str = r#"
             . "$1/srpctl.bash"
@@ -161,7 +161,7 @@ mod tests {
         text.lines().map(words).collect()
     }
 
-    /// Words are separated by commas, and the last one ends with a dot: it may be empty.
+    /// Words are separated by commas. The last word, which may be empty, ends with a dot.
     #[test]
     fn bash_completes_commands_and_options() {
         let folder = generated();
@@ -182,7 +182,8 @@ mod tests {
         }
     }
 
-    /// No zsh is asked. Its files are as bash's in what they quote, and each option has at most one value.
+    /// Checks the file without a zsh: its quoting follows the rules of bash, and each option takes
+    /// at most one value.
     #[test]
     fn zsh_is_offered_commands_and_options() {
         let folder = generated();
@@ -211,7 +212,7 @@ mod tests {
             let block = block.split_once(";;").unwrap().0;
             let mut offered = BTreeSet::new();
             for line in block.lines() {
-                // What it excludes is before it: '(--all)--forget[...]'.
+                // The options it excludes come first: '(--all)--forget[...]'.
                 let spec = line.trim_start_matches(['\'', '*']);
                 let spec = match spec.strip_prefix('(') {
                     Some(spec) => spec.split_once(')').unwrap().1,

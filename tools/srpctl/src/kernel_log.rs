@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel says of one login.
+//! The kernel's messages about a login.
 
 use crate::{port::Port, target::Target};
 use std::{
@@ -9,11 +9,11 @@ use std::{
     os::unix::fs::OpenOptionsExt,
 };
 
-/// The kernel's log from a moment on.
+/// The kernel log from a given time on.
 pub struct KernelLog(File);
 
 impl KernelLog {
-    /// From now on; nothing if this user may not read it.
+    /// Starts now. Returns `None` if this user may not read the log.
     pub fn from_now() -> Option<Self> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -27,7 +27,7 @@ impl KernelLog {
     /// The messages since then.
     fn messages(&mut self) -> Vec<String> {
         let mut found = Vec::new();
-        // One record for each read.
+        // Each read returns one record.
         let mut record = [0; 8192];
         loop {
             match self.0.read(&mut record) {
@@ -37,7 +37,7 @@ impl KernelLog {
                     let message = text.split_once(';').map(|(_, rest)| rest);
                     found.extend(message.and_then(|m| m.lines().next()).map(str::to_string));
                 }
-                // Records were overwritten before they were read.
+                // Records were overwritten before they were read (EPIPE).
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
                 Err(_) => break,
             }
@@ -52,7 +52,7 @@ impl KernelLog {
     }
 }
 
-/// The last message of this login: others may go on at the same port.
+/// The last message about this login. Other logins may run on the same port.
 fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
     let (id_ext, ioc_guid, _) = target.key().ok()?;
     let digits = format!("{}{}", &id_ext[2..], &ioc_guid[2..]);

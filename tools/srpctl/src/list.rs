@@ -13,7 +13,7 @@ use crate::{
 use comfy_table::{presets::NOTHING, Table};
 use serde::Serialize;
 
-/// Prints all sessions, a line for each disk.
+/// Prints all sessions, one line per disk.
 pub fn run(sysfs: &Sysfs, args: &List) -> Result {
     let sessions = Session::all(sysfs);
     if args.json {
@@ -27,7 +27,7 @@ pub fn run(sysfs: &Sysfs, args: &List) -> Result {
     Ok(())
 }
 
-/// For programs.
+/// Prints a value as JSON.
 pub fn json(what: &impl Serialize) -> Result {
     let text = serde_json::to_string_pretty(what).map_err(|e| Error::Program(e.to_string()))?;
     say!("{text}");
@@ -39,7 +39,7 @@ const HEAD: [&str; 12] = [
     "PATHS", "BY-PATH",
 ];
 
-/// A line for each disk, and for each session without one.
+/// One line per disk, and one per session without a disk.
 pub fn table(sessions: &[Session]) -> Table {
     let mut lines = Vec::new();
     for session in sessions {
@@ -76,7 +76,7 @@ pub fn table(sessions: &[Session]) -> Table {
     plain(&HEAD, lines)
 }
 
-/// Columns without borders.
+/// A table without borders.
 pub fn plain(
     head: &[&str],
     lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logs in to SRP targets and out of them, and shows what is there: srpctl(8).
+//! Logs in to SRP targets, logs out and shows sessions: srpctl(8).
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ mod timeouts;
 mod unit;
 mod watch;
 
-/// The driver's own parser of login strings, so that both refuse the same.
+/// The driver's own parser of login strings, so that both accept the same strings.
 #[path = "../../../rust/srp/proto"]
 #[allow(dead_code)]
 mod proto {

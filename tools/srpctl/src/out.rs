@@ -8,14 +8,14 @@ use std::{
     process::exit,
 };
 
-/// Writes text. Who has read enough ends the program, which is no error.
+/// Writes text. A reader that closes the pipe ends the program without an error.
 pub fn write(text: fmt::Arguments<'_>) {
     if let Err(e) = stdout().write_fmt(text) {
         exit(i32::from(e.kind() != ErrorKind::BrokenPipe));
     }
 }
 
-/// As `println!`, which panics where nobody reads.
+/// Like `println!`, but does not panic if the pipe is closed.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::out::write(format_args!("{}\n", format_args!($($text)*)))

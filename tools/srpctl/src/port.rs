@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA ports with an `add_target` file, and which of them leads to a target.
+//! RDMA ports with an `add_target` file, and the choice of one for a target.
 
 use crate::{
     error::{Error, Result},
@@ -15,14 +15,14 @@ use std::{
     process::Command,
 };
 
-/// A port of an RDMA device that ib_srp knows.
+/// A port of an RDMA device that ib_srp uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Port {
     /// Its folder in `/sys/class/infiniband_srp`.
     pub folder: PathBuf,
     /// The RDMA device.
     pub device: String,
-    /// The number of the port, from 1.
+    /// The port number, from 1.
     pub number: u32,
 }
 
@@ -50,7 +50,7 @@ impl Port {
         format!("{}/{}", self.device, self.number)
     }
 
-    /// `InfiniBand`, or `Ethernet`.
+    /// `InfiniBand` or `Ethernet`.
     pub fn link_layer(&self, sysfs: &Sysfs) -> Option<String> {
         sysfs::text(sysfs.path(format!(
             "/sys/class/infiniband/{}/ports/{}/link_layer",
@@ -58,7 +58,7 @@ impl Port {
         )))
     }
 
-    /// The LID of the subnet manager, if the port has heard of one.
+    /// The LID of the subnet manager, if the port knows one.
     pub fn subnet_manager(&self, sysfs: &Sysfs) -> Option<u32> {
         let lid = sysfs::text(sysfs.path(format!(
             "/sys/class/infiniband/{}/ports/{}/sm_lid",
@@ -69,7 +69,7 @@ impl Port {
             .filter(|lid| *lid != 0)
     }
 
-    /// Of RoCE. Reading the entry of a GID that is not there is an error.
+    /// The interfaces of the port's GIDs (RoCE). Reading the entry of a missing GID fails.
     fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
         let folder = format!(
             "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
@@ -92,7 +92,7 @@ impl Port {
         let of_links = links
             .iter()
             .any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
-        // IPoIB: the other way round.
+        // IPoIB: here the interface names its port.
         let net = format!("/sys/class/net/{interface}");
         let of_net = sysfs
             .path(format!("{net}/device/infiniband/{}", self.device))
@@ -103,7 +103,7 @@ impl Port {
     }
 }
 
-/// What `rdma -j link` says of a port.
+/// An entry of `rdma -j link`.
 #[derive(Debug, Deserialize)]
 struct Link {
     ifname: String,
@@ -117,7 +117,7 @@ impl Link {
     }
 }
 
-/// Nothing where there is no such tool.
+/// Returns all links, or none without the rdma tool.
 fn links() -> Vec<Link> {
     Command::new("rdma")
         .args(["-j", "link"])
@@ -127,7 +127,7 @@ fn links() -> Vec<Link> {
         .unwrap_or_default()
 }
 
-/// The network interface by which this machine reaches an address. Nothing is sent.
+/// The network interface and the local address of the route to an address. Sends nothing.
 fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
     let any: IpAddr = match dest {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -149,7 +149,7 @@ fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
         .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// The address with the number of its interface.
+/// Adds the interface index of the scope.
 pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> Result<SocketAddr> {
     match (ip, scope) {
         (IpAddr::V6(ip), Some(scope)) => {
@@ -164,7 +164,8 @@ pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> 
 
 /// Chooses the port of a login.
 ///
-/// What the administrator says counts first, then the route to `dest`; without one, there must be one port only.
+/// The device and the port that the administrator specified come first, then the route to `dest`.
+/// Without a route only one port may be left.
 pub fn choose(
     sysfs: &Sysfs,
     device: Option<&str>,

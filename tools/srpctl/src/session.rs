@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sessions: SCSI hosts whose driver is ib_srp.
+//! Sessions: SCSI hosts of ib_srp.
 
 use crate::{
     disk::Disk,
@@ -13,39 +13,37 @@ use crate::{
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// A session.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Session {
     /// The number of its SCSI host.
     pub host: u32,
-    /// Who the target is.
+    /// Identifies the target, with `ioc_guid`.
     pub id_ext: String,
-    /// Who the target is.
+    /// Identifies the target, with `id_ext`.
     pub ioc_guid: String,
     /// RDMA device.
     pub device: String,
     /// Port of the RDMA device.
     pub port: u32,
-    /// Where the target is: `IPv4:PORT`, `[IPv6]:PORT`, or a GID.
+    /// Address of the target: `IPv4:PORT`, `[IPv6]:PORT`, or a GID.
     pub address: String,
-    /// `running`, `blocked`, `fail-fast`, `lost`.
+    /// `running`, `blocked`, `fail-fast` or `lost`.
     pub state: String,
-    /// Channels.
+    /// Number of channels.
     pub channels: u32,
-    /// Who made it: `srpctl`, `initramfs`; nothing for others.
+    /// `srpctl` or `initramfs`; `None` for other owners.
     pub owner: Option<String>,
-    /// The initiator extension, of one on record.
+    /// The initiator extension of a session on record.
     pub initiator_ext: Option<String>,
     /// The target's file in `/etc/srp/targets.d`.
     pub target: Option<String>,
-    /// Why the connection was lost, or could not be made again, the last time.
+    /// Why the connection was lost or a reconnect failed, most recently.
     pub last_error: Option<String>,
     /// Its disks.
     pub disks: Vec<Disk>,
 }
 
 impl Session {
-    /// All sessions.
     pub fn all(sysfs: &Sysfs) -> Vec<Self> {
         let hosts = sysfs.entries("/sys/class/scsi_host");
         let mut all: Vec<Self> = hosts
@@ -96,12 +94,12 @@ impl Session {
         all
     }
 
-    /// Its files that the transport class has made.
+    /// The folder of the transport class.
     pub fn remote_port(sysfs: &Sysfs, host: u32) -> PathBuf {
         sysfs.path(format!("/sys/class/srp_remote_ports/port-{host}:1"))
     }
 
-    /// Its files that the driver has made.
+    /// The folder of the driver.
     pub fn folder(&self, sysfs: &Sysfs) -> PathBuf {
         sysfs.path(format!("/sys/class/scsi_host/{}", self.name()))
     }
@@ -116,7 +114,7 @@ impl Session {
         format!("{}/{}", self.device, self.port)
     }
 
-    /// The name of its target, or who that is.
+    /// The name of the target, or its identifiers.
     pub fn label(&self) -> String {
         match &self.target {
             Some(name) => name.clone(),
@@ -124,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Whether it is one of that target, as far as can be known.
+    /// Whether the session may belong to the target, as far as is known.
     fn is_of(
         &self,
         target: &Target,
@@ -143,7 +141,7 @@ impl Session {
             && target.port.is_none_or(|port| port == self.port)
     }
 
-    /// Those of a target at a port.
+    /// The sessions with a target through a port.
     pub fn to(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<Vec<Self>> {
         let key = target.key()?;
         let mut all = Self::all(sysfs);
@@ -155,7 +153,7 @@ impl Session {
         Ok(all)
     }
 
-    /// Those that an argument means: a host, its number, or a target with a file.
+    /// The sessions that an argument names: a host, its number, or a target with a file.
     pub fn meant(sysfs: &Sysfs, argument: &str) -> Result<Vec<Self>> {
         let mut all = Self::all(sysfs);
         if let Some(host) = host(argument) {
@@ -167,13 +165,13 @@ impl Session {
             }
             return Ok(all);
         }
-        // What is on record under that name counts, whatever has become of the file.
+        // A record under that name takes precedence over the content of the file.
         let is_known = |session: &Self| session.target.as_deref() == Some(argument);
         if all.iter().any(is_known) {
             all.retain(is_known);
             return Ok(all);
         }
-        // Else what fits and is on record under no other name.
+        // Otherwise the sessions that match and are on record under no other name.
         let target = Target::named(sysfs, argument)?;
         let key = target.key()?;
         all.retain(|session| session.target.is_none() && session.is_of(&target, &key));
@@ -181,7 +179,7 @@ impl Session {
     }
 }
 
-/// The number of a SCSI host, `host7` or `7`.
+/// Parses a SCSI host, `host7` or `7`.
 pub fn host(argument: &str) -> Option<u32> {
     let number = argument.strip_prefix("host").unwrap_or(argument);
     number.parse().ok()
@@ -193,7 +191,7 @@ mod tests {
     use crate::{cli::List, list};
     use std::{fs, os::unix::fs::symlink, path::Path};
 
-    /// A machine with two sessions, two paths to one disk, and a disk of somebody else.
+    /// A machine with two sessions, two paths to one disk, and a disk of another driver.
     fn machine() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -307,10 +305,10 @@ mod tests {
         let session = &Session::all(&sysfs)[0];
         Owner::record(&sysfs, session, "srpctl", Some("one"), "0x0000000000000000").unwrap();
         assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
-        // The record is for host9, which the file does not describe; host10 is somebody else's.
+        // The record is for host9, which does not match the file; host10 has no record.
         let meant = Session::meant(&sysfs, "one").unwrap();
         assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9]);
-        // The file is not needed for that, and may be wrong.
+        // The file is not needed for that, and may be invalid.
         let file = folder.path().join("etc/srp/targets.d/one.conf");
         let good = fs::read(&file).unwrap();
         fs::write(&file, "queue_sise = 1\n").unwrap();
@@ -318,7 +316,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 9);
         fs::write(&file, good).unwrap();
-        // The number is used again, for a login at the same target.
+        // The host number is reused for a login to the same target.
         let host = folder.path().join("sys/class/scsi_host/host9");
         let gone = folder.path().join("gone");
         fs::rename(&host, &gone).unwrap();

@@ -18,7 +18,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// A session with all that its files say.
+/// A session with the content of all its files.
 #[derive(Serialize)]
 struct Details<'a> {
     #[serde(flatten)]
@@ -31,7 +31,7 @@ struct Details<'a> {
     transport: BTreeMap<&'static str, String>,
 }
 
-/// Of the driver, but for those that a [`Session`] has.
+/// Files of the driver, except for those in a [`Session`].
 const DRIVER: [&str; 17] = [
     "src",
     "dest",
@@ -52,7 +52,7 @@ const DRIVER: [&str; 17] = [
     "requested_ch_count",
 ];
 
-/// Of the transport class.
+/// Files of the transport class.
 const TRANSPORT: [&str; 4] = [
     "failed_reconnects",
     "reconnect_delay",
@@ -60,7 +60,6 @@ const TRANSPORT: [&str; 4] = [
     "dev_loss_tmo",
 ];
 
-/// Prints all of one session.
 pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     let sessions = Session::meant(sysfs, &args.session)?;
     if sessions.is_empty() {
@@ -88,7 +87,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     Ok(())
 }
 
-/// The driver's `last_error`, the seconds since 1970 and the reason, as people say it.
+/// Formats the driver's `last_error` (seconds since 1970 and a reason) for people.
 fn ago(text: &str, now: SystemTime) -> String {
     let now = now
         .duration_since(UNIX_EPOCH)

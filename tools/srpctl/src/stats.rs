@@ -48,7 +48,7 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
     Ok(())
 }
 
-/// In the text format of Prometheus, version 0.0.4.
+/// Formats the counters in the Prometheus text format, version 0.0.4.
 fn prometheus(all: &[Counters]) -> String {
     let labels = |counters: &Counters| {
         let pairs = [
@@ -59,7 +59,7 @@ fn prometheus(all: &[Counters]) -> String {
             ("port", counters.port.to_string()),
             ("target", counters.target.clone().unwrap_or_default()),
         ];
-        // None of the values can have a quote or a backslash in it.
+        // No value can contain a quote or a backslash.
         pairs
             .map(|(name, value)| format!("{name}=\"{value}\""))
             .join(",")
@@ -109,7 +109,7 @@ fn prometheus(all: &[Counters]) -> String {
     text
 }
 
-/// Counters that each channel has.
+/// Counters per channel.
 const OF_CHANNEL: [&str; 9] = [
     "commands",
     "read_bytes",
@@ -122,7 +122,7 @@ const OF_CHANNEL: [&str; 9] = [
     "busy",
 ];
 
-/// What is counted.
+/// Help texts.
 const HELP: [(&str, &str); 15] = [
     ("commands", "Commands that the target has answered."),
     ("read_bytes", "Bytes read."),

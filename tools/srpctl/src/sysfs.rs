@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's files. The tests have a folder of their own instead of `/`.
+//! The kernel's files. Tests use a folder instead of `/`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Where `/sys`, `/dev`, `/run` and `/etc` are.
+/// The root of `/sys`, `/dev`, `/run` and `/etc`.
 pub struct Sysfs(PathBuf);
 
 impl Sysfs {
-    /// Those of this machine.
+    /// The root of this machine.
     pub fn system() -> Self {
         Self(PathBuf::from("/"))
     }
 
-    /// Those below a folder.
+    /// A root below a folder.
     pub fn below(folder: &Path) -> Self {
         Self(folder.to_path_buf())
     }
 
-    /// An absolute path.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The files of a folder, by name; none if there is no such folder. Numbers in names count as numbers.
+    /// The entries of a folder in natural order, or none if there is no such folder.
     pub fn entries(&self, folder: impl AsRef<Path>) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = fs::read_dir(self.path(folder))
             .map(|entries| entries.flatten().map(|e| e.path()).collect())
@@ -37,19 +36,19 @@ impl Sysfs {
     }
 }
 
-/// What a file says, without the line's end; nothing if it cannot be read.
+/// The content of a file without the trailing newline, or `None` if it cannot be read.
 pub fn text(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path)
         .ok()
         .map(|text| text.trim_end().to_string())
 }
 
-/// The number that a file says.
+/// The number in a file.
 pub fn number<T: std::str::FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub fn name(path: impl AsRef<Path>) -> String {
     path.as_ref()
         .file_name()
@@ -57,7 +56,7 @@ pub fn name(path: impl AsRef<Path>) -> String {
         .unwrap_or_default()
 }
 
-/// A key by which host10 comes after host9.
+/// Sort key that puts host10 after host9.
 pub fn natural(name: &str) -> (String, u64) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (head, tail) = name.split_at(name.len() - digits);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target: what the command line or a file of `/etc/srp/targets.d` says of it.
+//! A target, from the command line or a file in `/etc/srp/targets.d`.
 
 use crate::{
     cli::{Connect, ANSWERS_FROM, OPTIONS, TIMEOUTS},
@@ -15,28 +15,27 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, fmt::Write, fs, net::SocketAddr, path::PathBuf};
 use toml::{Spanned, Value};
 
-/// Where the files are.
 pub const FOLDER: &str = "/etc/srp/targets.d";
 
-/// The longest name: that of a unit, `srp-connect@NAME.service`, has at most 255 characters
-/// (UNIT_NAME_MAX of systemd).
+/// The longest name: `srp-connect@NAME.service` may have at most 255 characters (systemd's
+/// UNIT_NAME_MAX).
 const NAME_MAX: usize = 255 - "srp-connect@.service".len();
 
-/// Whether it can be the value of one option in a login string.
+/// Whether the text can be the value of a single option in a login string.
 fn is_value(text: &str) -> bool {
     !text.contains([',', '\n', '\0'])
 }
 
-/// A target and how to get there.
+/// A target and the path to it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Target {
-    /// Of its file, without `.conf`.
+    /// Name of the file, without `.conf`.
     pub name: Option<String>,
     /// RDMA device.
     pub device: Option<String>,
     /// Port of the RDMA device.
     pub port: Option<u32>,
-    /// The root file system is there, so the initramfs logs in, and nobody logs out.
+    /// The target has the root file system: the initramfs logs in, and no unit logs out.
     pub initramfs: bool,
     /// The options of add_target.
     pub options: Vec<(&'static str, String)>,
@@ -45,14 +44,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// The one that a command line names or describes.
+    /// The target that a command line names or describes.
     pub fn of(sysfs: &Sysfs, args: &Connect) -> Result<Self> {
         let mut target = match &args.name {
             Some(name) => Self::named(sysfs, name)?,
             None => Self::default(),
         };
         let settings = || args.settings.options.iter().chain(&args.settings.timeouts);
-        // What is given is instead of what the file has.
+        // Options on the command line override those in the file.
         if settings().any(|(name, _)| *name == ANSWERS_FROM) {
             target.options.retain(|(name, _)| *name != ANSWERS_FROM);
         }
@@ -70,7 +69,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The one with a file.
+    /// Reads the file of a target.
     pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let path = Self::path(sysfs, name)?;
         if !path.exists() {
@@ -82,7 +81,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Its file. A name is one part of a path, so that it can be that of a systemd unit.
+    /// The path of the file. A name is one path component and valid in a unit name.
     pub fn path(sysfs: &Sysfs, name: &str) -> Result<PathBuf> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
@@ -137,7 +136,7 @@ impl Target {
             }
             let text = match value {
                 Value::String(text) => text.clone(),
-                // 0x1f and 1f are not the same to add_target, so what is read as hex must be a string.
+                // 0x1f and 1f differ for add_target, so hexadecimal values must be strings.
                 Value::Integer(number) if *number >= 0 => number.to_string(),
                 other => {
                     return Err(bad(format!("{name}: invalid value: {}", other.type_str())));
@@ -176,8 +175,8 @@ impl Target {
         Ok(target)
     }
 
-    /// False if there is nothing of that name. The value is instead of an earlier one, or in the case of [`ANSWERS_FROM`]
-    /// beside it.
+    /// Replaces a value, or adds it in the case of [`ANSWERS_FROM`]. Returns false if the name is
+    /// unknown.
     fn set(&mut self, name: &str, value: String) -> bool {
         let option = OPTIONS
             .iter()
@@ -201,7 +200,7 @@ impl Target {
         true
     }
 
-    /// What is written to add_target.
+    /// Returns the string for add_target.
     pub fn login_string(&self) -> String {
         let pairs: Vec<String> = self
             .options
@@ -211,7 +210,7 @@ impl Target {
         pairs.join(",")
     }
 
-    /// As the driver and the transport class will check it.
+    /// Performs the checks of the driver and the transport class.
     pub fn check(&self) -> Result {
         let login = self.login_string();
         Options::parse(login.as_bytes(), &Defaults::default())
@@ -220,13 +219,12 @@ impl Target {
         Timeouts::default().with(&self.timeouts).map(|_| ())
     }
 
-    /// The value of an option.
     pub fn option(&self, name: &str) -> Option<&str> {
         let (_, value) = self.options.iter().find(|(known, _)| *known == name)?;
         Some(value)
     }
 
-    /// `id_ext`, `ioc_guid` and `initiator_ext`, as sysfs has them.
+    /// Returns `id_ext`, `ioc_guid` and `initiator_ext` in the format of sysfs.
     pub fn key(&self) -> Result<(String, String, String)> {
         let login = self.login_string();
         let options = Options::parse(login.as_bytes(), &Defaults::default())
@@ -239,7 +237,7 @@ impl Target {
         ))
     }
 
-    /// The internet address of the target, if it has one.
+    /// The IP address of the target, if it has one.
     pub fn dest(&self, sysfs: &Sysfs) -> Result<Option<SocketAddr>> {
         let login = self.login_string();
         let options = Options::parse(login.as_bytes(), &Defaults::default())
@@ -252,7 +250,7 @@ impl Target {
         }
     }
 
-    /// As a file.
+    /// Returns the content of the file.
     pub fn to_file(&self) -> String {
         let mut text = String::new();
         let pairs = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session does when its connection is lost: `reconnect_delay`, `fast_io_fail_tmo`, `dev_loss_tmo` of
-//! scsi_transport_srp.
+//! What a session does when it loses its connection: `reconnect_delay`, `fast_io_fail_tmo` and
+//! `dev_loss_tmo` of scsi_transport_srp.
 
 use crate::{
     cli::TIMEOUTS,
@@ -11,22 +11,23 @@ use crate::{
 };
 use std::fs;
 
-/// The longest `fast_io_fail_tmo`, and the longest `dev_loss_tmo` without one: SCSI_DEVICE_BLOCK_MAX_TIMEOUT.
+/// Maximum of `fast_io_fail_tmo`, and of `dev_loss_tmo` without one, in seconds:
+/// SCSI_DEVICE_BLOCK_MAX_TIMEOUT.
 const BLOCK_MAX: u32 = 600;
 
-/// Seconds, or off; in the order of [`TIMEOUTS`].
+/// Seconds or off, in the order of [`TIMEOUTS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts([Option<u32>; 3]);
 
 impl Default for Timeouts {
-    /// The driver's own.
+    /// The driver's defaults.
     fn default() -> Self {
         Self([Some(10), Some(15), Some(600)])
     }
 }
 
 impl Timeouts {
-    /// Those of the module's parameters, which a new session gets.
+    /// The module parameters, which a new session gets.
     pub fn of_module(sysfs: &Sysfs) -> Self {
         let read =
             |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
@@ -39,7 +40,7 @@ impl Timeouts {
         all
     }
 
-    /// These with some changed.
+    /// Applies changes. [`Error::Usage`] if a value or the combination is invalid.
     pub fn with(mut self, changes: &[(&'static str, String)]) -> Result<Self> {
         for (name, text) in changes {
             let value = parse(text).ok_or_else(|| {
@@ -79,7 +80,8 @@ impl Timeouts {
         }
     }
 
-    /// Gives a session these. Each write must leave a valid whole, so the order depends on what is there.
+    /// Sets the timeouts of a session. Each write must leave a valid combination, so the order
+    /// depends on the current values.
     pub fn set(&self, sysfs: &Sysfs, session: &Session) -> Result {
         let folder = Session::remote_port(sysfs, session.host);
         let mut left: Vec<(&str, Option<u32>)> =
@@ -110,7 +112,7 @@ impl Timeouts {
     }
 }
 
-/// As sysfs reads and writes them; module parameters have -1 for off.
+/// Parses a value from sysfs. Module parameters use -1 for off.
 fn parse(text: &str) -> Option<Option<u32>> {
     match text {
         "off" | "-1" => Some(None),

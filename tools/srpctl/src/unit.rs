@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srp-connect@.service`, which logs in to a target of targets.d at boot. srp-generator(8) enables it for each file.
+//! `srp-connect@.service`, which logs in to a target of targets.d at boot. srp-generator(8) enables
+//! it for each file.
 
 use crate::error::{Error, Result};
 use std::{path::Path, process::Command};
 
-/// Whether systemd runs this machine.
+/// Whether systemd manages this machine.
 fn is_there() -> bool {
     Path::new("/run/systemd/system").exists()
 }
@@ -30,12 +31,12 @@ fn run(arguments: &[&str]) -> Result {
     )))
 }
 
-/// Has the generator look at the files again.
+/// Has systemd run the generator again.
 pub fn reload() -> Result {
     run(&["daemon-reload"])
 }
 
-/// Tells the unit of a target something.
+/// Runs systemctl on the unit of a target.
 pub fn systemctl(verb: &[&str], name: &str) -> Result {
     let unit = format!("srp-connect@{name}.service");
     let mut arguments = verb.to_vec();

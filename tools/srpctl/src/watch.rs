@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Of the disks of a session, since they are there: /sys/block/<disk>/stat.
+/// Totals of the session's disks from /sys/block/<disk>/stat.
 #[derive(Clone, Copy, Debug, Default)]
 struct Io {
     reads: u64,
@@ -61,7 +61,7 @@ impl Io {
     }
 }
 
-/// One session at one moment.
+/// A snapshot of one session.
 struct Sample {
     session: Session,
     io: Io,
@@ -69,7 +69,7 @@ struct Sample {
     credits: Option<String>,
 }
 
-/// All sessions at one moment.
+/// A snapshot of all sessions.
 struct Look {
     at: Instant,
     samples: Vec<Sample>,
@@ -89,7 +89,7 @@ impl Look {
         }
     }
 
-    /// A line for each session: what it has done since `before`.
+    /// Returns a line per session with its activity since `before`.
     fn lines(&self, before: &Self) -> Vec<[String; HEAD.len()]> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.001);
         let old: BTreeMap<u32, &Sample> =
@@ -100,7 +100,7 @@ impl Look {
                 .map(|old| old.io)
                 .unwrap_or_default();
             let io = sample.io;
-            // A disk that goes takes its numbers with it.
+            // A removed disk takes its counters with it.
             let per_second = |now: u64, was: u64| now.saturating_sub(was) as f64 / seconds;
             let done = io.reads.saturating_sub(was.reads) + io.writes.saturating_sub(was.writes);
             let latency = match done {
@@ -148,10 +148,10 @@ const HEAD: [&str; 12] = [
     "LOST",
 ];
 
-/// The ways that the data of a command can take, by the names of their counters.
+/// The paths that command data can take, by the names of their counters.
 const WAYS: [&str; 4] = ["none", "immediate", "static", "dynamic"];
 
-/// The share of each way of the data since then.
+/// Returns the share of each data path since `was`.
 fn ways(now: &Statistics, was: Option<&Statistics>) -> String {
     let share = WAYS.map(|way| {
         let name = format!("way_{way}");
@@ -167,7 +167,7 @@ fn ways(now: &Statistics, was: Option<&Statistics>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Shows what the sessions do.
+/// Shows the activity of the sessions.
 pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
     let interval = Duration::from_secs(args.interval.into());
     if let Some(count) = args.count {
@@ -289,7 +289,7 @@ mod tests {
             "0",
         ];
         assert_eq!(now.lines(&before), [expected.map(str::to_string)]);
-        // A host whose number is used again begins anew.
+        // A reused host number starts from zero.
         assert_eq!(before.lines(&now)[0][3], "0");
         assert_eq!(before.lines(&before)[0][7], "-");
     }

@@ -20,7 +20,7 @@ null_blk() {
 	backdev[$1]=/dev/nullb_$1
 	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
 }
-# back_held NAME MIB: one that can hold what it is given: `hold NAME` and `let_go NAME`.
+# back_held NAME MIB: a back end that can hold its I/O: `hold NAME` and `let_go NAME`.
 back_held() {
 	null_blk "$1" "$2"
 	modprobe -q dm_mod
@@ -41,7 +41,7 @@ back_file() {
 	core "$1" fileio "fd_dev_name=$tmp/$1,fd_dev_size=$(($2 << 20))"
 	backdev[$1]=$tmp/$1
 }
-# The disk of the one scsi_debug, in `debug_disk`.
+# Sets `debug_disk` to the disk of the only scsi_debug.
 find_debug_disk() {
 	set -- /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/*
 	debug_disk=${1##*/}
@@ -57,8 +57,8 @@ back_debug() {
 	udevadm settle -t 10
 	iblock "$n"
 }
-# back_user NAME MIB [cache]: a program answers, as `rule NAME RULE` says (tcmu.py); what it says of them is in
-# $tmp/NAME.said. With `cache` what was flushed is in $tmp/NAME.stable, and nothing else.
+# back_user NAME MIB [cache]: a program responds according to `rule NAME RULE` (tcmu.py) and logs to $tmp/NAME.said.
+# With `cache`, $tmp/NAME.stable has exactly the flushed data.
 back_user() {
 	modprobe -q target_core_user
 	core "$1" user "dev_size=$(($2 << 20)),dev_config=srp/$1,hw_block_size=512,nl_reply_supported=-1"

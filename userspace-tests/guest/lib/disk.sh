@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # The disks of a host, and I/O to them.
 
-# disk HOST LUN: prints the block device, when it is there.
+# disk HOST LUN: waits for the block device and prints it.
 has_disk() {
 	set -- /sys/bus/scsi/devices/"${1#host}:0:0:$2"/block/*
-	# It has its files shortly before it can be opened.
+	# Its files exist shortly before it can be opened.
 	[ -e "$1/size" ] && [ -b "/dev/${1##*/}" ] && [ "$(<"$1/size")" != 0 ] && { : <"/dev/${1##*/}"; } 2>/dev/null
 }
 disk() {
@@ -13,24 +13,24 @@ disk() {
 	echo "/dev/${1##*/}"
 }
 
-# quiet DEVICE: nothing is in flight. udev looks at a disk that was open for writing.
+# quiet DEVICE: waits until nothing is in flight. udev reads a disk that was open for writing.
 nothing_in_flight() { read -r in_flight </sys/block/${1#/dev/}/inflight && [ "${in_flight// /}" = 00 ]; }
 quiet() {
 	udevadm settle -t 20
 	within 20 "nothing in flight on $1" nothing_in_flight "$1"
 }
 
-# fio on a disk, with its report in $tmp/fio. A disk that has gone does not come back as a file.
+# fio on a disk, with its report in $tmp/fio. It does not create a file in place of a removed disk.
 fio_options=(--allow_file_create=0 --eta=never --name=a --ioengine=libaio --direct=1)
-# It reads what it has written and compares.
+# Reads back and compares what it has written.
 fio_verify=(--verify=crc32c --verify_fatal=1)
-# direct_io SECONDS DEVICE OPTION...: for so many seconds at most. verify_io has the same arguments.
+# direct_io SECONDS DEVICE OPTION...: runs for at most SECONDS. verify_io has the same arguments.
 direct_io() { timeout "$1" fio "${fio_options[@]}" --filename="$2" --output=$tmp/fio "${@:3}"; }
 verify_io() { direct_io "$1" "$2" "${fio_verify[@]}" "${@:3}"; }
-# start_io DEVICE OPTION...: in the background, where `$!` is fio itself. start_verify_io has the same arguments.
+# start_io DEVICE OPTION...: runs in the background; `$!` is fio itself. start_verify_io has the same arguments.
 start_io() { fio "${fio_options[@]}" --filename="$1" --output=$tmp/fio "${@:2}" >/dev/null 2>&1 & }
 start_verify_io() { start_io "$1" "${fio_verify[@]}" "${@:2}"; }
-# io_ends PID SECONDS WHAT: it does so in time, and without an error.
+# io_ends PID SECONDS WHAT: waits for fio, which must end in time and without an error.
 io_ends() {
 	reap "$2" "fio: $3" "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }
 }

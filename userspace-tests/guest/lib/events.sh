@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# What the trace events of ib_srp tell.
+# The trace events of ib_srp.
 
 tracing=/sys/kernel/tracing
 events=$tracing/events/ib_srp
 dev=
 
-# hush: nothing is in flight to the disks of the host of `dev`, and udev sends nothing either, as it leaves a disk alone
-# that somebody has locked, until `unhush`.
+# hush: waits until nothing is in flight to the disks of the host of `dev`, and locks these disks, which keeps udev from
+# reading them, until `unhush`.
 hush() {
 	local d fd
 	hushed=()
@@ -22,22 +22,22 @@ hush() {
 }
 unhush() { local fd; for fd in "${hushed[@]}"; do exec {fd}<&-; done; }
 
-# listen [EVENT]...: notes these events from now on, or all of them. The C driver has none.
+# listen [EVENT]...: records these events from now on (default: all). The C driver has none.
 listen() {
 	local e
 	rust_driver || return 0
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 	[ -d $events ] || fail "no events of ib_srp: $(ls $tracing/events)"
-	# What was sent before would be seen to end only.
+	# Otherwise commands in flight would end without a beginning.
 	hush
-	# The order across CPUs; User-Mode Linux has a clock of 10 ms.
+	# This clock orders events across CPUs; User-Mode Linux's has a resolution of 10 ms.
 	echo counter >$tracing/trace_clock
 	echo 16384 >$tracing/buffer_size_kb
 	echo >$tracing/trace
 	for e in "${@:-}"; do echo 1 >$events/${e:+srp_$e/}enable || fail "no event srp_$e"; done
 	unhush
 }
-# told RULE...: what traces.py finds in it. `ended`: every command that was sent has ended, once.
+# told RULE...: checks the events with traces.py. `ended`: every command sent has ended exactly once.
 told() {
 	local found
 	rust_driver || return 0

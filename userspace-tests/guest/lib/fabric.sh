@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # RDMA devices, in one host or two.
 
-# For vfab: how many targets, and with two hosts the initiator's devices as a pattern.
+# For vfab: the number of targets, and with two hosts a pattern for the initiator's devices.
 ns=ini
 paired=
 targets=1
 initiators=
 
-# fabric N: N devices, device i over its own dummy netdev, of MTU if set, at 10.0.i.1; each is
-# the initiator's and the target's port at once. siw listens on its own netdev
-# only, which nothing that is sent to one's own address ever passes: so two hosts,
-# and IPv6, because the target's one listener is an IPv6 socket, on which siw
-# does not understand IPv4. On vfab target i has adapter i, and its initiator adapter N+i.
+# fabric N: creates N devices, device i on its own dummy netdev (with MTU if set) at 10.0.i.1. Each is both the
+# initiator's and the target's port. siw listens only on its own netdev, and traffic to a local address never passes it,
+# so siw gets two hosts; and IPv6, because the target's only listener is an IPv6 socket, on which siw does not support
+# IPv4. On vfab target i has adapter i, and its initiator adapter N+i.
 fabric() {
 	local i
 	[ $kind != vfab ] || { targets=$1; subnet $(($1 * 2)); return; }
@@ -24,10 +23,10 @@ fabric() {
 	baseline
 }
 
-# fabric_pair N: two hosts. The target's device i at 10.0.i.1 and fd00:0:0:i::1, and device 10+i for
-# the initiator at 10.0.i.2 and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a
-# network namespace; but siw opens its sockets in that of whoever connects, which is the first one
-# when a kernel thread does. There it is one host that sends to itself over the pair. On vfab the hosts are joined by IP over InfiniBand.
+# fabric_pair N: creates two hosts. Target device i has 10.0.i.1 and fd00:0:0:i::1; initiator device 10+i has 10.0.i.2
+# and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a network namespace. But siw opens its
+# sockets in the namespace of the connecting task, which for a kernel thread is the first one, so with siw it is one
+# host that sends to itself over the pair. On vfab the hosts are connected by IP over InfiniBand.
 fabric_pair() {
 	local i
 	[ $kind != vfab ] || { fabric $1; ipoib; paired=$1 initiators=vfab[$1-$(($1 * 2 - 1))]; baseline; return; }
@@ -55,15 +54,16 @@ fabric_pair() {
 	baseline
 }
 
-# ini COMMAND...: as the initiator's host. Its /sys stays that of the first namespace, where the RDMA devices are.
+# ini COMMAND...: runs COMMAND on the initiator's host. Its /sys is still that of the first namespace, which has the
+# RDMA devices.
 in_ns=(nsenter --net=/run/netns/$ns)
 ini() { if [ $kind = siw ]; then "$@"; else "${in_ns[@]}" "$@"; fi; }
 
-# Who is where; a loaded guest does not always learn it within the second that
-# RDMA/CM gives. Routes go with the link.
+# Adds static neighbour entries: address resolution in a loaded guest can take longer than the second that RDMA/CM
+# allows. Routes disappear with the link.
 neighbours() {
 	local v w
-	# The pair goes with the namespace of either end.
+	# The pair disappears with the namespace of either end.
 	[ -e /sys/class/net/v$1/address ] || return 0
 	read -r v </sys/class/net/v$1/address
 	w=$(ini ip -o link show w$1 | sed 's/.*link.ether \([^ ]*\).*/\1/')
@@ -86,21 +86,21 @@ pair_device() {
 	within 10 "class device of ${kind}1$1" test -e "$(add_target "$1")"
 }
 
-# The initiator's device of path I goes, until `pair_device I`.
+# Removes the initiator's device of path I, until `pair_device I`.
 device_goes() {
 	if [ $kind = vfab ]; then adapter remove $((targets + $1)); else timeout 100 rdma link delete $(initiator $1); fi
 }
 
-# Where the ends of path I are as DEVICE or DEVICE/PORT, if not as `kind` says.
+# The ends of path I as DEVICE or DEVICE/PORT, if they differ from the default of `kind`.
 declare -A tport=() iport=()
-# port_of DEVICE[/PORT]: in `device` and `number`, which is 1 if it is not said.
+# port_of DEVICE[/PORT]: sets `device` and `number` (default 1).
 port_of() { device=${1%/*} number=1; [[ $1 != */* ]] || number=${1#*/}; }
 
-# The RDMA device from which one logs in to target I, and its add_target.
+# Prints the initiator's RDMA device for target I, and its add_target file.
 initiator() { if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab$((targets + $1)); else echo $kind${paired:+1}$1; fi; }
 add_target() { local device number; port_of "$(initiator $1)"; echo "/sys/class/infiniband_srp/srp-$device-$number/add_target"; }
 
-# The 16 bytes of GID 0 of DEVICE[/PORT] as hex digits, in `gid`.
+# Sets `gid` to the 16 bytes of GID 0 of DEVICE[/PORT] as hex digits.
 gid() { local device number; port_of $1; read -r gid </sys/class/infiniband/$device/ports/$number/gids/0; gid=${gid//:/}; }
 
 unfabric() {

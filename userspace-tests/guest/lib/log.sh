@@ -2,12 +2,12 @@
 # The kernel log since a test began.
 
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
-# Without the mark, which the log has lost then, all of it.
+# Prints the whole log if the mark was overwritten.
 log_since() {
 	dmesg | awk -v m="$marker" '{line[n++] = $0} index($0, m) {n = 0} END {for (i = 0; i < n; i++) print line[i]}'
 }
 
-# kernel_reports: of the lines that it reads those that no test may cause, as `kernel-reports` has them.
+# kernel_reports: filters the lines that no test may cause, according to `kernel-reports`.
 reports= harmless=
 while read -r line; do
 	case $line in ''|'#'*) ;; '! '*) harmless+="|${line#! }" ;; *) reports+="|$line" ;; esac
@@ -20,10 +20,10 @@ no_reports() {
 	[ -z "$found" ] || fail "kernel report: $found"
 }
 
-# What the target and the soft devices say all the time.
+# Messages that the target and the soft devices print regularly.
 chatter='MODE SENSE: unimplemented|receiving failed for ioctx|speed is unknown|callbacks suppressed|Received SRP_LOGIN_REQ'
 
-# logged REGEX: the log since the mark has such a line (printk may be late).
-# All is read: with pipefail, `grep -q` fails when it has found what it wants before awk has written all.
+# logged REGEX: waits for a matching line in the log since the mark (printk may be late). All input is read: `grep -q`
+# would exit at the first match, and awk would fail with SIGPIPE, which pipefail reports.
 log_has() { log_since | grep -Ei -- "$1" >/dev/null; }
 logged() { within 5 "a log line with '$1'" log_has "$1"; }

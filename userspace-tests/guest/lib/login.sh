@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-# Logins and the SCSI hosts that they make.
+# Logins and the SCSI hosts that they create.
 
-# The SCSI hosts of ib_srp, in `list`.
+# Sets `list` to the SCSI hosts of ib_srp.
 find_hosts() {
 	local h p
 	list=
@@ -15,22 +15,22 @@ hosts() { find_hosts; echo $list; }
 no_hosts() { find_hosts; [ -z "$list" ]; }
 gone() { [ ! -e "/sys/class/scsi_host/$1" ]; }
 
-# The target takes it from the first RDMA device that it sees.
+# The target derives it from its first RDMA device.
 service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
 
-# from I: the addresses of a connection to target I, in `src` and `dest`.
+# from I: sets `src` and `dest` to the addresses of a connection to target I.
 from() {
 	src=10.0.$1.1 dest=10.0.$1.1
 	[ -z "$paired" ] || src=10.0.$1.2
 	[ $kind != siw ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
 }
 
-# The path that the driver makes itself goes by link-local addresses; LIO listens at the service of its TCP port.
+# The driver's own paths use link-local addresses. LIO listens at the service ID of its TCP port.
 link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
 listener() { printf %016x $((0x01060000 + port)); }
 
-# login_string I [,option=value]...: how one logs in to target I, with CM=ib by the InfiniBand connection manager, on vfab by
-# that unless CM=rdma.
+# login_string I [,option=value]...: prints the login string for target I, with CM=ib for the InfiniBand CM, which is
+# the default on vfab unless CM=rdma.
 login_string() {
 	guid=$(service_guid)
 	if [ $kind = vfab ] && [ "${CM-}" != rdma ]; then
@@ -48,8 +48,7 @@ login_string() {
 	echo "id_ext=$guid,ioc_guid=$guid,src=$src,dest=$dest:$port${2-}"
 }
 
-# write_login I STRING: writes to add_target of the initiator's device; prints
-# the error's text, nothing on success.
+# write_login I STRING: writes to add_target of the initiator's device. Prints the error message, or nothing on success.
 write_login() {
 	local out
 	target_up $1
@@ -63,8 +62,8 @@ write_login() {
 	printf '%s' "$out"
 }
 
-# login I [,option=value]...: sets `host`. A removed target may count for a
-# moment longer than its host can be seen.
+# login I [,option=value]...: sets `host`. A target that was logged out of may count for a moment after its host
+# disappeared.
 login() {
 	local before error try h
 	find_hosts
@@ -78,15 +77,15 @@ login() {
 	find_hosts
 	host=
 	for h in $list; do [[ $before == *" $h "* ]] || host=$h; done
-	# It may have the number of one that has gone meanwhile.
+	# It may have reused the number of a host that disappeared meanwhile.
 	[ -n "$host" ] || h=$(dmesg | sed -n 's/.*scsi \(host[0-9]*\): SRP\.T10.*/\1/p' | tail -n 1)
 	[ -n "$host" ] || [[ " $list" != *" $h "* ]] || host=$h
 	[ -n "$host" ] || fail "login to target $1 made no SCSI host"
 }
 
-# delete_port HOST: its session is to go.
+# delete_port HOST: starts the teardown of its session.
 delete_port() { echo 1 >"/sys/class/srp_remote_ports/port-${1#host}:1/delete"; }
-# logout HOST: and waits until it is gone.
+# logout HOST [SECONDS]: logs out and waits until the host is gone.
 logout() {
 	delete_port "$1" || fail "cannot log $1 out"
 	within "${2-20}" "$1 removed" gone "$1"

@@ -3,7 +3,7 @@
 
 is_rust=
 
-# Ours is out of tree; SRP_MODULE names its file if it is not installed.
+# Our module is out of tree; SRP_MODULE names its file if it is not installed.
 load_srp() {
 	if [ -n "${SRP_MODULE-}" ]; then
 		modprobe -a scsi_transport_srp rdma_cm ib_cm 2>/dev/null
@@ -14,9 +14,9 @@ load_srp() {
 	if rust_driver; then is_rust=1; fi
 }
 unload_srp() { timeout 60 rmmod ib_srp 2>$tmp/rmmod; }
-# Also while it is unloaded.
+# Also valid while the module is unloaded.
 rust_driver() { [ -n "$is_rust" ] || grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
-# use_driver ours|c [PARAMETER=VALUE]...: that module from here on; when the test ends it is ours again.
+# use_driver ours|c [PARAMETER=VALUE]...: switches to that module. At the end of the test it is ours again.
 exchanged=
 use_driver() {
 	local c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
@@ -28,11 +28,11 @@ use_driver() {
 	insmod "${c[0]}" "${@:2}" || fail "insmod ${c[0]}"
 	! rust_driver || fail "${c[0]} is ours"
 }
-# both_drivers: ours and C in `drivers`, or that which the whole guest has.
+# both_drivers: sets `drivers` to ours and C, or to the only one of a guest with the C driver.
 both_drivers() { drivers=c; ! rust_driver || drivers="ours c"; }
 ours_again() {
 	[ -n "$exchanged" ] || return 0
-	# As soon as nothing holds it.
+	# Wait until nothing holds a reference.
 	! loaded ib_srp || timeout 30 bash -c 'until rmmod ib_srp; do sleep 0.2; done'
 	is_rust= exchanged=
 	load_srp

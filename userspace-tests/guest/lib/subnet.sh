@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# The InfiniBand subnet of ib_vfab's adapters, and the subnet managers that a test starts.
+# The InfiniBand subnet of ib_vfab's adapters, and the subnet managers that tests start.
 
 declare -A manager=()
 
-# adapters [PARAMETER=VALUE]...: loads ib_vfab, whose adapters are vfab0, vfab1 ..., each with a cable from port 1 to the switch.
-# DMA_BITS is the width of their addresses, but for the target's, as ib_srpt sends what was in its memory when it mapped it.
-# The memory regions of those in the mask GAPS may have gaps. Those of initiators have the personality PERSONALITY.
+# adapters [PARAMETER=VALUE]...: loads ib_vfab. Its adapters vfab0, vfab1 ... each have a cable from port 1 to the
+# switch. DMA_BITS is the width of their DMA addresses, except for the target's, because ib_srpt sends what its memory
+# contained at the time of mapping. Adapters in the mask GAPS support memory regions with gaps. Initiator adapters have
+# the personality PERSONALITY.
 adapters() {
 	local i like=
 	if [ -n "${PERSONALITY-}" ]; then
@@ -19,8 +20,8 @@ adapters() {
 	udevadm settle -t 20
 }
 
-# subnet [N [WHERE]]: N (2) adapters: a target's, vfab0, where the subnet manager runs if it is not WHERE, the initiator's, vfab1 if no
-# test has more targets, and more.
+# subnet [N [WHERE]]: creates N (2) adapters: the target's, vfab0, where the subnet manager runs unless WHERE is given;
+# the initiator's, vfab1 unless the test has more targets; and more.
 subnet() {
 	local n=${1-2} i all=()
 	adapters devices=$n
@@ -31,8 +32,8 @@ subnet() {
 	baseline
 }
 
-# ipoib: two hosts on that subnet by IP over InfiniBand, the target's at 10.0.0.1 and fd00::1, the initiator's in a network
-# namespace at 10.0.0.2 and fd00::2, where its network device is `inner`. unipoib: none of that.
+# ipoib: creates two hosts on that subnet with IP over InfiniBand: the target's at 10.0.0.1 and fd00::1, and the
+# initiator's in a network namespace at 10.0.0.2 and fd00::2, with the network device `inner`. unipoib: removes them.
 ipoib() {
 	local outer
 	modprobe ib_ipoib || fail "modprobe ib_ipoib"
@@ -48,18 +49,18 @@ unipoib() {
 	[ ! -e /run/netns/$ns ] || ip netns delete $ns
 }
 
-# fault DEVICE ORDER...: has something go wrong there; faulted DEVICE KIND: how often it did, in `times`.
+# fault DEVICE ORDER...: injects a fault. faulted DEVICE KIND: sets `times` to how often it occurred.
 fault() { echo "${@:2}" >/sys/kernel/debug/ib_vfab/$1/fault || fail "no fault '${*:2}' at $1"; }
 faulted() { times=$(sed -n "s/^$2 //p" /sys/kernel/debug/ib_vfab/$1/fault); }
-# at_port DEVICE[/PORT] WHAT...: does that to its port.
+# at_port DEVICE[/PORT] WHAT...: sends an order to a port.
 at_port() {
 	local device number
 	port_of $1
 	echo "$number ${*:2}" >/sys/kernel/debug/ib_vfab/$device/port || fail "port $number of $device refuses '${*:2}'"
 }
-# silence I [0]: what is sent to the connection manager of target I vanishes, or no more.
+# silence I [0]: drops all messages to the connection manager of target I; 0 ends this.
 silence() { at_port ${tport[$1]-vfab$1} cm ${2-0xfffff}; }
-# mads DEVICE[/PORT] KIND...: how many of these its port has sent and received, in `sent` and `received`.
+# mads DEVICE[/PORT] KIND...: sets `sent` and `received` to the number of such MADs of the port.
 mads() {
 	local device number
 	port_of $1
@@ -69,18 +70,18 @@ mads() {
 # adapter remove|add N
 adapter() { timeout -k 5 60 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" || fail "cannot $* an adapter: $(cat /sys/kernel/debug/ib_vfab/devices)"; }
 
-# port_file DEVICE[/PORT] FILE: a file of its port, in `got`.
+# port_file DEVICE[/PORT] FILE: sets `got` to the content of a file of the port.
 port_file() { local device number; port_of $1; { read -r got <"/sys/class/infiniband/$device/ports/$number/$2"; } 2>/dev/null; }
 port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
 # all_active DEVICE[/PORT]...: for `within`.
 all_active() { local d; for d; do port_has "$d" state "4: ACTIVE" || return; done; }
-# lid DEVICE[/PORT]: in `lid`, as a number.
+# lid DEVICE[/PORT]: sets `lid`, as a number.
 lid() { port_file "$1" lid; lid=$((got)); }
-# port_guid DEVICE: in `guid`, as `ibstat -p` has it.
+# port_guid DEVICE: sets `guid`, in the format of `ibstat -p`.
 port_guid() { gid "$1"; guid=0x${gid:16}; }
 
-# subnet_manager DEVICE[/PORT] [OPTION]...: opensm there, as its systemd unit has it. It writes its log, `osm_log`, when the
-# buffer is full or it ends; what state it is in comes at once, on its standard output.
+# subnet_manager DEVICE[/PORT] [OPTION]...: starts opensm there with the command of its systemd unit. It writes its log,
+# `osm_log`, only when the buffer is full or at the end; state changes appear on stdout immediately.
 subnet_manager() {
 	local unit=/usr/lib/systemd/system/opensm@.service command
 	port_guid "$1"
@@ -99,7 +100,8 @@ subnet_manager_ends() {
 }
 # manager_is DEVICE STATE: for `within`.
 manager_is() { grep -q "^Entering $2 state" $tmp/opensm.${1//\//.}; }
-# other_lids DEVICE FIRST DEVICE[/PORT]...: opensm begins anew at DEVICE, and the ports have the LIDs from FIRST on. `t0` is when it began.
+# other_lids DEVICE FIRST DEVICE[/PORT]...: restarts opensm at DEVICE so that the ports get LIDs from FIRST on. Sets
+# `t0` to its start.
 other_lids() {
 	local lid=$2 p all=()
 	subnet_manager_ends $1
@@ -124,14 +126,14 @@ other_lids() {
 unsubnet() {
 	local d
 	for d in "${!manager[@]}"; do subnet_manager_ends "$d"; done
-	# `rc` is of the test that ends, and what opensm has to say is in its log now.
+	# `rc` is the status of the test. opensm has flushed its log.
 	case ${rc-0} in 0|75|77) ;; *) tail -n 60 /var/log/opensm.*.log >&$console 2>/dev/null ;; esac
 	rm -f /var/log/opensm.*.log /var/cache/opensm/* /etc/opensm/partitions.conf
 	unipoib
 	! loaded ib_vfab || timeout 60 rmmod ib_vfab
 }
 
-# tool COMMAND...: one of infiniband-diags, its output in `said`.
+# tool COMMAND...: runs one of infiniband-diags; sets `said` to its output.
 tool() { said=$(timeout -k 5 60 "$@" 2>&1) || fail "$*: $said"; }
-# tool_says WHAT LINE: `said` has that line, whatever is in the gaps between its words.
+# tool_says WHAT LINE: `said` must have that line, regardless of the spacing.
 tool_says() { sed 's/[[:space:]]\+/ /g; s/^ //; s/ $//' <<<"$said" | grep -qxF -- "$2" || fail "$1: no line '$2' in: $said"; }

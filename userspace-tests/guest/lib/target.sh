@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# The target: LIO, with its ports and logical units. user-target.sh has the same functions for another one.
+# The target: LIO with its ports and logical units. user-target.sh has the same functions for the user-space target.
 
 port=5555
 declare -A wwn=() tpg=()
@@ -17,8 +17,8 @@ load_target() {
 		echo $port >$cfg/target/srpt/discovery_auth/rdma_cm_port
 }
 
-# target I [off]: makes device I a target port, which stays disabled with `off`. Initiators are known by their port
-# id, initiator_ext (0 to 3) and the last half of the GID they come from.
+# target I [off]: makes device I a target port, which stays disabled with `off`. Initiators are identified by their port
+# identifier: initiator_ext (0 to 3) and the lower half of the GID they come from.
 target() {
 	local ext acls=()
 	gid ${tport[$1]-$kind$1}
@@ -30,14 +30,14 @@ target() {
 	[ "${2-}" = off ] || echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
 }
 
-# The target ends all connections and takes no login, until it is switched on.
+# Disabled, the target closes all connections and accepts no login.
 target_off() { echo 0 >"${tpg[$1]}/enable"; }
 target_on() { echo 1 >"${tpg[$1]}/enable"; }
-# For a target that does more before the first login, and whose end can go wrong.
+# For a target that starts with the first login, and can fail at its end.
 target_up() { :; }
 target_ends() { :; }
 
-# lun I L NAME: back end NAME becomes logical unit L of target I.
+# lun I L NAME: maps back end NAME as logical unit L of target I.
 lun() {
 	local t=${tpg[$1]} a acls
 	acls=("$t"/acls/*)

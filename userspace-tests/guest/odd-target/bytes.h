@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What knows nothing of RDMA: the log, and bytes of SRP. */
+/* Independent of RDMA: the log, and the bytes of SRP messages. */
 #ifndef TARGET_BYTES_H
 #define TARGET_BYTES_H
 #include <stdbool.h>
@@ -17,19 +17,19 @@ enum { GOOD = 0, CHECK_CONDITION = 2, BUSY = 8 };
 
 void __attribute__((format(printf, 1, 2))) say(const char *format, ...);
 void check(bool good, const char *what);
-/* Hexadecimal digits: how many bytes there are, `most` at most, or -1. */
+/* Parses hexadecimal digits. Returns the number of bytes, at most `most`, or -1. */
 int digits(const char *hex, uint8_t *bytes, int most);
 
 uint64_t get(const uint8_t *p, int bytes);
 void put(uint8_t *p, int bytes, uint64_t value);
 
-/* 18 bytes of sense data: key, ASC, ASCQ. */
+/* Writes 18 bytes of fixed-format sense data: key, ASC, ASCQ. */
 void fixed_sense(uint8_t *p, uint32_t sense);
-/* Sense data to the end of an SRP_RSP without any; returns its length. */
+/* Appends sense data to an SRP_RSP without any. Returns its length. */
 int add_sense(uint8_t *rsp, const uint8_t *sense, int length);
-/* An SRP_RSP, in memory that is zero; returns its length. */
+/* Fills in an SRP_RSP in zeroed memory. Returns its length. */
 int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in);
-/* How many bytes the command has room for. */
+/* The number of bytes in the buffers of a command. */
 uint32_t room(const uint8_t *iu);
 
 #endif

@@ -114,7 +114,7 @@ void post_receives(struct channel *c)
 		post_receive(c, i);
 }
 
-/* Takes what was sent on a channel where nothing arrives; returns whether there was anything. */
+/* Reaps send completions of a channel that receives nothing. Returns whether there were any. */
 static bool reap(struct channel *c)
 {
 	struct ibv_wc wc;
@@ -135,7 +135,7 @@ int take(struct channel *c)
 				memset(message(c, i), 0, IU);
 				return i;
 			}
-		/* Commands of all channels are answered there. */
+		/* Responses to the commands of all channels are sent there. */
 		for (int ms = 0; c->answers && !reap(c) && ms < 5000; ms++)
 			poll(NULL, 0, 1);
 	} while (c->answers);
@@ -146,7 +146,7 @@ int take(struct channel *c)
 void send_message(struct channel *c, int i, int len)
 {
 	struct ibv_sge sge = { (uintptr_t)message(c, i), len, c->mr->lkey };
-	/* Not before the data that is read has arrived. */
+	/* The fence waits until the data of RDMA READs has arrived. */
 	struct ibv_send_wr wr = {
 		.wr_id = RECEIVES + i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE,

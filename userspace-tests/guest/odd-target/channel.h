@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A channel: a queue pair, its messages, and the memory that they are in. */
+/* A channel: a queue pair, its messages, and their memory. */
 #ifndef TARGET_CHANNEL_H
 #define TARGET_CHANNEL_H
 #include <infiniband/verbs.h>
@@ -10,7 +10,7 @@
 enum { CHANNELS = 16, CREDITS = 32, RECEIVES = CREDITS + 8, SENDS = 64, IU = 1024, BLOCK = 512, DEVICES = 4 };
 enum { DISK = 16 << 20 };
 
-/* What all channels of a device use. */
+/* Shared by all channels of a device. */
 struct device {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
@@ -26,9 +26,9 @@ struct channel {
 	/* RECEIVES messages, SENDS messages, SENDS blocks of data. */
 	uint8_t *memory;
 	bool sending[SENDS];
-	/* The one for answers. */
+	/* The channel for responses. */
 	bool answers;
-	/* The connection manager's. */
+	/* Private to the connection manager. */
 	void *connection;
 };
 
@@ -41,30 +41,30 @@ static inline uint8_t *receive(struct channel *c, int i) { return c->memory + i 
 static inline uint8_t *message(struct channel *c, int i) { return c->memory + (RECEIVES + i) * IU; }
 static inline uint8_t *data(struct channel *c, int i) { return c->memory + (RECEIVES + SENDS + i) * IU; }
 
-/* A disk of zeros. */
+/* Creates a disk of zeros. */
 void make_disk(void);
-/* What the channels of a device use; made for the first one. */
+/* Returns the shared data of a device. The first call creates it. */
 struct device *device_of(struct ibv_context *verbs);
-/* For poll(): returns how many. */
+/* Fills in entries for poll(). Returns their number. */
 int all_completions(struct pollfd *fds);
-/* Channels whose queues have something; calls `with` for each. */
+/* Calls `with` for each channel with completions. */
 void each_completion(void (*with)(struct channel *));
 
-/* How many are in use; the first one, or NULL; one that is not, or NULL. */
+/* The number of channels in use; the first one, or NULL; a free one, or NULL. */
 int in_use(void);
 struct channel *first_channel(void);
 struct channel *free_channel(void);
-/* Begins with a free one, but for its queue pair, which `attr` is for. */
+/* Initializes a free channel except for its queue pair. Fills in `attr` for that. */
 void open_channel(struct channel *c, struct ibv_context *verbs, struct ibv_qp_init_attr *attr);
-/* And the queue pair must have gone. */
+/* The queue pair must have been destroyed. */
 void close_channel(struct channel *c);
 
 void post_receive(struct channel *c, int i);
 void post_receives(struct channel *c);
-/* A free message, zeroed. */
+/* Returns a free, zeroed message. */
 int take(struct channel *c);
 void send_message(struct channel *c, int i, int len);
-/* Moves `len` bytes between memory of ours and the buffers of a command; returns how many fit. */
+/* Transfers `len` bytes between local memory and the buffers of a command. Returns how many fit. */
 uint32_t transfer(struct channel *c, const uint8_t *iu, bool in, void *at, uint32_t lkey, uint32_t len);
 
 #endif

@@ -19,13 +19,14 @@ static int tmf_code, abort_code = -1, luns = 1;
 static char vendor[9] = "SRP     ";
 static bool answers_here, tmf_drop, tmf_keep, no_receives;
 
-/* Credits that come back with an answer; the only channel that this is for, or -1; or seconds for one. */
+/* Credits returned with each response; the only channel with this setting, or -1; or seconds per
+ * credit. */
 static int grant = 1, grant_channel = -1, grant_every;
 static time_t granted_at;
 
 static int grants(const struct channel *c) { return grant_channel < 0 || grant_channel == number(c) ? grant : 1; }
 
-/* Where the answer to a command of a channel goes. */
+/* The channel for the response to a command. */
 static struct channel *answering(struct channel *c, const uint8_t *iu)
 {
 	if (iu[5] && !answers_here)
@@ -42,11 +43,12 @@ static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense,
 	send_message(c, i, response(message(c, i), grants(c), tag, status, sense, unused_in));
 }
 
-/* Answers with `len` bytes, or as many as are wanted; returns whether they are fewer than there is room for. */
+/* Sends `len` bytes, limited to the buffers of the command. Returns the number of unused bytes
+ * there. */
 static uint32_t reply(struct channel *c, const uint8_t *iu, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t space = room(iu);
-	/* The answer takes the next free message, whose data this is. */
+	/* The response will take the next free message. Use that one's data block. */
 	int i = take(c);
 
 	c->sending[i] = false;
@@ -116,7 +118,7 @@ static void carry_out(struct channel *c, const uint8_t *iu, int times, uint64_t 
 		respond(c, tag, sense ? CHECK_CONDITION : GOOD, sense, unused);
 }
 
-/* CHECK CONDITION with the sense of a rule, and the first bytes of a READ(10). */
+/* Sends CHECK CONDITION with the sense data of a rule, and the first bytes of a READ(10). */
 static void fail(struct channel *c, const uint8_t *iu, const struct rule *rule)
 {
 	uint64_t at = get(iu + 34, 4) * BLOCK;

@@ -5,9 +5,9 @@
 #include "cm.h"
 #include "gsi.h"
 
-/* A datagram has room for a route header before it. */
+/* A datagram buffer starts with space for a GRH. */
 enum { DEPTH = 64, GRH = 40, ROOM = GRH + MAD };
-/* The key of all queue pairs 1. */
+/* The Q_Key of all queue pairs 1. */
 static const uint32_t qkey = 0x80010000;
 
 static uint8_t *place(struct gsi *g, int i) { return g->memory + i * ROOM; }

@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 
-/* One of them, at port 1 of a device. */
+/* A queue pair at port 1 of a device. */
 struct gsi {
 	char name[16];
 	struct ibv_context *verbs;
@@ -20,12 +20,12 @@ struct gsi {
 	int sent;
 };
 
-/* Opens one for `NAME:DEVICE`, and says where it is. */
+/* Opens one for `NAME:DEVICE`, and logs its address. */
 void gsi_open(struct gsi *g, const char *name);
-/* Takes what has arrived: `with` gets datagrams, and the way back. */
+/* Calls `with` for each received datagram, with an address handle for the reply. */
 void gsi_poll(struct gsi *g, void (*with)(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn));
 void gsi_send(struct gsi *g, const uint8_t *mad, struct ibv_ah *to, uint32_t qpn);
-/* Where a partition is in the port's table. */
+/* Returns the index of a partition in the port's P_Key table. */
 int gsi_partition(struct gsi *g, uint16_t pkey);
 
 #endif

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * Connections by the InfiniBand connection manager, of which this is one side: it says what its scripts say, in the place of
- * what a good one does.
- */
+/* The target's side of the InfiniBand CM. It follows scripts instead of the protocol. */
 #include <time.h>
 
 #include "cm.h"
@@ -13,17 +10,17 @@
 
 enum { PEERS = 64, SCRIPTS = 16, SCRIPT = 400 };
 
-/* Whoever has asked for a connection. */
+/* The sender of a connection request. */
 struct peer {
 	struct gsi *at;
 	struct ibv_ah *ah;
 	uint32_t qpn, id, local;
 	uint8_t req[MAD];
-	/* The answer, if there is one, and whether it was confirmed. */
+	/* The reply, if there is one, and whether it was confirmed by an RTU. */
 	uint8_t answer[MAD];
 	bool answered, heard;
 	struct channel *channel;
-	/* What is left to do, and when (0: nothing). */
+	/* The remaining steps, and when the next one is due (0: never). */
 	char script[SCRIPT], *next;
 	long due;
 };
@@ -32,7 +29,7 @@ static struct gsi places[DEVICES];
 static int n_places;
 static struct peer peers[PEERS];
 static uint32_t last_id;
-/* Of the requests to come. */
+/* For future requests. */
 static struct { char steps[SCRIPT]; int left; } scripts[SCRIPTS];
 
 static long now(void)
@@ -48,7 +45,7 @@ static void leave(struct peer *p)
 	struct channel *c = p->channel;
 
 	if (c) {
-		/* What came before the end counts. */
+		/* Completions before the end count. */
 		poll_channel(c);
 		say("gone channel=%d", number(c));
 		forget(c, -1, 0);
@@ -59,7 +56,7 @@ static void leave(struct peer *p)
 	memset(p, 0, sizeof(*p));
 }
 
-/* The one whom a message is for that has this communication ID of ours. */
+/* Returns the peer with this local communication ID. */
 static struct peer *known(uint32_t local)
 {
 	for (struct peer *p = peers; p < peers + PEERS; p++)
@@ -90,7 +87,8 @@ static void reject(struct peer *p, int reason, const uint8_t *info, int info_len
 	send_mad(p, mad);
 }
 
-/* The queue pair of a channel, for that of the request, whose packet number is that of our first one. */
+/* Creates and connects the queue pair of a channel. The request has the packet number of our first
+ * packet. */
 static void connect_qp(struct channel *c, struct peer *p, const struct request *r, struct ibv_qp_init_attr *init)
 {
 	struct ibv_qp_attr attr = {
@@ -112,7 +110,7 @@ static void connect_qp(struct channel *c, struct peer *p, const struct request *
 			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
 }
 
-/* Lets a request in, or not, as the orders about logins say; returns whether there is an answer. */
+/* Decides on a request according to the orders about logins. Returns whether there is a reply. */
 static bool answer(struct peer *p)
 {
 	uint8_t bytes[ANSWER], *m;
@@ -149,7 +147,7 @@ static bool answer(struct peer *p)
 	return p->answered = true;
 }
 
-/* Sends the answer, with some bytes that are other ones: `OFFSET:HEX`, or nothing. */
+/* Sends the reply, with some bytes changed by `OFFSET:HEX`, if given. */
 static void reply(struct peer *p, const char *change)
 {
 	uint8_t mad[MAD], bytes[MAD];
@@ -174,7 +172,7 @@ static void disconnect(struct peer *p)
 	send_mad(p, mad);
 }
 
-/* `REASON[:INFO[:DATA]]`. */
+/* Sends a REJ. The argument is `REASON[:INFO[:DATA]]`. */
 static void reject_with(struct peer *p, char *args)
 {
 	uint8_t info[REJ_INFO_LEN] = { 0 }, bytes[REJ_DATA_LEN] = { 0 };
@@ -186,7 +184,7 @@ static void reject_with(struct peer *p, char *args)
 	leave(p);
 }
 
-/* Does what a step says; false if the script goes on later or nobody is there any more. */
+/* Executes a step. Returns false if the script continues later or the peer is gone. */
 static bool step(struct peer *p, char *what)
 {
 	char *args = what + strcspn(what, ":");
@@ -226,7 +224,7 @@ static void go_on(struct peer *p)
 			return;
 }
 
-/* The script for a request that has come. */
+/* Selects the script for a new request. */
 static void prepare(struct peer *p)
 {
 	strcpy(p->script, "rep");
@@ -256,7 +254,7 @@ static void asked(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn
 	if (p->at) {
 		ibv_destroy_ah(back);
 		say("req again%s", p->answered ? " after the answer" : "");
-		/* It has not seen the answer, it seems. */
+		/* Apparently the peer has not received the reply. */
 		if (p->answered)
 			reply(p, "");
 		if (p->answered || p->due)
@@ -270,7 +268,7 @@ static void asked(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn
 	go_on(p);
 }
 
-/* Whoever is not known is told what ends it. */
+/* Confirms the DREQ of an unknown peer, so that it can end its connection. */
 static void unknown(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn)
 {
 	uint8_t drep[MAD], *m = cm_bytes(mad);
@@ -291,7 +289,7 @@ static void heard(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn
 	} else if (cm_kind(mad) == REQ) {
 		return asked(g, mad, back, qpn);
 	} else if (cm_kind(mad) == REJ && !p && !get(m + 4, 4)) {
-		/* A request is given up that was not answered. */
+		/* The peer gives up a request without a reply. */
 		say("rej reason=%d of=%d", (int)get(m + 10, 2), m[8] >> 6);
 		for (p = peers; p < peers + PEERS; p++)
 			if (p->at == g && p->id == get(m, 4) && !p->answered)
@@ -361,7 +359,7 @@ static void hang_up(struct channel *c)
 	disconnect(c->connection);
 }
 
-/* `requests [N] STEP...`, or `requests forget`: what the N next ones get. */
+/* `requests [N] STEP...` or `requests forget`: sets the script of the next N requests. */
 static bool told(const char *line)
 {
 	int n = 1, at = 0;
@@ -376,7 +374,7 @@ static bool told(const char *line)
 	if (sscanf(line, "%d %n", &n, &at) < 1)
 		n = 1;
 	for (int i = 0; i < SCRIPTS; i++) {
-		/* The order of those that are left stays. */
+		/* Keep the order of the remaining scripts. */
 		bool rest = true;
 
 		for (int j = i; j < SCRIPTS; j++)

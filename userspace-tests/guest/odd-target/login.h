@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Login requests: what is answered. */
+/* Responses to login requests. */
 #ifndef TARGET_LOGIN_H
 #define TARGET_LOGIN_H
 #include "bytes.h"
 
 enum verdict { ACCEPT, REFUSE, IGNORE };
-/* The private data of an answer. */
+/* Length of the private data of a response. */
 enum { ANSWER = 196 };
 
-/* A login request, which each connection manager has in a form of its own: its tag, flags and length, and whether it is at a
- * port for answers. */
+/* A login request, independent of the connection manager: its tag, flags and length, and whether it
+ * arrived at the port for responses. */
 struct asks {
 	const uint8_t *tag;
 	uint8_t flags;
@@ -17,11 +17,11 @@ struct asks {
 	bool answers;
 };
 
-/* What it gets; with the bytes of the answer, and how many there are. */
+/* Returns the verdict on a request. Sets the bytes of the response and their number. */
 enum verdict login(const struct asks *req, uint8_t *answer, int *answer_len);
-/* Somebody is in. */
+/* Logs a successful login. */
 void logged_in(int channel);
-/* Does what one of its orders says; false if it is none. */
+/* Executes an order. Returns false if it is unknown. */
 bool login_told(const char *word, const char *a, const char *b, const char *rest);
 
 #endif

@@ -5,20 +5,20 @@
 #include "channel.h"
 
 struct manager {
-	/* For poll(): returns how many. */
+	/* Fills in entries for poll(). Returns their number. */
 	int (*fds)(struct pollfd *fds);
-	/* Does what is due; returns after how many ms there will be more, or -1. */
+	/* Does pending work. Returns the time until the next work in ms, or -1. */
 	int (*attend)(void);
 	void (*hang_up)(struct channel *c);
-	/* Does what an order says that only this one knows; false if it does not. */
+	/* Executes an order for this manager. Returns false if it is unknown. */
 	bool (*told)(const char *line);
 };
-/* Most of its file descriptors. */
+/* Maximum number of its file descriptors. */
 enum { MANAGER_FDS = DEVICES };
 
-/* RDMA/CM: listens at an address, at a port and another one, which is for answers. */
+/* RDMA/CM: listens on an address at two ports; the second one is for responses. */
 const struct manager *by_rdma(const char *address, const char *port, const char *answers);
-/* The InfiniBand connection manager, which is one of ours, at these places (`NAME:DEVICE`). */
+/* Our InfiniBand CM, at these places (`NAME:DEVICE`). */
 const struct manager *by_ib(char **places);
 
 #endif

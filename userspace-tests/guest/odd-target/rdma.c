@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Connections by RDMA/CM, that is by librdmacm. */
+/* Connections through RDMA/CM, by librdmacm. */
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 
@@ -83,7 +83,7 @@ static int attend(void)
 		case RDMA_CM_EVENT_UNREACHABLE:
 		case RDMA_CM_EVENT_REJECTED:
 			if (id->context) {
-				/* What came before the end counts. */
+				/* Completions before the end count. */
 				poll_channel(id->context);
 				leave(id->context);
 			} else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What is done with some commands instead of carrying them out (`on`). */
+/* Rules that replace the execution of some commands (order `on`). */
 #ifndef TARGET_RULES_H
 #define TARGET_RULES_H
 enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS, SHORT, CHECK };
@@ -7,15 +7,15 @@ enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS, SHORT, CHECK };
 struct rule {
 	int opcode, left;
 	enum action action;
-	/* Of the data that there is; and the bytes of the answer, or of the sense. */
+	/* The number of data bytes to send; and the bytes of the data or of the sense data. */
 	uint32_t sent;
 	int length;
 	uint8_t bytes[32];
 };
 
-/* Reads `OPCODE ACTION [COUNT]`. */
+/* Parses `OPCODE ACTION [COUNT]`. */
 bool add_rule(const char *opcode, const char *action, const char *count);
-/* What the next command with this operation code gets, or NULL. */
+/* Returns the rule for the next command with this operation code, or NULL. */
 const struct rule *rule_for(int opcode);
 
 #endif

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * target ADDRESS PORT ANSWERS: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests of what the
- * kernel's target never does. ANSWERS is another port. Who logs in there gets no credits, but from then on the data and
- * the answers of commands, of which there is data. It says on standard output what arrives, and does what standard input tells.
+ * target ADDRESS PORT ANSWERS: an SRP target over rdma_cm with a disk of 16 MiB in memory, for the tests that need
+ * behaviour which the kernel's target does not have. ANSWERS is a second port. A channel that logs in there gets no
+ * credits, and then carries the data and the responses of commands with data. The target logs events on standard output
+ * and takes orders from standard input.
  *
- * target ib NAME:DEVICE...: the same over the InfiniBand connection manager, of which the target's side is in this program. Each
- * NAME is a queue pair at port 1 of that device. It takes requests that name it, or those to the port if it is told to
- * (`cm` of ib_vfab), whatever service they ask for.
- *
+ * target ib NAME:DEVICE...: the same over the InfiniBand connection manager; this program is its target side. Each
+ * NAME is a queue pair at port 1 of DEVICE. It receives requests for this queue pair, or those to the port if `cm` of
+ * ib_vfab says so, for any service ID.
  *
  * on OPCODE ACTION [COUNT]   the next COUNT (1) commands with this operation code (hexadecimal) are held
- *                            (`hold`), answered `twice`, with the tag of nobody (`astray`), with the status
- *                            BUSY (`busy`), with GOOD and no more than these bytes (`short:HEX`), or with CHECK
- *                            CONDITION, this sense, and so many bytes of what the disk has (`check:BYTES:HEX`; no
- *                            sense without HEX); the last two do not say how much data there is. It is instead of
- *                            what there was for this code, of which nothing is left with `normal`
- * answer [data]              the commands that are held are answered as if they were done, in their order; with `data`
- *                            they are carried out
- * tmf CODE|drop [keep]       task management requests get this response code (0 at first), or no answer; with
- *                            `keep` the commands that they end stay held
- * abort CODE                 those that abort one command get another one; -1 for none
- * send logout REASON         a message to the first channel
+ *                            (`hold`), answered `twice`, with an unknown tag (`astray`), with status
+ *                            BUSY (`busy`), with GOOD and only these bytes (`short:HEX`), or with CHECK
+ *                            CONDITION, this sense data, and this many bytes of the disk (`check:BYTES:HEX`; no
+ *                            sense data without HEX); the last two report no residual. Replaces
+ *                            the previous rule for this code; `normal` removes it
+ * answer [data]              answers the held commands as if they were done, in order; with `data`
+ *                            executes them
+ * tmf CODE|drop [keep]       task management requests get this response code (initially 0), or no response; with
+ *                            `keep` the commands that they abort stay held
+ * abort CODE                 a different code for ABORT TASK; -1 for none
+ * send logout REASON         sends a message on the first channel
  * send credits DELTA
- * send report KEY ASC ASCQ   an event report for LUN 0, with this sense (hexadecimal)
- * login ok|silent            logins are answered, or not
- * login only N               so many channels are let in
- * login reject REASON        with an SRP_LOGIN_REJ (hexadecimal)
- * login bytes OFFSET HEX     these bytes of the SRP_LOGIN_RSP are other ones
- * login length N             of the answer's private data
- * grant all|none [CHANNEL]   answers return their credits, or not; on this channel only, or on all
- * grant every SECONDS        answers do not, but the first channel gets one in so many seconds
- * receive off                what arrives from now on finds no buffer, after those that are posted
- * vendor NAME                in the INQUIRY data, instead of SRP
- * luns N [SIZE]              LUNs 0 to N - 1, in a list that says it has SIZE bytes (hexadecimal)
- * answers here|there         answers go where the commands came from, or through the port for answers if there is
- *                            somebody (at first)
- * disconnect [answers]       all channels, or that one
- * requests [N] STEP...       with `ib`: what the N (1) next requests get, after what was told before. A request that is repeated is
- *                            one, if there was no answer to it yet. The steps, one after the other: `rep` (the answer, or what
- *                            `login` says), `rep:OFFSET:HEX` (with other bytes), `rej:REASON[:INFO[:DATA]]`, `mra:TIMEOUT`,
- *                            `dreq`, `wait:MS`, `nothing`. Without any it is `rep`
- * requests forget            none of that
+ * send report KEY ASC ASCQ   sends an event report for LUN 0 with this sense data (hexadecimal)
+ * login ok|silent            logins are answered or not
+ * login only N               at most N channels are accepted
+ * login reject REASON        logins get an SRP_LOGIN_REJ (hexadecimal)
+ * login bytes OFFSET HEX     overwrites bytes of the SRP_LOGIN_RSP
+ * login length N             length of the response's private data
+ * grant all|none [CHANNEL]   responses return credits or not; on this channel only, or on all
+ * grant every SECONDS        responses return none, but the first channel gets one credit per SECONDS
+ * receive off                posts no more receive buffers
+ * vendor NAME                sets the vendor in the INQUIRY data, instead of SRP
+ * luns N [SIZE]              LUNs 0 to N - 1, in a list with SIZE (hexadecimal) in its length field
+ * answers here|there         responses go to the channel of the command, or to the channel for responses
+ *                            if there is one (initially)
+ * disconnect [answers]       disconnects all channels, or the one for responses
+ * requests [N] STEP...       with `ib`: a script for the N (1) next requests, after the scripts set previously. A
+ *                            retransmission counts as a new request if there was no response yet. The steps, in
+ *                            order: `rep` (the response, or what `login` says), `rep:OFFSET:HEX` (with changed bytes),
+ *                            `rej:REASON[:INFO[:DATA]]`, `mra:TIMEOUT`, `dreq`, `wait:MS`, `nothing`. Default: `rep`
+ * requests forget            removes all scripts
  */
 #include "commands.h"
 #include "login.h"
@@ -86,12 +86,12 @@ int main(int argc, char **argv)
 		n = manager->attend();
 		if (n >= 0 && (ms < 0 || n < ms))
 			ms = n;
-		/* A pipe gives whole lines, one at a time to one reader. */
+		/* A pipe delivers whole lines, one at a time to a single reader. */
 		if (fds[0].revents) {
 			if (!fgets(line, sizeof(line), stdin))
 				return 0;
 			told(line);
-			/* There may be something to do at once. */
+			/* There may be work to do immediately. */
 			ms = 0;
 		}
 	}
