@@ -6,7 +6,6 @@
 //! locks; the same files are built and tested on the host.
 
 pub mod backoff;
-pub mod budget;
 pub mod channels;
 pub mod credit;
 pub mod geometry;
@@ -21,7 +20,7 @@ pub mod send_queue;
 pub mod session;
 pub mod slot;
 pub mod starving;
-pub mod strikes;
 pub mod tag;
 pub mod task;
 pub mod view;
+pub mod window;

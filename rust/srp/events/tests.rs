@@ -68,7 +68,7 @@ use crate::{
                 Returned, //
             },
             session::Life,
-            strikes::Strikes, //
+            window::Strikes, //
         },
         session::Session,
         tests::{

@@ -21,6 +21,8 @@ const FORGET_NS: i64 = 600 * SECOND_NS;
 const MAX_FLAPS: u32 = 6;
 /// Most doublings of a pause.
 const MAX_DOUBLINGS: u32 = 20;
+/// Most doublings of the pause before missing channels are added.
+const MAX_FILL_DOUBLINGS: u32 = 6;
 /// Least time between two events that count, in milliseconds.
 const EVENT_MS: u32 = 250;
 /// Events that count at that rate, enough for a port that comes up. Each later one halves it.
@@ -204,6 +206,17 @@ impl Backoff {
             Pause::Ms(ms.saturating_add(part(ms / 4, random)))
         }
     }
+}
+
+/// Milliseconds before attempt number `tries`, from 0, to add the channels that a login left out:
+/// 1, 2, 4 ... 64 s.
+pub const fn fill_delay_ms(tries: u32) -> u32 {
+    let doublings = if tries < MAX_FILL_DOUBLINGS {
+        tries
+    } else {
+        MAX_FILL_DOUBLINGS
+    };
+    doubled(doublings) * 1000
 }
 
 /// Milliseconds by which attempts of a timer of whole seconds are spread: at most a sixteenth of

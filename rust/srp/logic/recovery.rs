@@ -36,7 +36,7 @@ use super::{
     },
     ktime::Ktime,
     session::Life,
-    strikes::Strikes, //
+    window::Strikes, //
 };
 
 /// The connection of a session.

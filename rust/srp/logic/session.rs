@@ -21,10 +21,6 @@ pub const RESOLVE_TIMEOUT_MS: u32 = 3_500;
 
 /// Milliseconds to wait for a logout to be sent.
 pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
-/// The pause before the first attempt to add the channels that a login left out, in milliseconds.
-const FILL_DELAY_MS: u32 = 1_000;
-/// The longest such pause, in milliseconds.
-const MAX_FILL_DELAY_MS: u32 = 64_000;
 
 /// Milliseconds without a loss of an answer channel after which a session forgets earlier ones.
 pub const FORGET_FLAPS_MS: u32 = 600_000;
@@ -61,17 +57,5 @@ impl Life {
     /// Whether the session is ending or gone.
     pub const fn is_ending(self) -> bool {
         matches!(self, Self::Failed | Self::Removing | Self::Gone)
-    }
-}
-
-/// Milliseconds before attempt number `tries`, from 0, to add missing channels: doubled each time,
-/// up to about a minute.
-pub const fn fill_delay_ms(tries: u32) -> u32 {
-    let shift = if tries > 6 { 6 } else { tries };
-    let delay = FILL_DELAY_MS << shift;
-    if delay > MAX_FILL_DELAY_MS {
-        MAX_FILL_DELAY_MS
-    } else {
-        delay
     }
 }

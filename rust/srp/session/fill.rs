@@ -13,10 +13,12 @@ use crate::{
             Ktime, //
         },
         log::session_log,
-        logic::session::{
-            fill_delay_ms,
-            FORGET_FLAPS_MS,
-            LOGIN_TIMEOUT_MS, //
+        logic::{
+            backoff::fill_delay_ms,
+            session::{
+                FORGET_FLAPS_MS,
+                LOGIN_TIMEOUT_MS, //
+            }, //
         },
     },
     sync::noio,

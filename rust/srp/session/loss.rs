@@ -17,9 +17,9 @@ use crate::{
         log::session_log,
         logic::{
             backoff::Cause,
-            budget::Budget,
             recovery::Loss,
-            session::Life, //
+            session::Life,
+            window::Budget, //
         }, //
     },
     trace::{

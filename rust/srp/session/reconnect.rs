@@ -40,7 +40,7 @@ use crate::{
                 Returned, //
             },
             session::LOGIN_TIMEOUT_MS,
-            strikes, //
+            window::Strikes, //
         },
     },
     sync::noio,
@@ -129,7 +129,7 @@ impl Session {
                 Err,
                 self,
                 "{} protocol violations in a minute: not reconnecting any more; log out and in",
-                strikes::MAX
+                Strikes::MAX
             ),
             Retry::None => {}
         }

@@ -4,8 +4,8 @@
 
 use srp_host::logic::{
     backoff::{self, Backoff, Cause, Pause},
-    budget::{self, Budget},
     ktime::Ktime,
+    window::Budget,
 };
 
 const SECOND: i64 = 1_000_000_000;
@@ -165,7 +165,7 @@ fn events_that_are_few_count_each_at_once() {
 #[test]
 fn ten_losses_a_minute_are_told() {
     let mut budget = Budget::new();
-    for n in 0..i64::from(budget::MAX) {
+    for n in 0..i64::from(Budget::MAX) {
         assert_eq!(budget.spend(Ktime::from_ns(n * SECOND)), Some(0), "{n}");
     }
     for n in 10..60 {

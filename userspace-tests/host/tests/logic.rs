@@ -3,17 +3,17 @@
 //! Tables and arithmetic of the driver.
 
 use srp_host::logic::{
+    backoff,
     channels::{self, Machine},
     credit::{self, OutOfRange},
     ktime::Ktime,
     registration::{way, Regions, Thresholds, Transfer, Way},
     removal::{self, Next},
     send_queue::{DeviceLimits, Sizes},
-    session,
     slot::{self, Word},
     starving::{period_ms, Sample, Starving, Verdict},
-    strikes::{self, Strikes},
     tag::{Kind, Tag, MAX_SLOTS},
+    window::Strikes,
 };
 
 #[test]
@@ -161,10 +161,10 @@ fn slot_words() {
 
 #[test]
 fn pauses_before_missing_channels_grow_to_a_minute() {
-    let pauses: Vec<u32> = (0..9).map(session::fill_delay_ms).collect();
+    let pauses: Vec<u32> = (0..9).map(backoff::fill_delay_ms).collect();
     assert_eq!(pauses[..4], [1_000, 2_000, 4_000, 8_000]);
     assert!(pauses.windows(2).all(|two| two[0] <= two[1]));
-    assert_eq!(session::fill_delay_ms(u32::MAX), 64_000);
+    assert_eq!(backoff::fill_delay_ms(u32::MAX), 64_000);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn five_violations_in_a_minute_are_too_many() {
         assert!(!strikes.is_out(), "{n}");
     }
     let mut strikes = Strikes::new();
-    for n in 0..i64::from(strikes::MAX) {
+    for n in 0..i64::from(Strikes::MAX) {
         assert!(!strikes.is_out());
         strikes.add(Ktime::from_ns(n * 15 * second));
     }
