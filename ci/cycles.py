@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""cycles.py SOURCE: no noun of the module knows itself through others.
+"""cycles.py SOURCE: checks that no noun of the module depends on itself through others.
 
-A noun is a file of rust/ or of a folder NAMED below, with all files below it. It knows those that it has in a path, by `use` or
-in place; a re-export counts as what it stands for. Tests are left out."""
+A noun is a file of rust/ or of a folder in NAMED, with all files below it. It depends on those that it has in a path,
+by `use` or in place; a re-export counts as what it stands for. Tests are left out."""
 
 import collections
 import pathlib
@@ -25,7 +25,7 @@ for f in top.rglob("*.rs"):
 
 
 def paths(tree):
-    """The paths of a use tree, without spaces."""
+    """Returns the paths of a use tree, without spaces."""
     m = re.fullmatch(r"(.*?)\{(.*)\}", tree)
     if not m:
         return [tree.split(" as ")[0].strip()] if tree.strip() else []
@@ -48,7 +48,7 @@ exports = {file: {p.split("::")[-1]: p for public, p in of if public} for file, 
 
 
 def find(file, path, deep=0):
-    """The file that a path in `file` leads to; None if it is not one of ours."""
+    """Returns the file that a path in `file` leads to, or None if it is not one of ours."""
     first, *names = path.split("::")
     at = file
     if first == "crate":

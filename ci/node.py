@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boots a machine with a disk of its own until its plan is done. node.sh runs this in the toolchain root.
+"""Boots a machine with its own disk until its plan is done. node.sh runs this in the toolchain root.
 
-A boot loader would take what /vmlinuz and /initrd.img of the disk are, and so does this. The disk's plan
-(userspace-tests/node/run) says what happens in each boot."""
+Like a boot loader, this boots /vmlinuz and /initrd.img of the disk. The disk's plan (userspace-tests/node/run) says
+what happens in each boot."""
 
 import re
 import subprocess
@@ -42,12 +42,12 @@ class Node(vm.Guest):
         ]  # fmt: skip
 
     def load(self, how):
-        """Takes what boots from the disk, which the last boot must have left sound; says what that is. HOW is
+        """Takes what to boot from the disk, which the last boot must have left clean; returns a description. HOW is
 
-        `reboot`, `reboot-dump`   the disk's kernel, with the storage beside the node
-        `reboot-alone`            without it
-        `reboot-srp`, `-dracut`   an initramfs that has a target on the disk; that is where the root file system is
-        `reboot-secure`, `-mok`   a firmware with Secure Boot, which boots shim; in the second one shim knows dkms's key"""
+        `reboot`, `reboot-dump`   the disk's kernel, with an SRP target on the node
+        `reboot-alone`            without a target
+        `reboot-srp`, `-dracut`   an initramfs with a target that exports the disk; / is on that SRP disk
+        `reboot-secure`, `-mok`   a firmware with Secure Boot, which boots shim; with `-mok`, shim knows dkms's key"""
         self.root = "/dev/vda" + " rig.alone" * (how == "reboot-alone")
         self.firmware = how in ("reboot-secure", "reboot-mok")
         self.to_crash = False

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""pages.py SOURCE: what the pages for developers name is in the tree.
+"""pages.py SOURCE: checks that the tree has what the developer pages name.
 
-That is each file in backticks or in a drawing, each Type::member, and each target of make. A comment before a drawing
-says what else is checked: `types` (each capitalised name in it is one of a type in rust/), `functions` (each name()
-is a function there), `enum A, enum B of FILE` (its names are the variants of these, all of them)."""
+It checks each file in backticks or in a drawing, each Type::member, and each make target. A comment before a drawing
+selects more checks: `types` (each capitalised name is a type in rust/), `functions` (each name() is a function there),
+`enum A, enum B of FILE` (its names are exactly the variants of these)."""
 
 import pathlib
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A second guest, the other host of a test: the first one has it paused, killed and started again."""
+"""A second guest, the other host of a test. The first guest can pause, kill and restart it."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ DISK_MIB = 64
 
 
 def free_ports(n):
-    """Numbers of UDP ports that nobody uses now."""
+    """Returns `n` unused UDP port numbers."""
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(n)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))
@@ -24,7 +24,8 @@ def free_ports(n):
 
 
 def card(number, ports):
-    """QEMU's arguments for the card of guest `number`. What a paused or dead guest does not take is lost, as on a wire."""
+    """Returns QEMU's arguments for the card of guest `number`. Packets to a paused or dead guest are lost, as on a
+    wire."""
     here, there = ports[number], ports[1 - number]
     return [
         "-netdev", f"dgram,id=wire,local.type=inet,local.host=127.0.0.1,local.port={here},"
@@ -36,7 +37,7 @@ def card(number, ports):
 
 
 class Peer:
-    """Runs tests/NAME.sh once it is started. Its disk, /dev/vdb, outlives it."""
+    """Runs tests/NAME.sh when started. Its disk, /dev/vdb, survives restarts."""
 
     def __init__(self, guest, name, child):
         self.is_report, self.child = guest.is_report, child
@@ -68,7 +69,7 @@ class Peer:
                 self.reports.append(f"the other guest: {text}")
 
     def order(self, what):
-        """What the first guest writes to its console: `::peer pause`, `resume`, `kill` or `start`."""
+        """Obeys an order from the first guest's console: `::peer pause`, `resume`, `kill` or `start`."""
         match what:
             case "pause":
                 os.kill(self.process.pid, signal.SIGSTOP)

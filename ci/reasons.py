@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""reasons.py SOURCE: what the driver can say in the kernel log is in docs/troubleshooting.md.
+"""reasons.py SOURCE: checks that docs/troubleshooting.md explains each message of the driver in the kernel log.
 
-That is each string of rust/ that has words, with any text for its {}. What is behind a semicolon or begins like an
-advice need not be there.
+Messages are the strings of rust/ that have words, with any text for {}. Text after a semicolon, or that starts like
+advice, is exempt.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Reads the log of a kernel for what tells that something is wrong (userspace-tests/guest/lib/kernel-reports).
+"""Finds the lines of a kernel log that report a problem (userspace-tests/guest/lib/kernel-reports).
 
-reports.py LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample of a report in
-userspace-tests/kernel-lines.tsv is what a format in the source of Linux makes, and is found. No ordinary line is."""
+reports.py LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample report in
+userspace-tests/kernel-lines.tsv must match its format in the Linux source and be found. No ordinary line may be."""
 
 import pathlib
 import re
@@ -20,25 +20,25 @@ STAMPS = ("[    1.234567] ", "[  123.456789][  T1234] ")
 
 
 def lines_of(path):
-    """All but the comments."""
+    """Returns all lines except comments."""
     return [line for line in (TESTS / path).read_text().splitlines() if line and not line.startswith("#")]
 
 
 def patterns():
-    """What is a report, and what is none although it looks like one."""
+    """Returns the patterns of reports, and those of harmless lines that look like one."""
     lines = lines_of("guest/lib/kernel-reports")
     return [p for p in lines if not p.startswith("! ")], [p[2:] for p in lines if p.startswith("! ")]
 
 
 def reader():
-    """A function that says whether a line of the console is a report."""
+    """Returns a function that tells whether a line of the console is a report."""
     bad, harmless = ("|".join(p) for p in patterns())
     bad, harmless = re.compile(f"{STAMP}(?:{bad})"), re.compile(harmless)
     return lambda line: bad.search(line) is not None and not harmless.search(line)
 
 
 def made_by(form):
-    """What a format of printk() makes, as a regular expression."""
+    """Returns a regular expression for the output of a printk() format."""
     escapes = {"%%": "%", "\\n": "", '\\"': '"'}
 
     def one(part):
@@ -48,7 +48,7 @@ def made_by(form):
 
 
 def found_in_guest(lines):
-    """What lib/log.sh finds among them."""
+    """Returns the lines that lib/log.sh finds."""
     command = ["bash", "-euc", 'here=$1; . "$1/lib/log.sh"; kernel_reports', "_", str(TESTS / "guest")]
     p = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True)
     if p.stderr:

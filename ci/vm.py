@@ -31,7 +31,7 @@ STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
 
 
 def cpio(files):
-    """A newc archive of {path: (mode, bytes)}."""
+    """Returns a newc archive of {path: (mode, bytes)}."""
     out = bytearray()
     folders = set()
     for path in files:
@@ -50,7 +50,7 @@ def cpio(files):
 
 
 def tree(folder, to):
-    """The files below `folder`, as `cpio` wants them, at `to`."""
+    """Returns the files below `folder`, at `to`, as `cpio` takes them."""
     files = {}
     for at, dirs, names in os.walk(folder):
         dirs[:] = [d for d in dirs if not d.startswith(".")]
@@ -63,8 +63,8 @@ def tree(folder, to):
 
 
 def tsc_khz():
-    """What QEMU's TCG gives to its guests as time-stamp counter; None on a machine without one. A guest that waits for a CPU while
-    it measures that is mistaken by up to a factor of 30, and so is its clock."""
+    """Returns the rate of the time-stamp counter of QEMU's TCG guests, or None on a machine without one. A guest that
+    waits for a CPU while it measures the rate is wrong by up to a factor of 30, and so is its clock."""
     if platform.machine() != "x86_64":
         return None
     # rdtsc; shl $32, %rdx; or %rdx, %rax; ret
@@ -85,7 +85,7 @@ def tsc_khz():
 
 
 def with_parent():
-    """A guest must not outlive this program, however that ends (PR_SET_PDEATHSIG)."""
+    """Kills the guest when this program ends for any reason (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -131,7 +131,7 @@ class Guest:
         return f
 
     def parameters(self, extra):
-        """Those of the kernel."""
+        """Returns the kernel parameters."""
         a = self.args
         append = (
             f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
@@ -146,7 +146,7 @@ class Guest:
         return append + " no_timer_check" + (f" tsc_early_khz={khz}" if khz else "")
 
     def machine(self, kvm):
-        """QEMU's arguments for a machine whose console is our pipe."""
+        """Returns QEMU's arguments for a machine with our pipe as its console."""
         a = self.args
         if kvm:
             accel = ["-accel", "kvm", "-cpu", "host"]
@@ -176,7 +176,7 @@ class Guest:
         ]  # fmt: skip
 
     def kvm(self):
-        """Whether a guest boots under KVM here: having /dev/kvm is not enough."""
+        """Returns whether a guest boots under KVM here: /dev/kvm alone is not enough."""
         if self.args.accel != "auto":
             return self.args.accel == "kvm"
         if self.uml or self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -198,7 +198,7 @@ class Guest:
             return hashlib.sha256(f.read()).hexdigest()
 
     def cpu(self):
-        """The CPU time of the running guest in seconds."""
+        """Returns the CPU time of the running guest in seconds."""
         try:
             with open(f"/proc/{self.pid}/stat") as f:
                 user, system = f.read().rpartition(")")[2].split()[11:13]
@@ -207,7 +207,7 @@ class Guest:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def starved(self):
-        """Whether the running guest waited for a CPU for at least half of the time that it wanted one."""
+        """Returns whether the running guest waited for a CPU for at least half of the time that it was runnable."""
         ran = waited = 0
         for path in glob.glob(f"/proc/{self.pid}/task/*/schedstat"):
             with contextlib.suppress(OSError), open(path) as f:
@@ -216,8 +216,8 @@ class Guest:
         return waited > ran
 
     def watch(self, command, limit, log, tries=3):
-        """Yields what happens on the console: ("report", text), ("line", text),
-        (word, rest) for a line of our protocol, and at last ("ended", why)."""
+        """Yields the events of the console: ("report", text), ("line", text), (word, rest) for a line of our protocol,
+        and finally ("ended", why)."""
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              preexec_fn=with_parent)
         self.pid = p.pid
@@ -303,7 +303,7 @@ def tail(log, lines=60):
 
 
 def run_command(guest):
-    """Runs the command line in the guest; its exit status is ours."""
+    """Runs the command line in the guest and returns its exit status."""
     a = guest.args
     status, reports, why = None, [], ""
     with guest.initramfs(" ".join(shlex.quote(c) for c in a.command) + "\n") as initrd, open(a.console, "wb") as log:

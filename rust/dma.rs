@@ -10,7 +10,7 @@
 //! ```
 //! use ib_srp::dma::{DataDirection, ScatterList};
 //!
-//! /// How many bytes of the list the CPU has to look at when the device is done.
+//! /// The number of bytes that the CPU must read when the device is done.
 //! fn to_read(list: &impl ScatterList, direction: DataDirection) -> u32 {
 //!     match direction {
 //!         DataDirection::FromDevice | DataDirection::Bidirectional => list.len(),
@@ -77,7 +77,7 @@ impl DataDirection {
 /// # use ib_srp::dma::ScatterList;
 /// struct Borrowed<'a>(&'a [u8]);
 ///
-/// // SAFETY: It cannot promise that.
+/// // SAFETY: Not met: the object borrows its memory.
 /// unsafe impl<'a> ScatterList for Borrowed<'a> {
 /// #   fn list(&self) -> *mut ib_srp::bindings::scatterlist { core::ptr::null_mut() }
 /// #   fn count(&self) -> u32 { 0 }

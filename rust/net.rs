@@ -12,7 +12,7 @@
 //! use ib_srp::net::{Namespace, SocketAddr};
 //! use kernel::prelude::*;
 //!
-//! /// `fe80::1%eth0`, as the task that asks sees its interfaces.
+//! /// `fe80::1%eth0`, with the interfaces of the current task's namespace.
 //! fn address(ip: IpAddr, interface: Option<&[u8]>) -> Result<SocketAddr> {
 //!     let net = Namespace::current().ok_or(ESRCH)?;
 //!     SocketAddr::with_scope(&net, ip, 5555, interface)

@@ -30,7 +30,7 @@
 //! };
 //! use kernel::{prelude::*, str::CStr, sync::Arc};
 //!
-//! # // What `module!` makes, for `#[vtable]`.
+//! # // What `module!` generates, for `#[vtable]`.
 //! # struct LocalModule;
 //! # impl kernel::ModuleMetadata for LocalModule {
 //! #     const NAME: &'static CStr = c"example";
@@ -65,7 +65,7 @@
 //!     }
 //! }
 //!
-//! /// It is removed when it is dropped.
+//! /// Dropping the host removes it.
 //! fn host(limits: &Limits) -> Result<Host<Example>> {
 //!     let driver = Arc::new(Example, GFP_KERNEL)?;
 //!     let host = Host::new(limits, c"nothing", Arc::new(NoTransport, GFP_KERNEL)?, driver)?;

@@ -39,7 +39,7 @@
 //!     }
 //! }
 //!
-//! /// Dropping the queue waits for it.
+//! /// Dropping the queue waits for its items.
 //! fn queue() -> Result<WorkQueue> {
 //!     WorkQueue::new(c"example", Flags::UNBOUND | Flags::MEM_RECLAIM)
 //! }

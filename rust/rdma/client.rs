@@ -36,7 +36,7 @@
 //!     }
 //!
 //!     fn remove(&self, _: &Device, pd: Arc<Pd>, _: &Health) {
-//!         // Whatever else has the domain must let it go first.
+//!         // All other references to the domain must be dropped first.
 //!         drop(pd);
 //!     }
 //!

@@ -16,7 +16,7 @@
 //! };
 //! use kernel::{prelude::*, sync::Arc};
 //!
-//! /// `wait` waits until the handler had the event, and fails if that was another one.
+//! /// `wait` waits until the handler has an event, and fails if it is another one.
 //! fn connect<H: Handler, E: EventHandler>(
 //!     qp: &Qp<H>,
 //!     dst: &SocketAddr,

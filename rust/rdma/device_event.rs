@@ -32,7 +32,7 @@
 //!     },
 //! };
 //!
-//! /// How often a port came up.
+//! /// How often a port became active.
 //! struct Up(Atomic<i32>);
 //!
 //! impl DeviceEventHandler for Up {

@@ -20,7 +20,7 @@
 //! };
 //! use kernel::{prelude::*, sync::Arc};
 //!
-//! /// `answered` waits until the handler had the answer, and looks at it.
+//! /// `answered` waits until the handler has the reply, and checks it.
 //! fn connect<H: Handler, E: EventHandler>(
 //!     qp: &Qp<H>,
 //!     (device, port): (&Device, u32),

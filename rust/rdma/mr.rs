@@ -22,14 +22,14 @@
 //! };
 //! use kernel::prelude::*;
 //!
-//! /// Has a peer write to the memory of `object`: the segment goes into the message.
+//! /// Lets a peer write to the memory of `object`: the segment goes into the message.
 //! fn lend<T: ScatterList>(handle: &mut Handle<T>, object: T) -> Result<Segment> {
 //!     handle.attach(object).map_err(|_| EBUSY)?;
 //!     handle.map(DataDirection::FromDevice, random_u64())?;
 //!     handle.segment().ok_or(E2BIG)
 //! }
 //!
-//! /// When the handle is invalidated, or the queue pair drained; `EBUSY` before.
+//! /// After the handle is invalidated, or the queue pair drained; `EBUSY` before.
 //! fn take_back<T: ScatterList>(handle: &mut Handle<T>) -> Result<T> {
 //!     handle.detach()?.ok_or(EINVAL)
 //! }

@@ -43,7 +43,7 @@
 //!     }
 //!
 //!     fn invalidated(_: &Qp<Self>, _handle: usize) {
-//!         // Memory of the handle goes back to its owner.
+//!         // Returns the memory of the handle to its owner.
 //!     }
 //!
 //!     fn control_sent(_: &Qp<Self>) {}
@@ -51,11 +51,11 @@
 //!     fn last_sent(_: &Qp<Self>) {}
 //!
 //!     fn failed(_: &Qp<Self>, _: Failure) {
-//!         // Queues a work item, which ends the connection.
+//!         // Queues a work item that ends the connection.
 //!     }
 //! }
 //!
-//! /// A queue pair, messages for it, and handles for memory that its peer shall reach.
+//! /// A queue pair, its messages, and handles for memory that its peer may access.
 //! type Endpoint<T> = (Arc<Qp<Received>>, KVVec<Chunk>, KVVec<Handle<T>>);
 //!
 //! fn endpoint<T: ScatterList>(pd: &Arc<Pd>) -> Result<Endpoint<T>> {
@@ -63,7 +63,7 @@
 //!     let (messages, chunks) = Pool::new(pd, 16, 256, DataDirection::ToDevice)?;
 //!     let (regions, handles) = Regions::new(pd, 16, 1)?;
 //!     let sizes = Sizes {
-//!         // A message, its registration and its invalidation, and one to drain with.
+//!         // Per message: send, registration, invalidation. One more to drain.
 //!         send: 3 * 16 + 1,
 //!         send_sge: 1,
 //!         receive: 16,

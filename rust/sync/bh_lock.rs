@@ -23,7 +23,7 @@
 //!         })
 //!     }
 //!
-//!     /// Leaves it to a task that is at it already.
+//!     /// Does nothing if another task is already looking.
 //!     fn look(&self, look: impl FnOnce() -> u32) {
 //!         if let Some(mut count) = self.count.try_lock() {
 //!             *count += look();

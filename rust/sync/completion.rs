@@ -10,13 +10,13 @@
 //! use ib_srp::sync::Completion;
 //! use kernel::prelude::*;
 //!
-//! /// Tries twice; each try ends by a call of `complete` in a callback.
+//! /// Tries twice; each try ends with a call of `complete` in a callback.
 //! fn twice(over: &Completion, begin: impl Fn()) -> Result {
 //!     begin();
 //!     if over.wait_timeout(1000).is_ok() {
 //!         return Ok(());
 //!     }
-//!     // No callback of the first try comes from here on.
+//!     // No callback of the first try runs from here on.
 //!     over.reinit();
 //!     begin();
 //!     over.wait_timeout(1000)

@@ -9,7 +9,7 @@
 //! ```
 //! use ib_srp::sync::GracePeriod;
 //!
-//! /// All wait for the same grace period, instead of one after the other.
+//! /// All objects share a grace period, instead of one grace period each.
 //! fn free_all(objects: impl Iterator<Item = (GracePeriod, impl FnOnce())>) {
 //!     for (period, free) in objects {
 //!         period.wait();
@@ -17,7 +17,7 @@
 //!     }
 //! }
 //!
-//! /// Nobody finds the object from here on.
+//! /// New readers do not find the object from here on.
 //! fn unlink(unlink: impl FnOnce()) -> GracePeriod {
 //!     unlink();
 //!     GracePeriod::begin()

@@ -10,12 +10,12 @@
 //! use ib_srp::sync::Interrupt;
 //! use kernel::prelude::*;
 //!
-//! /// In one thread: what may wait for ever.
+//! /// In one thread: runs a function that may wait forever.
 //! fn discover(interrupt: &Interrupt, discover: impl FnOnce() -> Result) -> Result {
 //!     interrupt.run(discover)
 //! }
 //!
-//! /// In another one: it does not wait longer.
+//! /// In another thread: ends that wait.
 //! fn stop(interrupt: &Interrupt) {
 //!     interrupt.interrupt();
 //! }

@@ -23,12 +23,12 @@
 //!         })
 //!     }
 //!
-//!     /// In an interrupt.
+//!     /// Interrupt context.
 //!     fn note(&self, error: Error) {
 //!         *self.last.lock() = Some(error);
 //!     }
 //!
-//!     /// In a task.
+//!     /// Process context.
 //!     fn take(&self) -> Option<Error> {
 //!         self.last.lock().take()
 //!     }

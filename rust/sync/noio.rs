@@ -10,7 +10,7 @@
 //! use ib_srp::sync::noio;
 //! use kernel::prelude::*;
 //!
-//! /// Makes a connection again, for which a disk waits.
+//! /// Reestablishes a connection that I/O of a disk waits for.
 //! fn reconnect(connect: impl FnOnce() -> Result) -> Result {
 //!     noio(connect)
 //! }

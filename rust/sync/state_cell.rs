@@ -23,7 +23,7 @@
 //!     true
 //! }
 //!
-//! /// Of an answer and a timeout that come at once, one gets the buffer.
+//! /// If a response and a timeout race, only one of them gets the buffer.
 //! fn end(cell: &StateCell<[u8; 8]>) -> Option<[u8; 8]> {
 //!     let buffer = cell.acquire(SENT, ENDED)?;
 //!     let bytes = *buffer;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the plugin counted, by function and by part of the kernel."""
+"""The plugin's counts, by function and by part of the kernel."""
 
 import array
 import base64
@@ -41,7 +41,7 @@ CALLS = {
 
 
 def symbols(encoded):
-    """(address, name, module) for each line of kallsyms."""
+    """Returns (address, name, module) for each line of kallsyms."""
     out = []
     for line in zlib.decompress(base64.b64decode(encoded)).decode().splitlines():
         address, _, name, *module = line.split()
@@ -50,7 +50,7 @@ def symbols(encoded):
 
 
 class Names:
-    """From addresses to functions, while one build of ib_srp is loaded."""
+    """Maps addresses to functions while one build of ib_srp is loaded."""
 
     def __init__(self, others, own):
         end = max(a for a, *_ in own) | 0xFFF
@@ -97,7 +97,7 @@ class Profile:
 
 
 def records(f, width=3):
-    """What is between each pair of marks, in order: triples, or tuples of that width, after each other."""
+    """Yields the tuples between each pair of marks, in order, as one flat array."""
     while head := f.read(8):
         (n,) = struct.unpack("=Q", head)
         tuples = array.array("Q")
@@ -114,9 +114,9 @@ def lines(path):
 
 
 def figures(name, machine, width=3, make=Profile):
-    """What NAME.disk says, in order: the kind of a line, its fields, and the profile of what was between the marks that it
-    names, from NAME.counts where there is one, by `make` of tuples of that width. `machine` gets what the guest says of
-    itself. A file that is not complete ends the program."""
+    """Yields, for each line of NAME.disk, its kind, its fields and the profile between its marks, or None without
+    counts. `make` builds the profile from the `width`-tuples of NAME.counts. `machine` gets the guest's description of
+    itself. Exits if NAME.disk is incomplete."""
     profiles = records(open(f"{name}.counts", "rb"), width) if os.path.exists(f"{name}.counts") else None
     others, names, sequence = [], None, -1
     for line in lines(f"{name}.disk"):

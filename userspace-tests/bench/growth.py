@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""From what scale.py and the plugin wrote (NAME.disk and NAME.counts) to a table, scale.json and scale.tsv; what grows faster
-than its cause, and where ours is behind C.
+"""Turns the output of scale.py and the plugin (NAME.disk and NAME.counts) into a table, scale.json and scale.tsv.
+Reports figures that grow faster than their cause, and where ours is behind C.
 
-Instructions are all of the guest's kernel, of both ends, without idle time and without waiting for locks."""
+Instructions are all of the guest's kernel, of both ends, except idle time and spinning on locks."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ UNITS = {"ms": 1e6, "memory": 1024}
 class Growth:
     def __init__(self):
         self.machine = {}
-        self.points = {}  # (curve, figure) -> n -> variant -> one value for each round
+        self.points = {}  # (curve, figure) -> n -> variant -> one value per round
 
     def put(self, curve, figure, n, variant, value):
         unit = UNITS.get(figure.rpartition(", ")[2], 1)
@@ -56,7 +56,7 @@ class Growth:
 
 
 def exponent(points, variant):
-    """Of the growth in the upper half of a curve: 1 is linear."""
+    """Returns the exponent of the growth in the upper half of a curve: 1 is linear."""
     ns = sorted(points)
     low, high = ns[len(ns) // 2], ns[-1]
     a, b = points[low][variant], points[high][variant]
@@ -73,7 +73,7 @@ def table(medians):
 
 
 def judge(medians):
-    """Sentences for what is not as it is to be. What the module executes itself is part of the whole."""
+    """Yields a sentence for each missed target. The module's own instructions are part of the total."""
     for (curve, figure), points in medians.items():
         if figure.endswith("in ib_srp"):
             continue

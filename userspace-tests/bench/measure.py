@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Runs the workloads with one driver after the other, as often as there are rounds.
+"""Runs the workloads with one driver after the other, in each round.
 
-Writes one JSON line for each login and each run. In a guest whose QEMU has the plugin of counts.c,
-each of them is between two marks; `seq` says between which."""
+Writes one JSON line for each login and each run. If the guest's QEMU has the plugin of counts.c, each of them is
+between two marks, which `seq` numbers."""
 
 import argparse
 import base64
@@ -24,7 +24,7 @@ import zlib
 
 TRACING = "/sys/kernel/tracing"
 KEEP_ALIVE = "/sys/module/ib_srp/parameters/keep_alive"
-# Concurrent logins, each from its own initiator port.
+# Sessions that exist at the same time, each of its own initiator port.
 LOGINS = 3
 # The trace is limited in I/Os and bytes, because each packet takes locks. The trace can show at most CHAIN work
 # requests per doorbell.
@@ -71,7 +71,7 @@ def wait(what, condition, seconds=60, each=0.05):
 
 
 def output_of(p, what, text=None, seconds=600):
-    """What this process says until it ends, which it must."""
+    """Returns the output of this process, which must end."""
     try:
         return p.communicate(text, timeout=seconds)[0]
     except subprocess.TimeoutExpired:
@@ -80,7 +80,7 @@ def output_of(p, what, text=None, seconds=600):
 
 
 def free_memory():
-    """Bytes that nobody uses, when that does not change any more, but for what each CPU has in hand."""
+    """Returns the free memory in bytes, once it is stable to within a few pages for each CPU."""
     last, few = None, 4 * os.cpu_count()
     for _ in range(50):
         write("/proc/sys/vm/drop_caches", "3")
@@ -100,7 +100,7 @@ def free_memory():
 
 
 class Marks:
-    """The instruction of counts.c, in a page of machine code."""
+    """Executes the marker instructions of counts.c, in a page of machine code."""
 
     def __init__(self):
         self.page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -174,7 +174,7 @@ class Bench:
         return found
 
     def login(self, options):
-        """The host of a new login, what its marks are, and the time it took."""
+        """Returns the host of a new login, the number of its marks, and the time in nanoseconds."""
         text = self.args.login + options
         before = self.hosts()
         for attempt in range(20):
@@ -205,7 +205,7 @@ class Bench:
             self.put("login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took)
 
     def logins(self, rnd, variant, w):
-        """What a login costs that sees one LUN: several at the same time."""
+        """Measures the cost of logins that see one LUN, with several sessions at the same time."""
         hosts, free = [], free_memory()
         for port in range(1, LOGINS + 1):
             host, seq, took = self.login(f",{w['options']},initiator_ext={port}")
@@ -224,7 +224,7 @@ class Bench:
         self.put("own", round=rnd, variant=variant, workload=w["name"], bytes=self.own(w))
 
     def own(self, w):
-        """Bytes that the module itself asks for in a login, and still has when it is done."""
+        """Returns the bytes that the module allocates in a login and still has when it is done."""
         write(f"{TRACING}/buffer_size_kb", "16384")
         write(f"{TRACING}/trace", "")
         for on in "1", "0":
@@ -258,7 +258,7 @@ class Bench:
         wait("log-out", lambda: host not in self.hosts())
 
     def done(self, disks):
-        """Requests that have ended, and their sectors."""
+        """Returns the numbers of completed requests and of their sectors."""
         stats = [[int(n) for n in read(f"/sys/block/{d}/stat").split()] for d in disks]
         return [sum(stat[i] + stat[i + 4] for stat in stats) for i in (0, 2)]
 
@@ -325,8 +325,8 @@ class Bench:
         print(f"round {rnd} {variant:5} {w['name']:15} {iops:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
 
     def requests(self, rnd, variant, w):
-        """What the driver asks of the device for an I/O, by probes in the device's driver. Whose a request is
-        and whose a completion, the handler tells that it names: `done` of its `ib_cqe`."""
+        """Counts the driver's requests to the device per I/O, by probes in the device's driver. The `done` of its
+        `ib_cqe` tells which driver a request or completion belongs to."""
         disks, jobs = self.disks[: int(w["luns"])], int(w["jobs"])
         each = min(TRACED, TRACED_BYTES // size(w["bs"])) // jobs
         self.probes(True)
@@ -363,7 +363,8 @@ class Bench:
         self.put("requests", round=rnd, variant=variant, workload=w["name"], requests={k: v / ios for k, v in n.items()})
 
     def called_by_initiator(self):
-        """A filter for `caller`: the module, and the kernel's helpers for Rust, which nobody else uses."""
+        """Returns a filter for `caller`: the module, and the kernel's lock helpers for Rust, which only the module
+        uses."""
         module, ranges = [], []
         with open("/proc/kallsyms") as f:
             for line in f:
@@ -376,7 +377,7 @@ class Bench:
         return " || ".join(f"(caller >= {low:#x} && caller < {high:#x})" for low, high in ranges)
 
     def probes(self, on):
-        """Listens to them, or no more; then all that they told."""
+        """Starts the probes, or stops them and returns their events."""
         if on:
             # `wr_cqe` and `next` of a work request, `wr_cqe` and `opcode` of a completion.
             following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
@@ -431,7 +432,7 @@ class Bench:
         self.unload()
 
     def turns(self):
-        """What takes turns, each called with the round and its workloads."""
+        """Returns the functions that take turns, each called with the round and its workloads."""
         return [functools.partial(self.driver, *item.split("=", 1)) for item in self.args.driver]
 
     def machine(self):

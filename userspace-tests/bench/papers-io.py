@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY ADD_TARGET LOGIN: I/O as the papers measured it, one line of the
-console each.
+"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
+prints each result on the console.
 
 `io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
 (figures 4 and 10).
 `reads`: static against dynamic memory (Gfarm, figure 5) for the reads of the driver.
-`far`: where a packet is under way for DELAY microseconds, depth of the queue and read-ahead (Kernel PM2, figures 12
-and 14), clients with a session each (Gfarm, figures 6 to 9), through the page cache and direct, and a region for 32 pages
-against one for each (Kernel PM2, table 3 and figure 12).
-`phases`: those of a command, where WAY says who answers it.
+`far`: with a one-way delay of DELAY microseconds, depth of the queue and read-ahead (Kernel PM2, figures 12 and
+14), the phases, clients with a session each (Gfarm, figures 6 to 9), through the page cache and direct, and a region
+for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
+`phases`: the phases of a command; WAY names the target.
 The guest's clock counts instructions."""
 
 import glob
@@ -70,7 +70,7 @@ def logout(host):
 
 
 def fio(line, text=None):
-    """What it says of its jobs."""
+    """Runs fio and returns the results of its jobs."""
     out = subprocess.run(line, input=text, capture_output=True, text=True, timeout=3600)
     if out.returncode:
         sys.exit(out.stdout + out.stderr)
@@ -78,7 +78,7 @@ def fio(line, text=None):
 
 
 def run(disk, rw, direct, ahead=31, **more):
-    """Reads or writes, as fast as it goes, and says how fast that is."""
+    """Reads or writes at full speed and reports the throughput."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
     write("/proc/sys/vm/drop_caches", 3)
     line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
@@ -113,7 +113,7 @@ def listen(on):
 
 
 def phases(disk, rw, what="", mib=MIB // 2, **more):
-    """How long each step of a command of 128 KiB takes, one at a time: the median of each."""
+    """Reports the median time of each step of a command of 128 KiB, one command at a time."""
     write(f"{TRACING}/trace_clock", "x86-tsc")
     write(f"{TRACING}/buffer_size_kb", 8192)
     untold = one_by_one(disk, rw, mib)
@@ -149,7 +149,7 @@ COMMANDS = 64
 
 
 def reads(disk, depth, sizes=SIZES, polled=0):
-    """Instructions for a random read of each size."""
+    """Returns the instructions for a random read of each size."""
     lines = ["[global]", f"filename=/dev/{disk}", "rw=randread", "direct=1", "norandommap=1", f"iodepth={depth}", "allow_file_create=0",
              "ioengine=io_uring", f"hipri={polled}", "clocksource=clock_gettime", "stonewall"]  # fmt: skip
     for bytes in sizes:
@@ -160,7 +160,7 @@ def reads(disk, depth, sizes=SIZES, polled=0):
 
 
 def interrupt_and_polled():
-    """Reads whose ends an interrupt tells, and those that the submitter looks for, in turns."""
+    """Compares reads completed by interrupt with polled ones, in turns."""
     write("/sys/module/ib_srp/parameters/poll_queues", 1)
     host, disk = login("")
     for depth in (1, 16):
@@ -171,8 +171,8 @@ def interrupt_and_polled():
 
 
 def static_and_dynamic():
-    """Reads through memory that stays registered, and with a registration each, in turns at two sessions. Half of
-    the rounds with sessions that were made in the other order, as two connections are not always equal."""
+    """Compares reads through memory that stays registered with reads that register, in turns at two sessions. Half of
+    the rounds have sessions created in the other order, as two connections are not always equal."""
     rounds = {1: [], 16: []}
     ways = [("static", SIZES[-1]), ("dynamic", 0)]
     for order in ways, ways[::-1]:
@@ -205,7 +205,7 @@ def depths(**more):
 
 
 def clients(**more):
-    """Each has a session and a part of the disk, and one command under way."""
+    """Gives each client a session, a part of the disk, and one command in flight."""
     for direct in (True, False):
         sessions = []
         for n in range(1, 10):
@@ -227,7 +227,7 @@ def clients(**more):
 
 
 def regions(**more):
-    """128 KiB at a time as one command with a region of 32 pages, and as 32 commands, each with the region of a page."""
+    """Compares 128 KiB as one command with a region of 32 pages, and as 32 commands with a region of one page each."""
     write("/sys/module/ib_srp/parameters/static_read_max", 0)
     write("/sys/module/ib_srp/parameters/use_imm_data", "N")
     for pages in (32, 1):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers.py FOLDER LOG...: from the consoles of ci/papers.sh to FOLDER/papers.json and a plot for each
-kind of result. A nanosecond of these guests is an instruction."""
+"""papers.py FOLDER LOG...: turns the consoles of ci/papers.sh into FOLDER/papers.json and a plot for each kind of
+result. A nanosecond of these guests is an instruction."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import sys
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
+matplotlib.rcParams["svg.hashsalt"] = "srp"  # Makes the file reproducible.
 import matplotlib.pyplot as plt
 
 folder, *logs = sys.argv[1:]
@@ -42,7 +42,7 @@ def save(figure, name):
 
 
 def curves(name, panels, xlabel, ylabel, log=True):
-    """A panel for each (title, {label: [(x, y)]})."""
+    """Plots a panel for each (title, {label: [(x, y)]})."""
     figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 4), squeeze=False)
     for axis, (title, lines) in zip(axes[0], panels):
         for label, points in lines.items():

@@ -19,7 +19,7 @@ INTERRUPT = re.compile(r"asm_(sysvec_|common_interrupt$|exc_)")
 
 
 class Marks(measure.Marks):
-    """With the table of where the kernel's functions begin."""
+    """Marks that also pass the start addresses of the kernel's functions."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class Path(peers.Peers):
         self.marks.note()
 
     def run(self, rnd, variant, w):
-        """A workload whose name ends so is without the block layer's scheduler, which a disk with one hardware queue has by
+        """Runs a workload named `...-none` without the I/O scheduler, which a disk with one hardware queue has by
         default."""
         scheduler = f"{peers.queue(self.disks[0])}/scheduler"
         before = re.search(r"\[(.*)\]", measure.read(scheduler))[1]

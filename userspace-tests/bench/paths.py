@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""From what path.py and the plugin paths.c wrote (NAME.disk and NAME.counts) to a table of what the initiator's side
-alone executes for an I/O, by layer, as layers.tsv has them."""
+"""Turns the output of path.py and the plugin paths.c (NAME.disk and NAME.counts) into a table of the instructions that
+the initiator's side alone executes per I/O, by the layers of layers.tsv."""
 
 import argparse
 import functools
@@ -40,7 +40,7 @@ class Rules:
         self.known = {}
 
     def __getitem__(self, function):
-        """Its side and its layer; None for what is its caller's."""
+        """Returns the function's side and layer; None stands for its caller's."""
         if function not in self.known:
             self.known[function] = tuple(next((n for n, p in those if p.match(function)), None) for those in self.rules.values())
         return self.known[function]
@@ -52,9 +52,9 @@ class Tree:
     def __init__(self, rules, tree, names):
         self.parts = {}  # (side, layer, function) -> instructions
         self.calls = {}
-        self.things = {}  # thing -> instructions of the initiator with all that it calls
+        self.things = {}  # thing -> instructions of the initiator, including callees
         self.user = tree[WIDTH + 3]
-        self.shared = {}  # (side, what is waited for or taken from another CPU) -> how often
+        self.shared = {}  # (side, contended locks or lines of another CPU) -> count
         n = len(tree) // WIDTH
         parents, calls, insns, lines = tree[0::WIDTH], tree[2::WIDTH], tree[3::WIDTH], tree[4::WIDTH]
         functions, sides, layers = [""] * n, [None] * n, ["other"] * n
@@ -129,7 +129,7 @@ class Runs:
             self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared, things))
 
     def rows(self):
-        """Of workload, device, who, layer, instructions: medians of the rounds."""
+        """Yields workload, device, initiator, layer, instructions: medians of the rounds."""
         for (device, workload, variant), those in self.runs.items():
             layers = {k: statistics.median(l.get(k, 0) for l, *_ in those) for k in dict.fromkeys(k for l, *_ in those for k in l)}
             whole = sum(n for k, n in layers.items() if k not in ("device", COPY["device"]))
@@ -150,7 +150,7 @@ def figure(n):
 
 
 def table(rows):
-    """A line for each layer of a workload, with all that ran it."""
+    """Prints a line for each layer of a workload, with a column for each initiator."""
     cells = {}
     for workload, device, variant, layer, n in rows:
         cells.setdefault((workload, device), {}).setdefault(layer, {})[variant] = n
@@ -162,7 +162,7 @@ def table(rows):
 
 
 def top(runs):
-    """The most expensive functions of the initiator's side, by what they execute themselves."""
+    """Prints the most expensive functions of the initiator's side, by their own instructions."""
     for (device, workload, variant), those in runs.runs.items():
         _, functions, sides, *_ = those[-1]
         print(f"\n{workload} {device} {variant}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1])))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""measure.py with the kernel's other initiators in turns after both ib_srp. guest.sh made their targets."""
+"""measure.py with the kernel's other initiators, which take turns after both ib_srp. guest.sh creates their targets."""
 
 import contextlib
 import functools
@@ -44,7 +44,7 @@ PEERS = {
 
 
 def disks():
-    """Those that hold something, without the paths below a multipath disk of NVMe."""
+    """Returns the disks that are not empty, without the paths below an NVMe multipath disk."""
     found = set()
     for d in os.listdir("/sys/block"):
         # A disk may disappear during this.
@@ -55,15 +55,15 @@ def disks():
 
 
 def opens(disk):
-    """Who opens it waits until the kernel has read its partitions, which is not the first I/O of a workload. One that is being
-    added does not open yet."""
+    """Opens the disk, which waits for the kernel's partition scan, so that no workload counts it. Returns None while
+    the disk is being added."""
     with contextlib.suppress(OSError):
         os.close(os.open(f"/dev/{disk}", os.O_RDONLY))
         return True
 
 
 def queue(disk):
-    """Where its settings are: the requests of a multipath disk of NVMe are those of its path."""
+    """Returns the folder of the disk's queue settings. An NVMe multipath disk uses those of its path."""
     (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{disk}"]
     return f"{path}/queue"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""plot.py FOLDER [peers|wall|scale]: draws FOLDER/results.json there: ratios.svg, parts.svg, rates.svg; or
-FOLDER/peers.json: peers.svg; or FOLDER/scale.json: scale.svg; or FOLDER/wall.json: wall-ratios.svg and wall-rates.svg."""
+"""plot.py FOLDER [peers|wall|scale]: plots FOLDER/results.json into ratios.svg, parts.svg and rates.svg there; or
+peers.json into peers.svg; or scale.json into scale.svg; or wall.json into wall-ratios.svg and wall-rates.svg."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import sys
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "srp"  # The same file for the same figures.
+matplotlib.rcParams["svg.hashsalt"] = "srp"  # Makes the file reproducible.
 import matplotlib.pyplot as plt
 
 folder, kind = [*sys.argv[1:], "results"][:2]
@@ -77,7 +77,7 @@ def rates():
 
 
 def others():
-    """Each of the others, in turns with ours."""
+    """Plots each of the other initiators relative to ours."""
     variants = list(dict.fromkeys(v for e in workloads.values() for v in e["ratios"]))
     height = 0.85 / len(variants)
     metrics = [("insn", "instructions per I/O"), ("iops", "IOPS"), ("latency", "mean latency")]
@@ -99,7 +99,7 @@ def others():
 
 
 def growth():
-    """A row for each curve, a picture for each figure but what is in the module."""
+    """Plots a row for each curve and a picture for each figure, except those in the module."""
     curves = [c for c in results["curves"] if not c["figure"].endswith("in ib_srp")]
     names = list(dict.fromkeys(c["curve"] for c in curves))
     most = max(sum(c["curve"] == name for c in curves) for name in names)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""From what measure.py and the plugin wrote (NAME.disk and NAME.counts) to a table, results.json, and results.tsv, a line for
-each figure; docs/bench/ has such files.
+"""Turns the output of measure.py and the plugin (NAME.disk and NAME.counts) into a table, results.json, and results.tsv
+with a line for each figure; docs/bench/ has such files.
 
-Instructions per I/O: all that the guest's CPUs executed between two marks, fio and the target
-included, without idle time, by the commands that the SCSI midlayer was told of between them, or by the requests
-that the disks completed where there are none; a command or request has a part of an I/O, by the disks' counters."""
+Instructions per I/O are all that the guest's CPUs executed between two marks, fio and the target included, without idle
+time. The I/Os are the commands completed by scsi_done() between the marks, or without any, the requests that the disks
+completed, times the I/Os of each by the disks' counters."""
 
 import argparse
 import json
@@ -33,11 +33,11 @@ class Results:
         self.order = []  # workloads
         self.all = {}  # (workload, variant, round) -> figures and profile of each start or login
         self.runs = {}  # (workload, variant) -> round -> figures
-        self.profiles = {}  # (workload, variant) -> per I/O, of the last round
-        self.requests = {}  # (workload, variant) -> of the initiator, per I/O
+        self.profiles = {}  # (workload, variant) -> counts per I/O of the last round
+        self.requests = {}  # (workload, variant) -> requests of the initiator per I/O
 
     def read(self, name):
-        """A workload that another file had before takes the place of that."""
+        """Reads a file. Its workloads replace those of earlier files."""
         fresh = set()
         for kind, line, profile in counts.figures(name, self.machine):
             if kind == "requests":
@@ -98,7 +98,7 @@ class Results:
         self.runs.setdefault((workload, line["variant"]), {})[line["round"]] = figures
 
     def ratios(self, workload, against, metric):
-        """Ours by theirs in each round."""
+        """Returns ours / theirs in each round."""
         ours, theirs = self.runs.get((workload, "rust"), {}), self.runs.get((workload, against), {})
         return [
             ours[r][metric] / theirs[r][metric]
@@ -110,7 +110,8 @@ class Results:
         return [v for w, v in self.runs if w == workload and v != "rust"]
 
     def channel(self, variant):
-        """Bytes that one more channel of a login takes: of the whole guest, and of the module's own."""
+        """Returns the bytes that one more channel of a login takes, in the whole guest and in the module's own
+        allocations."""
         one, four = (self.runs.get((f"login-{n}", variant), {}).values() for n in ("1-channel", "4-channels"))
         if not one or not four:
             return None
@@ -145,7 +146,7 @@ def geometric(ratios):
 
 
 def interval(ratios):
-    """The 95 % confidence interval of the geometric mean."""
+    """Returns the 95 % confidence interval of the geometric mean."""
     logs = [math.log(r) for r in ratios]
     mean = statistics.fmean(logs)
     t = T95[min(len(logs) - 1, len(T95)) - 1]
@@ -221,7 +222,7 @@ def spreads(results, counted):
 
 
 def peers(results):
-    """A line for each protocol, with the medians and how ours compares."""
+    """Prints a line for each protocol, with the medians and our ratio to them."""
     columns = [("insn", "insn per I/O", 1), ("iops", "IOPS", 1), ("latency", "mean us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1)]
     ratios = [("insn", "insn"), ("iops", "IOPS"), ("latency", "latency")]
     print(f"{'':22}" + "".join(f"{title:>14}" for _, title, _ in columns) + "   ours / this one:" + "".join(f"{t:>9}" for _, t in ratios))
@@ -237,7 +238,8 @@ def peers(results):
 
 
 def figures(results):
-    """Rows of workload, what ours is against, figure, theirs, ours, ratio, and its least and most; medians over the rounds."""
+    """Yields rows of workload, what ours is against, figure, theirs, ours, ratio, its minimum and maximum; medians over
+    the rounds."""
     units = {"latency": 1e3, "p99": 1e3, "login": 1e6, "memory": 1024, "own": 1024}
     for w in results.order:
         for variant in results.against(w):
@@ -265,7 +267,7 @@ def write_figures(results, path):
 
 
 def details(results, figures, title):
-    """A table: C / ours."""
+    """Prints a table of C / ours."""
     if not figures:
         return
     names = next(iter(figures.values()))
@@ -280,10 +282,9 @@ def details(results, figures, title):
 
 
 def check(results, path, short, again):
-    """Prints a line for each bound whose workload was run; how many were kept and not. What a module
-    executes is the same in each round, and there are several logins in one; of the other figures one round
-    says little: in the short form, where one is over its bound, the workload goes into `again`, to be run in
-    three rounds."""
+    """Prints a line for each bound of a workload that was run, and how many passed and failed. The module's
+    instructions are the same in each round, and a round has several logins; other figures need several rounds. In the
+    short form, a workload with such a figure over its bound goes into `again`, to be run in three rounds."""
     passed = failed = 0
     more = set()
     with open(path) as f:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""How a driver grows: with sessions, logical units, channels and targets, one at a time, ours and C in turns.
+"""Measures how ours and C scale with sessions, logical units, channels and targets, one at a time, in turns.
 
-guest.sh makes the targets, whose curve is on ib_vfab: a session with each through either port of one adapter. Each point
-begins and ends without the module, and the end is rmmod with everything logged in. One JSON line for each figure, as those of measure.py."""
+guest.sh creates the targets. Their curve is on ib_vfab: a session with each target through either port of one adapter.
+Each point begins and ends without the module, and ends by rmmod with everything logged in. Writes one JSON line for
+each figure, as measure.py does."""
 
 import contextlib
 import glob
@@ -38,7 +39,7 @@ def gid_of(device, port):
 
 class Scale(measure.Bench):
     def prepare(self):
-        """The initiator ports that the curves need, and logical units that all are the target's first one."""
+        """Creates the initiator ports for the curves, and logical units that all map the target's first one."""
         curves = self.args.only.split(",")
         (first,) = glob.glob(f"{TARGETS}/lun/lun_0/disk0")[:1]
         folder, store = first.partition("/lun/")[0], os.path.realpath(first)
@@ -61,7 +62,7 @@ class Scale(measure.Bench):
                 os.symlink(f"{folder}/lun/lun_{n}", f"{acl}/lun_{n}/unit")
 
     def two_ports(self):
-        """Each target lets one session in from either port of the last adapter."""
+        """Lets each target accept one session from either port of the last adapter."""
         self.gids = [gid_of(f"vfab{n // 2}", n % 2 + 1) for n in range(max(CURVES["targets"]))]
         for n, gid in enumerate(self.gids):
             (folder,) = glob.glob(f"{TARGETS.rpartition('/')[0]}/0x{gid}")
@@ -72,7 +73,7 @@ class Scale(measure.Bench):
                     os.symlink(f"{folder}/lun/lun_0", f"{acl}/lun_0/unit")
 
     def logins(self, curve, n):
-        """The number of the target and of our port, if there is more than one of them, and the options of each."""
+        """Returns for each login the numbers of target and port, or None if there is only one, and the options."""
         if curve == "sessions":
             return [(None, f"initiator_ext={SESSIONS + i:x},ch_count=1") for i in range(1, n + 1)]
         if curve == "targets":
@@ -135,7 +136,7 @@ class Scale(measure.Bench):
         return all(read(path) == "running" for path in glob.glob("/sys/class/srp_remote_ports/*/state"))
 
     def first_reads(self, disks):
-        """A block of each disk, past the page cache."""
+        """Reads a block of each disk, past the page cache."""
         with mmap.mmap(-1, 4096) as block:
             for disk in disks:
                 fd = os.open(f"/dev/{disk}", os.O_RDONLY | os.O_DIRECT)
@@ -157,7 +158,7 @@ class Scale(measure.Bench):
         self.put("scale", **key, what=what, value=value, seq=None)
 
     def flap(self, key, disks):
-        """From the return of the ports to the first read of the last disk, and the lines that the log has of it."""
+        """Measures from the return of the ports to the first read of the last disk, and counts the lines in the log."""
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(log, 0, os.SEEK_END)
         self.enable("0")
@@ -175,7 +176,7 @@ class Scale(measure.Bench):
         os.close(log)
 
     def lines_of(self, log):
-        """Of the driver and of the transport class, from where `log` is."""
+        """Counts the lines of the driver and of the transport class from the position of `log` on."""
         n = 0
         # End of the log (EAGAIN).
         with contextlib.suppress(BlockingIOError):
@@ -184,12 +185,12 @@ class Scale(measure.Bench):
         return n
 
     def queue_pairs(self):
-        """Of both ends."""
+        """Returns the number of queue pairs of both ends."""
         said = subprocess.run(["rdma", "resource", "show"], capture_output=True, text=True, check=True).stdout
         return sum(map(int, re.findall(r" qp (\d+)", said)))
 
     def settle(self):
-        """The target, too, has done with the last sessions."""
+        """Waits until the target, too, has torn down the last sessions."""
         wait("the target to forget them", lambda: self.queue_pairs() == self.idle, PATIENCE)
 
     def kernel_threads(self):
@@ -201,7 +202,7 @@ class Scale(measure.Bench):
         return n
 
     def busy(self, key, disks):
-        """4 KiB reads of all disks at the same time."""
+        """Measures 4 KiB reads of all disks at the same time."""
         w = {"cpus": self.args.cpus, "rw": "randread", "bs": "4k", "qd": "4", "jobs": str(max(len(disks), int(self.args.cpus)))}
         idle = self.sectors(disks)
         p, text = self.fio(w, disks, {"thread": 1, "time_based": 1, "runtime": f"{(BUSY + 3 * measure.RAMP) * 1000:.0f}ms"})

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""bad-logins.py ADD_TARGET TABLE NAMED: writes every string of TABLE (string, errno, text; tabs
-between them) to ADD_TARGET, and wants that errno and, if NAMED is 1, exactly one new line of ib_srp
-in the kernel log that has the text. Prints all that is wrong, then how many were tried."""
+"""bad-logins.py ADD_TARGET TABLE NAMED: writes every string of TABLE (string, errno, text; separated by tabs) to
+ADD_TARGET and expects that errno and, if NAMED is 1, exactly one new line of ib_srp in the kernel log, which contains
+the text. Prints all failures, then the number of strings."""
 import ctypes, errno, os, re, sys, time
 
 path, table, named = sys.argv[1], sys.argv[2], sys.argv[3] == "1"
 libc = ctypes.CDLL(None, use_errno=True)
 
 def plain(text):
-    """What printf %b makes of it, as bytes."""
+    """Expands escapes as printf %b does, to bytes."""
     esc = {"n": b"\n", "t": b"\t", "\\": b"\\", "r": b"\r", "a": b"\a", "b": b"\b", "0": None}
     out, i = b"", 0
     for m in re.finditer(r"\\x([0-9a-fA-F]{1,2})|\\0([0-7]{1,3})|\\(.)|([^\\]+|\\$)", text):
@@ -27,7 +27,7 @@ log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
 os.lseek(log, 0, os.SEEK_END)
 
 def lines():
-    """New lines of the log, the escapes of /dev/kmsg (\\xNN) undone."""
+    """Returns the new lines of the log, with the escapes of /dev/kmsg (\\xNN) decoded."""
     out = []
     while True:
         try:

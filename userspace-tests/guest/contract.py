@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""What an administrator sees of the ib_srp that is loaded, as lines `key<TAB>value`.
+"""Prints what an administrator sees of the loaded ib_srp, as lines `key<TAB>value`.
 
-contract.py module FILE              the module's file, its parameters, and how it loads with others
-contract.py refused ADD_TARGET TABLE what comes of the strings of bad-logins.tsv; there must be no target
+contract.py module FILE              the module's file, its parameters, and loading it with other values
+contract.py refused ADD_TARGET TABLE results of the strings of bad-logins.tsv; there must be no target
 contract.py files ADD_TARGET IDS     files of the port, of a host and its remote port; parameters
-contract.py logins ADD_TARGET IDS    what comes of strings that are odd but right
-contract.py compare C OURS TABLE     where two outputs differ, and what TABLE says of it
+contract.py logins ADD_TARGET IDS    results of unusual but valid strings
+contract.py compare C OURS TABLE     checks the differences of two outputs against TABLE
 
-IDS is a login string that works. TABLE has lines of tabs: name, key, C's value, our value; in the
-last three `*` is any text. A difference must match a line, and a line must match a difference."""
+IDS is a valid login string. TABLE has tab-separated lines: name, key, C's value, our value; in the last three, `*`
+matches any text. Each difference must match a line, and each line a difference."""
 import ctypes, errno, os, re, signal, stat, subprocess, sys, time
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +29,7 @@ def errno_name(number):
     return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
 
 
-LONGEST = 6  # seconds of a write; what takes longer "hangs"
+LONGEST = 6  # seconds; a longer write "hangs"
 
 
 def interrupted(*_):
@@ -41,7 +41,7 @@ signal.signal(signal.SIGALRM, interrupted)
 
 
 def write(path, data, longest=LONGEST):
-    """'ok', 'n of m bytes', 'hangs' or the name of the error, of one write."""
+    """Returns the result of one write: 'ok', 'n of m bytes', 'hangs' or the name of the error."""
     global hung
     hung = False
     try:
@@ -59,7 +59,7 @@ def write(path, data, longest=LONGEST):
 
 
 def read(path):
-    """The file's text, or the name of the error."""
+    """Returns the file's text, or the name of the error."""
     try:
         with open(path, "rb", buffering=0) as f:
             return f.read(8192).decode(errors="backslashreplace")
@@ -68,7 +68,7 @@ def read(path):
 
 
 def plain(text):
-    """What printf %b makes of it."""
+    """Expands escapes as printf %b does."""
     def one(m):
         if m[1]:
             return bytes([int(m[1], 16)])
@@ -81,7 +81,7 @@ def plain(text):
 
 
 def folder(name, path, number=None):
-    """Names, kinds, modes and contents of what is in a folder of sysfs. Numbers of hosts become N."""
+    """Prints names, kinds, modes and contents of the entries of a sysfs folder. Numbers of hosts become N."""
     def anonymous(text):
         if number is None:
             return text
@@ -255,7 +255,7 @@ def hosts():
 
 
 def log_in(add_target, string, longest=LONGEST):
-    """What came of it, and the new host."""
+    """Returns the result, and the new host if there is one."""
     before = hosts()
     for _ in range(100):
         # The target of a removed host counts until the removal ends.
@@ -277,7 +277,7 @@ def log_out(host):
 
 
 def disk(host):
-    """Sysfs folder of the disk of LUN 0."""
+    """Returns the sysfs folder of the disk of LUN 0."""
     at = f"/sys/bus/scsi/devices/{host[4:]}:0:0:0/block"
     for _ in range(400):
         if os.path.isdir(at) and os.listdir(at):
@@ -342,7 +342,7 @@ def defaults(path):
 
 
 def settings(name, path, values):
-    """Writes each value to each file, and shows what the file has then."""
+    """Writes each value to each file, and prints the result and the new content."""
     for file in values:
         if not os.path.exists(f"{path}/{file}"):
             continue
@@ -357,7 +357,7 @@ def settings(name, path, values):
 
 
 def combined(name, path):
-    """Timeouts that depend on each other."""
+    """Writes sequences of timeouts that depend on each other."""
     for sequence in ("dev_loss_tmo=off fast_io_fail_tmo=off reconnect_delay=off",
                      "reconnect_delay=off fast_io_fail_tmo=off dev_loss_tmo=off",
                      "reconnect_delay=off dev_loss_tmo=off fast_io_fail_tmo=off",
@@ -380,7 +380,7 @@ def log_since(mark):
 
 
 def steady(path):
-    """Waits until nobody uses the disk: no command is out."""
+    """Waits until no command is in flight: req_lim is the same for 1 s."""
     last, since = read(path), time.time()
     end = since + 60
     while time.time() < since + 1:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""counters.py HOST FILE...: reads what ib_srp says of this SCSI host, its counters and these files, again and again until the host
-is gone. Prints "reading" after the first time, and at the end how often that was. No counter may go back."""
+"""counters.py HOST FILE...: reads the counters, last_error and these files of a SCSI host repeatedly until the host is
+gone. Prints "reading" after the first round, and at the end the number of rounds. No counter may decrease."""
 
 import os
 import sys

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Does one thing again and again; each time another one of its allocations fails.
+"""Repeats an operation; each time another of its allocations fails.
 
-fail-nth.py prepare                 has every kind of allocation fail
+fail-nth.py prepare                 lets every kind of allocation fail
 fail-nth.py insmod FILE ADD_TARGET  loads the module (and unloads it, if it could be loaded)
 fail-nth.py login ADD_TARGET TEXT   logs in (and out); the writer's own allocations
-fail-nth.py others ADD_TARGET TEXT  the same; those of all threads, while the module is in the call trace
+fail-nth.py others ADD_TARGET TEXT  the same; allocations of all threads with the module in the call trace
 fail-nth.py reconnect HOST DISK     resets the host
 
-In the environment: STEP, every STEP-th allocation only; DEBUGFS, where that is mounted. Prints what the attempts ended with, a line
-for each outcome, and at last how many there were. The sweep is over when an attempt ends before its
-turn has come. What must not happen ends it with status 1.
+In the environment: STEP, to fail every STEP-th allocation only; DEBUGFS, its mount point. Prints a line for each
+outcome, and finally the number of allocations. The sweep ends when an attempt ends before its allocation fails. An
+unexpected result ends it with status 1.
 """
 
 import ctypes
@@ -64,7 +64,7 @@ def until(seconds, what, condition):
 
 
 def hosts():
-    """The SCSI hosts of ib_srp. One may go while it is looked at."""
+    """Returns the SCSI hosts of ib_srp. One may disappear meanwhile."""
     found = set()
     for name in glob.glob("/sys/class/scsi_host/host*"):
         try:
@@ -80,7 +80,7 @@ def loaded():
 
 
 class Unusable:
-    """The lines of the log that say of a port that it cannot be used."""
+    """The lines of the log that report a port as unusable."""
 
     def __init__(self):
         self.before = self.count()
@@ -142,7 +142,7 @@ class Login:
 
 
 def sweep(step, do, undo):
-    """The writer's own allocations, by /proc/self/fail-nth."""
+    """Fails the writer's own allocations, by /proc/self/fail-nth."""
     outcomes = Counter()
     n, since = 1, time.monotonic()
     nth = os.open("/proc/self/fail-nth", os.O_RDWR)
@@ -170,7 +170,7 @@ def sweep(step, do, undo):
 
 
 def code():
-    """The functions of the kernel: address, name, module."""
+    """Yields the functions of the kernel: address, name, module."""
     with open("/proc/kallsyms") as f:
         for line in f:
             at, kind, name, *module = line.split()
@@ -179,20 +179,20 @@ def code():
 
 
 def text_of_module():
-    """Where the code of the module begins and ends."""
+    """Returns the start and end of the module's code."""
     at = [at for at, _, module in code() if module == "[ib_srp]"]
     return min(at), max(at) + 1
 
 
 def text_of(*functions):
-    """Where the first of these functions, which are of one file, begins, and where the last one ends."""
+    """Returns the start of the first of these functions, which are of one file, and the end of the last one."""
     all_of_it = sorted(code())
     at = [at for at, name, module in all_of_it if name in functions and not module]
     return at[0], next(a for a, _, _ in all_of_it if a > at[-1])
 
 
 class Traced:
-    """A kind of fault that strikes what any thread allocates in a function of the module, by the call trace."""
+    """A kind of fault that fails allocations of any thread in a function of the module, by the call trace."""
 
     def __init__(self, fault):
         self.base = f"{DEBUG}/{fault}"
@@ -247,7 +247,7 @@ def can_read(disk):
 
 
 def strike_each(step, what, attempt):
-    """`attempt` returns its outcome, when all is well again."""
+    """Fails one allocation of any thread per attempt. `attempt` returns its outcome after the recovery."""
     outcomes, total = Counter(), 0
     for fault in FAULTS:
         traced = Traced(fault)

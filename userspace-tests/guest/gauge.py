@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Whether the host let this guest run.
+"""Measures whether the host let this guest run.
 
 gauge.py run FILE
-    Each 100 ms a real-time process on each CPU, four at most, does the same work of about two milliseconds, until it is
-    killed. How much that is, it finds first: an emulated CPU needs thirty times as long for it. FILE.CPU has a line for each time: when it was done, in microseconds of the wall clock, how late the
-    process woke up, and how long the work took.
+    Every 100 ms until it is killed, a real-time process on each CPU, four at most, does the same work of about two
+    milliseconds. It first measures how much that is: an emulated CPU is thirty times slower. FILE.CPU has a line for
+    each time: when the work was done, in microseconds of the wall clock, how late the process woke up, and how long
+    the work took.
 gauge.py stolen FILE FROM TO
-    prints for how many microseconds of that time the guest did not have the CPU that it lacked most.
+    prints for how many microseconds between FROM and TO the guest lacked its most starved CPU.
 
-The guest's own load keeps a real-time process from its CPU only by interrupts and by what the kernel does without
-preemption, and slows it down where two CPUs share a core. So 4 ms more than at best, late or slow, are usual, and only
-what is beyond counts. What is lost of the time that the process wants to run is lost of the time between, too. Less
-than three tenths are noise.
+The guest's own load delays a real-time process only by interrupts and non-preemptible kernel code, and slows it down
+where two CPUs share a core. So being up to 4 ms late or slow is normal, and only the excess counts. The share that the
+process loses of its running time is assumed to be lost of the time between, too. Less than three tenths are noise.
 """
 
 import gc
@@ -36,7 +36,7 @@ def work(n):
 
 
 def loops():
-    """For WORK nanoseconds at best."""
+    """Returns the number of loops that take WORK nanoseconds at best."""
     n, best = 3_000, []
     while sum(best) < 10 * WORK:
         begun = time.monotonic_ns()
@@ -65,7 +65,7 @@ def run(path):
 
 
 def samples(path, until):
-    """The samples of a CPU; the one that `until` is in may still be under way."""
+    """Returns the samples of a CPU. Waits up to 20 s for the one that covers `until`."""
     end = time.monotonic() + 20
     while True:
         with open(path) as f:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Packets between two hosts.
+"""Exchanges packets between two hosts.
 
-ping ADDRESS BYTES        waits for the answer to an ICMP echo of so many bytes
-echo ADDRESS PORT         takes one TCP connection and sends back what comes by it
-talk ADDRESS PORT BYTES   sends so many bytes there and compares what comes back
-hear GROUP ADDRESS PORT   prints the first datagram to a multicast group that comes to the interface with ADDRESS
-tell GROUP ADDRESS PORT TEXT   sends TEXT there from that interface, until it is killed"""
+ping ADDRESS BYTES        waits for the reply to an ICMP echo request of BYTES bytes
+echo ADDRESS PORT         accepts one TCP connection and sends back what it receives
+talk ADDRESS PORT BYTES   sends BYTES bytes there and compares what comes back
+hear GROUP ADDRESS PORT   prints the first datagram to a multicast group on the interface with ADDRESS
+tell GROUP ADDRESS PORT TEXT   sends TEXT to the group from that interface until it is killed"""
 
 import os
 import socket

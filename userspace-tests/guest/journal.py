@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Verified I/O with a journal of what was acknowledged.
+"""Verified I/O with a journal of acknowledged writes.
 
 journal.py run DEVICE JOURNAL [--rport PORT] [--threads N] [--mib N] [--pause SECONDS]
-    writes and reads DEVICE until SIGTERM, then saves what was acknowledged in
-    JOURNAL, prints one line of name=value words and ends with status 1 if a
-    read returned what it must not. JOURNAL.events has a line for each event:
-    `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms
-    without any, `waited TIME` for one that took more than 200 ms, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport,
-    `state STATE` for each state of the remote port and `gone` at its end.
+    writes and reads DEVICE until SIGTERM, then saves the acknowledged writes in JOURNAL, prints one line of
+    name=value words and exits with status 1 if a read returned wrong data. JOURNAL.events has a line for each event:
+    `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms without any, `waited TIME` for one that
+    took more than 200 ms, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`,
+    `wrong TEXT`, and, with --rport, `state STATE` for each state of the remote port and `gone` at its end.
 journal.py check DEVICE JOURNAL
     compares the target's back end with JOURNAL; prints one line as above.
 
-The disk is cut in one extent for each thread, and no block is written twice at
-a time. A block says which it is and which write it is from. After an
-acknowledged write a block must have that write or a later one that failed: a
-failed write may have been done or not, but not after a later one succeeded.
+The disk is divided into one extent per thread, and a block is never written concurrently. A block contains its number
+and that of its write. After an acknowledged write, it must contain that write or a later one that failed: a failed
+write may take effect or not, but not after a later one succeeded.
 """
 
 import argparse
@@ -41,7 +39,7 @@ def content(block, number):
 
 
 def found(data):
-    """(block, write) that a block says it is from, or None if it is damaged."""
+    """Returns the (block, write) that a block contains, or None if it is damaged."""
     _, block, number, _ = HEAD.unpack_from(data)
     return (block, number) if data == content(block, number) else None
 
@@ -52,11 +50,11 @@ def now():
 
 class Journal:
     def __init__(self, blocks):
-        self.acked = [0] * blocks  # the last write that was acknowledged; 0 is none
-        self.tried = [0] * blocks  # the last write that was sent
+        self.acked = [0] * blocks  # last acknowledged write; 0 is none
+        self.tried = [0] * blocks  # last write sent
 
     def judge(self, block, data):
-        """None, or what is wrong with `data` as the content of `block`."""
+        """Returns None, or what is wrong with `data` as the content of `block`."""
         acked, tried = self.acked[block], self.tried[block]
         if not tried:
             return None
@@ -156,7 +154,7 @@ class Run:
             self.stop.wait(self.a.pause)
 
     def ping(self):
-        """Reads block 0, which nobody writes."""
+        """Reads block 0, which is never written."""
         try:
             with mmap.mmap(-1, BLOCK) as buffer:
                 os.preadv(self.fd, [buffer], 0)
@@ -166,8 +164,8 @@ class Run:
             self.pings -= 1
 
     def ticker(self):
-        """A new command soon after all have got stuck: only what is sent finds a dead connection. No more of them then: rxe
-        begins its timeout again with each."""
+        """Sends a new command soon after all are stuck, because only a transmission detects a dead connection. At most
+        one every 5 s: each restarts rxe's timeout."""
         pinged = 0
         while not self.stop.wait(0.1):
             t = now()

@@ -4,7 +4,7 @@
 # ends, the guest is left as it was found. In the long set LONG is 1: more rounds.
 set -uo pipefail
 
-kind=${1:-rxe}				# rxe, siw or vfab; with `+user` the target is that in user space
+kind=${1:-rxe}				# rxe, siw or vfab; `+user` selects the user-space target
 user=${kind#"${kind%+user}"}
 kind=${kind%+user}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

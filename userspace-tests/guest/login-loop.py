@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""login-loop.py SECONDS CYCLES DEVICE STRING [DEVICE STRING]...: logs in from each
-DEVICE with its STRING and out again, all devices at the same time, until the time
-is over or CYCLES are done in all. Every tenth time the first sector of the disk
-must be as in the first cycle. Prints cycles, seconds, slowest login and slowest
-log-out in ms."""
+"""login-loop.py SECONDS CYCLES DEVICE STRING [DEVICE STRING]...: logs in from each DEVICE with its STRING and out
+again, on all devices concurrently, until SECONDS have passed or CYCLES are done in all. Every tenth time the first
+sector of the disk must be as in the first cycle. Prints cycles, seconds, slowest login and slowest logout in ms."""
 
 import errno
 import glob
@@ -108,7 +106,7 @@ def loop(device, string):
             n += 1
             with lock:
                 done += 1
-    except Exception as e:  # noqa: BLE001: whatever it was, the test must say it
+    except Exception as e:  # noqa: BLE001: the test must report any exception
         faults.append(f"{device}, cycle {n}: {e}")
 
 

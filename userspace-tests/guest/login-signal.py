@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""login-signal.py ADD_TARGET STRING MS: a child writes STRING to ADD_TARGET and gets SIGTERM, or SIGKILL
-for every second call time, after MS milliseconds. Prints how long it lived after the signal in
-milliseconds and how it ended: `done`, an errno name, or the signal."""
+"""login-signal.py ADD_TARGET STRING MS: a child writes STRING to ADD_TARGET and gets SIGTERM after MS milliseconds, or
+SIGKILL if MS / 50 is odd. Prints how many milliseconds it lived after the signal and how it ended: `done`, an errno
+name, or the signal."""
 
 import ctypes, errno, os, signal, sys, time
 
@@ -17,7 +17,7 @@ if pid == 0:
     fd = os.open(path, os.O_WRONLY)
     data = string.encode()
     os.write(begins, b".")
-    n = libc.write(fd, data, len(data))        # not os.write, which tries again
+    n = libc.write(fd, data, len(data))        # os.write would retry after EINTR
     os._exit(0 if n == len(data) else ctypes.get_errno() or 255)
 os.close(begins)
 os.read(ready, 1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Verified I/O by many paths to one disk, each with blocks of its own.
+"""Verified I/O by many paths to one disk, each with its own blocks.
 
-many.py FILE DEVICE... writes a block by each and reads it back, again and again, until SIGTERM. FILE has a line for each 0.1 s:
-the time in microseconds, since when all of them have had a success, and how many there were. It prints one line of name=value
-words and ends with status 1 if a read returned what was not written.
+many.py FILE DEVICE... writes a block by each path and reads it back, repeatedly, until SIGTERM. FILE has a line for
+each 0.1 s: the time in microseconds, the oldest of the paths' last successes, and the number of successes. Prints one
+line of name=value words and exits with status 1 if a read returned wrong data.
 """
 
 import mmap

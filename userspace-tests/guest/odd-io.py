@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""odd-io.py DEVICE SECONDS SEED [PAGES REGIONS]: O_DIRECT reads and writes whose buffers are lists of
-odd pieces (offsets inside a page, gaps, hundreds of segments), compared with a
-copy in memory. Prints how much was compared. With PAGES no list touches more of them, and each has to
-be one request of the disk and one registration; REGIONS is the file of ib_vfab that counts those."""
+"""odd-io.py DEVICE SECONDS SEED [PAGES REGIONS]: O_DIRECT reads and writes with scattered buffers (offsets inside a
+page, gaps, hundreds of segments), compared with a copy in memory. Prints how much was compared. With PAGES no list
+touches more pages, and each must be one request of the disk and one registration; REGIONS is the file of ib_vfab that
+counts registrations."""
 import errno, mmap, os, random, sys, time
 
 REGION = 8 << 20
@@ -17,7 +17,7 @@ def pieces(rng, total, align, most):
     return [b - a for a, b in zip(edges, edges[1:])]
 
 def layout(rng, lengths, align):
-    """An offset in the arena for every piece: in order, shuffled or far apart, never overlapping."""
+    """Returns an offset in the arena for every piece: in order, shuffled or far apart, never overlapping."""
     spans, at = [], rng.randrange(0, 4096, align)
     for n in lengths:
         spans.append(at)
@@ -36,7 +36,7 @@ def pages(spans, lengths):
     return sum((s + n - 1) // 4096 - s // 4096 + 1 for s, n in zip(spans, lengths))
 
 def counts(path, regions):
-    """Requests that the disk has done; registrations, and the pieces of all."""
+    """Returns the requests that the disk has completed, the registrations, and the pieces of all registrations."""
     stat = open(f"/sys/block/{os.path.basename(path)}/stat").read().split()
     words = open(regions).read().split()
     return int(stat[0]) + int(stat[4]), int(words[1]), int(words[3])

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""reader.py DEVICE: reads its first block again and again, past the page cache, until a
-read fails. Prints "reading" after the first one, and at the end when that was, in
-seconds of the wall clock."""
+"""reader.py DEVICE: reads its first block repeatedly, past the page cache, until a read fails. Prints "reading" after
+the first read, and at the end the time of the failure in seconds of the wall clock."""
 
 import mmap
 import os

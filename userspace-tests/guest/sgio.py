@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""sgio.py DEVICE LARGEST: SCSI commands through SG_IO with odd lengths, no data, residuals, scattered
-and unaligned user buffers, and errors with sense data. LARGEST is the largest transfer in bytes
-that fits the queue limits for any buffer. Exits with a text at the first surprise."""
+"""sgio.py DEVICE LARGEST: SCSI commands through SG_IO with odd lengths, no data, residuals, scattered and unaligned
+user buffers, and errors with sense data. LARGEST is the largest transfer in bytes that fits the queue limits for any
+buffer. Exits with a message at the first failure."""
 import ctypes, fcntl, os, struct, sys
 
 SG_IO = 0x2285

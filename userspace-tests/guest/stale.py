@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""stale.py DEVICE PATTERN WHAT...: what a command shows of memory that the target did not write, 40 times. Exits with a text
-if PATTERN (text) is in it, or if it is not what it must be. WHAT is
+"""stale.py DEVICE PATTERN WHAT...: checks 40 times what a command returns in memory that the target did not write.
+Exits with a message if PATTERN (text) is in it, or if it differs from what is expected. WHAT is
 
-answer CDB HEX          4 KiB by SG_IO, answered with GOOD: HEX, and zeros
-sense CDB HEX           the same, with CHECK CONDITION: the sense is HEX and zeros
+answer CDB HEX          4 KiB by SG_IO, answered with GOOD: HEX, then zeros
+sense CDB HEX           the same, with CHECK CONDITION: the sense is HEX, then zeros
 fail                    a direct read of the first 4 KiB, which ends with a MEDIUM ERROR
-blocks FILE SENT GOOD   eight direct reads of 512 bytes at 2 MiB, which is one command: the first SENT bring what FILE has,
-                        those from there to GOOD zeros, and all others a MEDIUM ERROR"""
+blocks FILE SENT GOOD   eight direct reads of 512 bytes at 2 MiB, merged into one command: the first SENT return FILE's
+                        data, those up to GOOD zeros, and all others a MEDIUM ERROR"""
 import ctypes, errno, fcntl, mmap, os, platform, struct, sys
 
 SG_IO, SIZE, BLOCK, OFFSET = 0x2285, 4096, 512, 2 << 20
@@ -36,7 +36,7 @@ def address(buf):
     return ctypes.addressof(ctypes.c_char.from_buffer(buf))
 
 def sg(fd, cdb, buf, status):
-    """Returns the sense data."""
+    """Runs a command by SG_IO and returns the sense data."""
     cdb = ctypes.create_string_buffer(cdb, len(cdb))
     sense = ctypes.create_string_buffer(96)
     h = Hdr(interface_id=ord("S"), dxfer_direction=-3, cmd_len=len(cdb), mx_sb_len=96, dxfer_len=SIZE, timeout=20000,
@@ -47,13 +47,13 @@ def sg(fd, cdb, buf, status):
     return sense.raw[:h.sb_len_wr]
 
 def expect(what, got, start):
-    """`got` is `start`, and zeros."""
+    """Exits unless `got` is `start` followed by zeros."""
     if got != start + bytes(len(got) - len(start)):
         at = next(i for i in range(len(got)) if got[i] != (start[i] if i < len(start) else 0))
         sys.exit(f"{what}: {bytes(got[at:at + 32])} at {at} of {len(got)} bytes")
 
 def together(fd, buf):
-    """Reads the blocks, all submitted before one is sent; returns what each of them returned."""
+    """Reads the blocks, all submitted before one is sent; returns the result of each."""
     setup, submit, getevents = CALLS[platform.machine()]
     n = SIZE // BLOCK
     context = ctypes.c_ulong()

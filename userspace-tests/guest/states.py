@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""states.py RPORT: prints "BEFORE AT STATE" whenever the state of a remote port in
-sysfs changes, until the port is gone; then "BEFORE AT gone". It changed between the
-two times, in seconds of the wall clock: the reads before and after."""
+"""states.py RPORT: prints "BEFORE AT STATE" for each change of a remote port's state in sysfs, and "BEFORE AT gone"
+when the port is gone. The state changed between the two times, in seconds of the wall clock: the reads before and
+after."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ while last != "gone":
     try:
         with open(path) as f:
             state = f.read().strip()
-    except OSError:  # ENODEV from an attribute that is going
+    except OSError:  # ENODEV from an attribute under removal
         state = "gone"
     if state != last:
         print(f"{before:.3f} {time.time():.3f} {state}", flush=True)

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""tcmu.py NAME MIB RULE [FILE]: a disk in memory behind LIO's user back end NAME. With FILE the
-memory is a volatile cache, which SYNCHRONIZE CACHE writes to that file. The file RULE says what
-happens to reads and writes; it is looked at all the time:
+"""tcmu.py NAME MIB RULE [FILE]: a disk in memory behind LIO's user-space back end NAME. With FILE the memory is a
+volatile cache, which SYNCHRONIZE CACHE writes to FILE. The file RULE is polled and governs reads and writes:
 
-    pass        every one is answered, and those that were held are answered now
+    pass        all are answered, held ones too
     hold N      each Nth is held until the rule is `pass`
     busy N      each Nth gets status BUSY
     full N      each Nth gets status TASK SET FULL
     flush N     each Nth SYNCHRONIZE CACHE is held until the rule is `pass`, and no read or write
-    all N       each Nth command is, whatever it is
+    all N       each Nth command of any kind is held until the rule is `pass`
 
-Prints a line when the rule changes: the old rule and how many it hit."""
+Prints a line when the rule changes: the old rule and how many commands it hit."""
 
 import glob
 import mmap
@@ -52,7 +51,7 @@ def inquiry(cdb):
 
 
 class Command:
-    """One entry of the ring, copied: its place is used again by other answers."""
+    """A copy of one ring entry. Other responses reuse the entry."""
 
     def __init__(self, shared, at):
         _, self.id = struct.unpack_from("<IH", shared, at)
@@ -77,7 +76,7 @@ class Command:
             done += length
 
     def run(self, shared):
-        """Does it; (status, sense)."""
+        """Executes the command; returns (status, sense)."""
         c = self.cdb
         if self.medium:
             block, blocks = self.span()
@@ -138,7 +137,7 @@ class Ring:
         return struct.unpack_from("<I", self.shared, 64)[0]
 
     def entries(self):
-        """The commands that have come."""
+        """Yields the new commands."""
         while self.next != self.head():
             at = self.start + self.next
             word = struct.unpack_from("<I", self.shared, at)[0]
@@ -147,7 +146,7 @@ class Ring:
             self.next = (self.next + (word & ~7)) % self.length
 
     def answer(self, command, status, data):
-        """Puts the answer into the oldest entry, whosever it was."""
+        """Writes the response to the oldest entry, even if that held another command."""
         tail = self.tail()
         while True:
             at = self.start + tail

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""traces.py TRACE RULE...: checks what the events of ib_srp tell.
+"""traces.py TRACE RULE...: checks the trace events of ib_srp.
 
-Whatever the rules, a command is aborted on the channel that sent it.
+With any rules, an abort must use the channel that sent the command.
 
 whole         every command was sent, answered, invalidated if its data was registered, and done,
-              once each; nothing is told of others
+              once each; no other command has events
 ended         every command that was sent is done, once
-ways=A,B      data went these ways
-midlayer      as many commands were sent as the midlayer dispatched, but for those that it got back
+ways=A,B      data used each of these paths
+midlayer      as many commands were sent as the midlayer dispatched, except those that it got back
 asked=N       there was a task management request of function N
-task=N        there was a task management request of function N, and its answer was 0
-WHAT=TEXT     an event srp_WHAT has TEXT in it
+task=N        the same, and its response status was 0
+WHAT=TEXT     an event srp_WHAT contains TEXT
 """
 
 import collections

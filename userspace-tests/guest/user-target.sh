@@ -5,7 +5,7 @@
 
 program=$here/../srp-target
 port=5557
-declare -A units=()			# target -> its options --lun
+declare -A units=()			# target -> its --lun options
 
 load_target() {
 	modprobe -qa dummy veth rdma_rxe siw rdma_cm ib_uverbs rdma_ucm sd_mod sg

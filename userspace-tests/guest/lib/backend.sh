@@ -14,7 +14,7 @@ null_blk() {
 	local d=$cfg/nullb/nullb_$1 a
 	mkdir "$d" || fail "no null_blk with configfs in this kernel"
 	echo "$2" >"$d/size"; echo 1 >"$d/memory_backed"; echo 512 >"$d/blocksize"
-	echo 16384 >"$d/max_sectors"		# else every request ends at 124 KiB
+	echo 16384 >"$d/max_sectors"		# the default limits requests to 124 KiB
 	for a in "${@:3}"; do echo "${a#*=}" >"$d/${a%%=*}" || fail "null_blk $1: $a"; done
 	echo 1 >"$d/power" || fail "null_blk $1 cannot be powered on"
 	backdev[$1]=/dev/nullb_$1
