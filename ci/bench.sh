@@ -50,7 +50,7 @@ guest() {
 	once "$@" || { died_with_c && say "the guest died with the C driver loaded: once more" && once "$@"; }
 }
 
-# One boot, with the variables of guest().
+# Boots the guest once, with the variables of guest().
 once() {
 	truncate -s 0 "$logs/$name.disk"
 	truncate -s 512M "$logs/$name.disk"
@@ -62,8 +62,8 @@ once() {
 		-- bash /srp/guest.sh $kind "$cpus" "${ROUNDS:-$([ -n "${SHORT-}" ] && echo 1 || echo 5)}" "$only" "$program" ${SHORT:+0.5}
 }
 
-# Whether the guest died of a known bug of the C driver, which is not marked as out of tree: it may free a completion
-# queue that a softirq on another CPU still uses (docs/testing.md).
+# Returns whether the guest died of a known bug of the C driver, which is not marked as out of tree: it may free a
+# completion queue that a softirq on another CPU still uses (docs/testing.md).
 died_with_c() {
 	grep -a 'ib_poll_handler+' "$logs/$name.log" >/dev/null &&
 		grep -a 'Modules linked in:' "$logs/$name.log" | tail -n 1 | grep -E ' ib_srp(\(-\))?( |$)' >/dev/null
@@ -223,7 +223,7 @@ wall() {
 		--rounds "${ROUNDS:-10}" --seconds "${SECONDS_EACH:-10}" --out "$logs/bench-wall.disk"
 	python3 -B "$bench/report.py" --out "$out/wall.json" "$logs/bench-wall" || status=$?
 	plot+=(wall)
-	# The figures do not depend on the plots.
+	# The plots are optional.
 	[ -n "$(command -v mmdebstrap)" ] || plot=()
 }
 

@@ -11,10 +11,10 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1]) / "rust"
-# Folders that are not a module of their own: each of their files is one.
+# Directories that are not a module of their own: each file in them is one.
 NAMED = {("srp",), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("rdma", "provider"), ("scsi",), ("vfab",)}
 USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
-# Without their tests, which are at the end of a file.
+# Module -> its source, without the tests at the end of the file.
 files = {}
 for f in top.rglob("*.rs"):
     path = f.relative_to(top).with_suffix("").parts

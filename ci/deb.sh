@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make deb: builds the Debian packages of the commit in build/deb, and runs lintian. deb.sh VERSION FOLDER: the same
-# with another version, in FOLDER.
+# make deb: builds the Debian packages of the commit in build/deb, and runs lintian. deb.sh VERSION DIRECTORY: the same
+# with another version, in DIRECTORY.
 . "$(dirname "$0")/lib.sh"
 
 version=${1-} to=${2:-$top/build/deb}

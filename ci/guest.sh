@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with root.ext4, the disk that every guest boots from. It is never written. The kernel modules,
+# Prints the directory with root.ext4, the disk that every guest boots from. It is never written. The kernel modules,
 # including ours, and the tests get into the guest through the initramfs (initramfs.sh).
 . "$(dirname "$0")/lib.sh"
 
@@ -9,9 +9,9 @@ packages=(
 	opensm infiniband-diags ibverbs-utils
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server
 )
-# Only for the long set: 270 MB.
+# 270 MB, so only for the long set.
 [ -z "${LONG-}" ] || packages+=(bpftrace)
-# Rules that run several programs for each new disk. Set aside; only the multipath tests use them.
+# udev rules that run several programs for each new disk. They are moved away; only the multipath tests use them.
 aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nodes)
 
 make_guest() {

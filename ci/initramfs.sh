@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|kasan: prints a folder with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
+# initramfs.sh stock|rt|test|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
 # kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive
 # that vm.py appends.
 . "$(dirname "$0")/lib.sh"
 
-# The modules used of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only modules that
-# we use, so all of them are included.
+# The modules that we use, of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only
+# modules that we use, so all of them are included.
 wanted=(
 	virtio_blk virtio-rng ext4 configfs dm_delay
 	sd_mod sg ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib

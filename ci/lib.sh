@@ -10,9 +10,9 @@ mkdir -p "$cache"
 say() { printf '==> %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
-# step NAME KEY COMMAND...: prints the folder that COMMAND has filled. The folder's name contains the hash of KEY.
-# COMMAND gets a temporary folder as its last argument, which is renamed only if COMMAND succeeds. So a killed step
-# starts again. A concurrent caller waits for the first one.
+# step NAME KEY COMMAND...: prints the directory that COMMAND has filled; its name contains the hash of KEY. COMMAND
+# gets a temporary directory as its last argument, which is renamed only if COMMAND succeeds, so a killed step starts
+# again. A concurrent caller waits for the first one.
 step() {
 	local name=$1 key=$2 dir tmp lock began status
 	shift 2
@@ -51,7 +51,7 @@ missing() {
 	local p
 	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done
 }
-# With two concurrent callers one would fail on the lock of dpkg, so the second one waits.
+# host_needs PACKAGE...: installs missing packages. Callers take turns, because one would fail on the lock of dpkg.
 host_needs() {
 	local lock list
 	[ -n "$(missing "$@")" ] || return 0
@@ -76,7 +76,7 @@ mirror() {
 	printf '%s\n' "$m"
 }
 
-# Selects the kernel series: SERIES or the newest in trixie-backports. Exports SERIES. `built` is its build folder.
+# Selects the kernel series: SERIES or the newest in trixie-backports. Exports SERIES. `built` is its build directory.
 pick_series() {
 	[ -n "${SERIES-}" ] || SERIES=$("$top/ci/series.sh" | sed -n '1s/ .*//p')
 	[ -n "$SERIES" ] || die "no kernel series"
@@ -124,12 +124,12 @@ make_flags() {
 	esac
 }
 
-# in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with these folders bound. The mounts end
-# with COMMAND.
+# in_root ROOT [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: runs COMMAND in ROOT with these directories bound. The mounts
+# end with COMMAND.
 in_root() {
 	local root=$1 binds=()
 	shift
-	# Without a root this would affect the machine itself.
+	# Without a valid ROOT, COMMAND would change this machine.
 	[ -n "$root" ] && [ -x "$root/usr/bin/env" ] && [ ! "$root" -ef / ] || die "no toolchain root in '$root'"
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
@@ -153,14 +153,14 @@ make_srpctl() {
 		mkdir -p /tmp/src/rust/srp
 		cp -r /src/Makefile /src/tools /tmp/src
 		cp -r /src/rust/srp/proto /tmp/src/rust/srp
-		# A checkout may be older than the build of another one.
+		# A file of this checkout may be older than the last build, which another checkout may have done.
 		find /tmp/src -name "*.rs" -exec touch {} +
 		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"
 }
 
-# with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: like in_root, in the toolchain root, for cargo with this
-# machine's source of crates: its certificates, proxies and cargo settings. Downloads and builds are in /host, for one
-# caller at a time.
+# with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: like in_root with the toolchain root, for cargo with this
+# machine's source of crates: its certificates, proxies and cargo settings. Downloads and builds are in /host, which one
+# caller at a time may use.
 with_crates() {
 	local ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} config settings root lock binds=()
 	root=$("$top/ci/root.sh")

@@ -110,7 +110,7 @@ bounds() {
 	echo "bounds: each wait of a test has one"
 }
 
-# Everything that the pages for developers name must be in the tree.
+# All files and names mentioned on the developers' pages must exist in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
 all() {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# linux.sh [stock|rt]: prints the folder with Debian's unpacked packages of a kernel (default: `stock`) of a series
+# linux.sh [stock|rt]: prints the directory with Debian's unpacked packages of a kernel (default: `stock`) of a series
 # (SERIES; `next` is that of `series.sh next`): source/ (linux-source, shared by all flavours), image/ (headers, and
 # except for `next` the kernel and its modules), and `release`, the kernel's release.
 . "$(dirname "$0")/lib.sh"
@@ -10,7 +10,7 @@ flavour=$(flavour "$kernel") || die "usage: linux.sh [stock|rt]"
 root=$("$top/ci/root.sh")
 pick_series
 
-# fetch SERIES FLAVOUR RELEASE [SOURCE-PACKAGE=VERSION] FOLDER
+# fetch SERIES FLAVOUR RELEASE [SOURCE-PACKAGE=VERSION] DIRECTORY
 fetch() {
 	in_root "$root" "${*: -1}:/out" -- bash -euc "$apt_sources"'
 		use_sources "$1"
@@ -36,7 +36,7 @@ fetch() {
 		echo "$release" > release' fetch "$@"
 }
 
-# flavoured STOCK RELEASE FOLDER: another flavour of the kernel in the folder STOCK.
+# flavoured STOCK RELEASE DIRECTORY: fetches another flavour of the kernel in the directory STOCK.
 flavoured() {
 	fetch "$SERIES" "$flavour" "$2" "$3"
 	[ -e "$3/image/usr/src/linux-headers-$2/.config" ] || die "Debian has no flavour $flavour of Linux $SERIES"

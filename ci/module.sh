@@ -39,7 +39,7 @@ if ! grep -qx CONFIG_RUST=y "$build/.config"; then
 	crate=$(SERIES='' "$top/ci/linux.sh")/source where='M=/out SRP_CRATE=/crate'
 fi
 
-# Two builds in one folder would delete each other's files.
+# Two builds in one directory would delete each other's files.
 exec {lock}>"$out/.lock"
 flock "$lock"
 in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" "$cache/ccache:/ccache" -- bash -euc '

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# multipath.sh: prints a folder with Debian packages of multipath-tools with patches/multipath-tools, built from the
+# multipath.sh: prints a directory with Debian packages of multipath-tools with patches/multipath-tools, built from the
 # newest source in the archive; `version` is its version. The patch, which is for upstream, must apply to every version
 # in the archive.
 . "$(dirname "$0")/lib.sh"
@@ -36,7 +36,7 @@ make_multipath() {
 		patches
 		sed -i "1s/(.*)/($newest+srp)/" debian/changelog
 		echo "$newest" >/out/version
-		# The name of that library in this release; dependencies are computed from the programs.
+		# The library has another name in this release. Its dependency is computed from the programs.
 		sed -i "/^ *libaio1,\$/d" debian/control
 		# A compiler that is newer than the source has additional warnings.
 		DEB_CFLAGS_APPEND=-Wno-error DEB_BUILD_OPTIONS="nocheck noautodbgsym" dpkg-buildpackage -b -d -us -uc

@@ -65,7 +65,7 @@ make_rig() {
 	mkdir -p "$to/root-bin" "$to/bin" "$to/source"
 	cp -r "$top"/userspace-tests/node/* "$top"/userspace-tests/guest/lib{,.sh} "$top/README.md" "$top"/build/deb/*.deb "$to"
 	git -C "$top" archive --format=tar HEAD | tar -x -C "$to/source"
-	# Delay of the storage at a boot in seconds; with LONG longer than a mount waits for its disk.
+	# How late the storage is at boot, in seconds; with LONG, longer than a mount waits for its disk.
 	echo $((${LONG:+100} + 20)) >"$to/late"
 	# For the chroot of the disk: reports the kernel that will run, and starts no services.
 	cat >"$to/root-bin/uname" <<-'E'
@@ -137,7 +137,7 @@ publish() {
 		done' publish "$1" "${2-}"
 }
 
-# planned ACT:SECONDS...: sets the plan of the disk in $tree. A first word reboot* says how to boot it.
+# planned ACT:SECONDS...: sets the plan of the disk in $tree. A first word reboot* is skipped: it only says how to boot.
 planned() { [[ ${1-} != reboot* ]] || shift; printf '%s\n' "${@/:/ }" >"$tree/var/lib/rig/plan"; }
 
 [ "${1-}" != base ] || { step node-base "1 $(date +%Y-%m)" make_base >/dev/null; exit; }
@@ -149,7 +149,7 @@ plan=(login:300 paths:600 at_boot:300 reboot:0 back:300)
 if [ -n "${LONG-}" ]; then
 	plan=(login:300 paths:600 patched_paths:900 at_boot:300 reboot:0 back:300)
 	ahead+=(root_image:600 dracut_image:900 dump_image:900 firmware:600)
-	# Instead of installing the packages, on a copy of the disk.
+	# Acts on a copy of the disk, instead of installing the packages.
 	instead=(make_dkms:3600 from_source:3600)
 	plan+=(reboot-srp:0 root_on_srp:300 reboot:0 off_srp:300 reboot-dracut:0 root_by_dracut:300 reboot:0 off_srp:300)
 	plan+=(reboot-srp:0 crash:1200 reboot-dump:0 dump:600)
@@ -246,7 +246,7 @@ natively() {
 }
 natively "$tree" node-root "${ahead[@]}"
 
-# The state after the first day: does the upgrade natively, which would take an emulated CPU an hour.
+# upgraded TREE: upgrades from the second day's archive, natively, because this takes an hour on an emulated CPU.
 upgraded() {
 	sed -i 's|/day1|/day2|' "$1/etc/apt/sources.list"
 	in_root "$1" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive PATH="/rig/root-bin:$PATH" \

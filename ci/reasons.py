@@ -20,7 +20,7 @@ NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{
 # Errors of building a command. They reach the log only as an error number.
 BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}
 ADVICE = re.compile(r"(check|see|set|try again|log in at|the two hosts|the target still|the target lacks)\b")
-# Prefixes that are explained once, before a table.
+# Prefixes that are explained once, in front of a table.
 PREFIX = re.compile(r"^(\{\}:)* ?(login refused: |reconnect failed: )?(?=.*[a-z])")
 STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder of the toolchain root: a Debian 13 that builds Rust code for the kernel and runs QEMU, independent
-# of the host.
+# Prints the directory of the toolchain root: a Debian 13 that builds Rust code for the kernel and runs QEMU,
+# independent of the host.
 . "$(dirname "$0")/lib.sh"
 
 packages=(

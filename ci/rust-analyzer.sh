@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make rust-analyzer: creates rust-project.json in this folder with the kernel's script, with the paths of this machine.
+# make rust-analyzer: creates rust-project.json here with the kernel's script, with the paths of this machine.
 . "$(dirname "$0")/lib.sh"
 
 pick_series

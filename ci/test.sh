@@ -45,7 +45,7 @@ bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.
 demo          last     -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan ci/guests.sh
 "
-# More stages than these need a debug kernel of that series.
+# Stages on the other series. The remaining ones would need a debug kernel of that series.
 on_others="stock demo"
 [ -z "${LONG-}" ] || on_others="stock test kasan clippy kunit kunit-test demo bench guests"
 
@@ -58,10 +58,10 @@ if [ -z "$stages" ]; then
 	while read -r s _; do
 		[ "$s" = "$SERIES" ] || for k in $on_others; do stages+=" $k@$s"; done
 	done < <("$top/ci/series.sh")
-	# A kernel without Rust.
+	# Debian 13's own kernel has no Rust.
 	stable=$("$top/ci/series.sh" stable)
 	stages+=" demo@${stable%% *}"
-	# One with PREEMPT_RT.
+	# The kernel with PREEMPT_RT.
 	stages+=" demo@rt"
 fi
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the folder with the compiled programs of the guest tests: target, user-verbs, srpctl, srp-target, srp-hostile,
-# wss, xorset.
+# Prints the directory with the compiled programs of the guest tests: target, user-verbs, srpctl, srp-target,
+# srp-hostile, wss, xorset.
 . "$(dirname "$0")/lib.sh"
 
 build() {

@@ -73,7 +73,7 @@ def tsc_khz():
     counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
     def both():
-        # The shortest interval was not preempted between its two reads.
+        # Use the shortest interval: it was not preempted between its two reads.
         reads = []
         for _ in range(100):
             before, ticks, after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), counter(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -95,14 +95,14 @@ class Guest:
         self.kernel = kernel
         with open(f"{kernel}/release") as f:
             self.release = f.read().strip()
-        # User-Mode Linux is an ordinary program.
+        # A kernel for User-Mode Linux is an ELF program.
         with open(f"{kernel}/vmlinuz", "rb") as f:
             self.uml = f.read(4) == b"\x7fELF"
         self.peer = None
         self.is_report = reader()
-        # A panic is expected.
+        # Whether a panic is expected.
         self.to_crash = False
-        # The deadline expired because the machine was too slow.
+        # Whether the deadline expired because the machine was too slow.
         self.too_slow = False
 
     def initramfs(self, job):
@@ -139,7 +139,8 @@ class Guest:
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
-        # The kernel panics if its timer does not tick in time, which means nothing in a guest without CPU time.
+        # no_timer_check: without it the kernel panics if its timer does not tick in time, as in a guest without CPU
+        # time.
         if self.uml:
             return append
         khz = None if a.icount else tsc_khz()
@@ -225,7 +226,7 @@ class Guest:
         booted = time.monotonic() + BOOT_SECONDS
         latest = booted + 4 * BOOT_SECONDS
         rest, why, over = b"", None, False
-        # Reports from early boot, before any code of ours has run.
+        # Reports from early boot, before any of our code has run.
         early = []
         try:
             while True:
@@ -257,7 +258,7 @@ class Guest:
                             yield "report", early.pop(0)
                     if m := STAMP.search(text):
                         if m[1] == "guest":
-                            # The guest powers off. The disk disappears before init does.
+                            # The guest powers off: ignore further reports. The disk disappears before init does.
                             why, over = m[2], True
                             # User-Mode Linux with several CPUs sometimes hangs at the end.
                             end = min(end, time.monotonic() + 10)

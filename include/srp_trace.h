@@ -121,7 +121,7 @@ TRACE_EVENT(srp_task,
 		  __entry->task_tag)
 );
 
-/* status: from the target, or -errno. */
+/* status: the target's status, or -errno. */
 TRACE_EVENT(srp_task_done,
 	TP_PROTO(u32 host, u16 channel, u64 tag, s32 status),
 	TP_ARGS(host, channel, tag, status),

@@ -15,7 +15,7 @@ enum srp_vfab_node {
 	SRP_VFAB_NODE_IB_CA = RDMA_NODE_IB_CA,
 };
 
-/* As above. */
+/* The same for the user verbs commands. */
 enum srp_vfab_command {
 	SRP_VFAB_COMMAND_POLL_CQ = IB_USER_VERBS_CMD_POLL_CQ,
 	SRP_VFAB_COMMAND_REQ_NOTIFY_CQ = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,

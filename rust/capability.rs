@@ -11,7 +11,7 @@ use kernel::prelude::*;
 #[derive(Clone, Copy)]
 pub struct Capability(c_int);
 
-/// Configuring the system.
+/// Permission to administer the system.
 // CAST: The number is 21.
 pub const CAP_SYS_ADMIN: Capability = Capability(bindings::CAP_SYS_ADMIN as c_int);
 

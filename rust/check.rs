@@ -2,8 +2,8 @@
 
 //! Assertions for KUnit tests.
 
-/// Ends the test with an error, in an orderly way: KUnit's own assertions kill the thread with
-/// everything it holds, and a device would wait for that forever.
+/// Fails the test by returning an error, so that destructors run. KUnit's own assertions kill the
+/// thread and leak what it holds, and a device would wait forever for those objects.
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
@@ -18,7 +18,7 @@ macro_rules! check {
     };
 }
 
-/// [`check`] that two values are equal.
+/// As [`check`], fails the test unless the two values are equal.
 macro_rules! check_eq {
     ($left:expr, $right:expr) => {
         let (left, right) = (&$left, &$right);

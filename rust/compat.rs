@@ -3,8 +3,8 @@
 //! Differences between the kernels that the module is built for.
 //!
 //! `Kbuild` probes the kernel tree (`srp_has`) and passes the results as `SRP_HAS_...`. The
-//! kernel's configuration gives the rest. Only this file looks at both; it has the same names for
-//! every kernel.
+//! kernel's configuration gives the rest. Only this file looks at both; it defines the same names
+//! for every kernel.
 
 use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
@@ -21,21 +21,22 @@ pub const THIS_MODULE: &ThisModule = kernel::module::this_module::<crate::Module
 #[cfg(not(SRP_HAS_MODULE_METADATA))]
 pub const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
-/// Converts a count that is an `int` in one kernel and a `u32` in another; 0 if it is negative.
+/// Converts a count that is an `int` in one kernel and a `u32` in another. Returns 0 if it is
+/// negative.
 pub fn count(n: impl TryInto<u32>) -> u32 {
     n.try_into().unwrap_or(0)
 }
 
-/// The ports of the kernel's own driver are in the network namespace of their RDMA device:
+/// Whether the ports of the kernel's own driver are in the network namespace of their RDMA device:
 /// `/sys/class/infiniband_srp` shows only those of the reader's namespace.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 
-/// The softirqs of a CPU are serialised. With PREEMPT_RT two tasks of one CPU may be in softirqs at
-/// a time.
+/// Whether the softirqs of a CPU are serialised. With PREEMPT_RT, two tasks of one CPU may
+/// otherwise be in softirqs at the same time.
 pub const SERIAL_SOFTIRQS: bool =
     cfg!(any(not(CONFIG_PREEMPT_RT), CONFIG_PREEMPT_RT_NEEDS_BH_LOCK));
 
-/// The owner of a spinlock can be preempted, and inherits the priority of tasks that wait for it.
+/// Whether the owner of a spinlock can be preempted, and inherits the priority of waiting tasks.
 pub const PREEMPTIBLE_SPINLOCKS: bool = cfg!(CONFIG_PREEMPT_RT);
 
 /// Orders loads before this against loads after it, as seen by other CPUs. Any context.
@@ -114,7 +115,7 @@ unsafe impl kernel::sync::lock::Backend for SpinLockIrqBackend {
     }
 }
 
-/// Guards of such spinlocks may be dropped in any order.
+/// Whether guards of spinlocks with [`SpinLockIrqBackend`] may be dropped in any order.
 pub const IRQ_GUARDS_IN_ANY_ORDER: bool = cfg!(SRP_HAS_SPIN_LOCK_IRQ);
 
 /// The values of C's `enum dma_data_direction`: integers, or a type of their own.
@@ -167,10 +168,10 @@ pub type NamespaceTag = bindings::ns_common;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
 pub type NamespaceTag = ffi::c_void;
 
-/// The ID of a driver that not all kernels have; otherwise an ID without a driver.
+/// The ID of the driver `ionic`, which not all kernels have; otherwise an ID without a driver.
 #[cfg(SRP_HAS_RDMA_DRIVER_IONIC)]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_IONIC;
-/// The ID of a driver that not all kernels have; otherwise an ID without a driver.
+/// The ID of the driver `ionic`, which not all kernels have; otherwise an ID without a driver.
 #[cfg(not(SRP_HAS_RDMA_DRIVER_IONIC))]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id::MAX;
 
@@ -210,13 +211,13 @@ pub mod template {
     use crate::bindings;
     use kernel::ffi;
 
-    /// Size of its bit fields in bytes.
+    /// Size of the template's bit fields in bytes.
     pub const FLAG_BYTES: usize = if cfg!(SRP_HAS_TAG_ALLOC_POLICY_BIT) {
         2
     } else {
         1
     };
-    /// The position of `track_queue_depth` in the first of them.
+    /// The position of `track_queue_depth` in the first byte of the bit fields.
     pub const TRACK_QUEUE_DEPTH: u32 = if cfg!(SRP_HAS_TAG_ALLOC_POLICY_BIT) {
         1
     } else {
@@ -243,8 +244,8 @@ pub mod template {
     }
 }
 
-/// `struct device_attribute` and `struct attribute_group`: their functions and lists have one of
-/// two types each.
+/// `struct device_attribute` and `struct attribute_group`: the types of their functions and lists
+/// depend on the kernel.
 pub mod attribute {
     use crate::bindings;
     use kernel::ffi;

@@ -28,8 +28,8 @@ use core::{
     ptr::NonNull, //
 };
 
-/// The direction of a transfer, `enum dma_data_direction`. As in the kernel crate's `dma`, which a
-/// kernel without Rust lacks.
+/// The direction of a DMA transfer, `enum dma_data_direction`. The kernel crate's `dma` has this
+/// type too, but a kernel without Rust lacks that module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirection {
     /// The CPU and the device write, both read.
@@ -38,7 +38,7 @@ pub enum DataDirection {
     ToDevice,
     /// The device writes, the CPU reads.
     FromDevice,
-    /// No transfer: no memory can be mapped so.
+    /// No transfer: memory cannot be mapped with this direction.
     None,
 }
 
@@ -62,16 +62,17 @@ impl DataDirection {
     }
 }
 
-/// An object with a scatter list.
+/// An object with a scatter-gather list.
 ///
 /// # Safety
 ///
-/// `list()` must be the head of a list of `count()` entries that cover `len()` bytes, the same for
-/// each call; list and memory must stay valid and in place until the object is dropped or given
-/// away, or forever if it is forgotten. There must be no reference to the memory, not even by a
-/// shared object, because a device may change it at any time.
+/// `list()` must return the head of a list of `count()` entries that cover `len()` bytes, the same
+/// on each call. The list and its memory must stay valid and in place until the object is dropped
+/// or consumed, or forever if it is forgotten. No reference to the memory may exist, not even
+/// through a shared reference to the object, because a device may change the memory at any time.
 ///
-/// So the object owns its memory. A forgotten handle leaves it to the device:
+/// So the object must own its memory. If a mapping of it is forgotten, the memory stays with the
+/// device:
 ///
 /// ```compile_fail,E0478
 /// # use ib_srp::dma::ScatterList;
@@ -86,19 +87,20 @@ impl DataDirection {
 /// }
 /// ```
 pub unsafe trait ScatterList: 'static {
-    /// Returns the first entry.
+    /// Returns the first entry of the list.
     fn list(&self) -> *mut bindings::scatterlist;
-    /// Returns the number of entries, before any mapping.
+    /// Returns the number of entries of the list before DMA mapping, which may merge entries.
     fn count(&self) -> u32;
-    /// Returns the number of bytes.
+    /// Returns the total length of the memory, in bytes.
     fn len(&self) -> u32;
-    /// Returns whether there are no bytes.
+    /// Returns whether the list covers no memory.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Bytes that a device may change at any time, so there is no reference to them.
+/// A byte range that a device may change at any time. It is accessed through a pointer, not a
+/// reference.
 ///
 /// # Invariants
 ///
@@ -116,7 +118,7 @@ impl DeviceBytes<'_> {
     /// `ptr` is valid for reads of `len` bytes for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
-        // INVARIANT: By this function's contract.
+        // INVARIANT: By the safety requirements, `ptr` is valid for reads of `len` bytes for `'a`.
         Self {
             ptr,
             len,
@@ -124,19 +126,19 @@ impl DeviceBytes<'_> {
         }
     }
 
-    /// Returns their address.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.ptr.as_ptr()
     }
 
-    /// Returns their number.
+    /// Returns the number of bytes in the range.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the range is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -153,36 +155,38 @@ impl<'a> From<&'a [u8]> for DeviceBytes<'a> {
     }
 }
 
-/// Bytes that a device may read or change at any time, to be filled in.
+/// A byte range for the CPU to fill, which a device may read or change at any time.
 ///
 /// # Invariants
 ///
-/// They are also valid for writes, and there is no reference to them.
+/// The range is also valid for writes, and no reference to it exists.
 pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
 
 impl DeviceBytesMut<'_> {
     /// # Safety
     ///
-    /// `ptr` is valid for reads and writes of `len` bytes for `'a`, to which there is no reference.
+    /// For `'a`, `ptr` is valid for reads and writes of `len` bytes, and no reference to them
+    /// exists.
     #[inline(always)]
     pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
-        // INVARIANT: By this function's contract.
-        // SAFETY: By this function's contract.
+        // INVARIANT: By the safety requirements, the bytes are valid for writes, without a
+        // reference.
+        // SAFETY: By the safety requirements, `ptr` is valid for reads of `len` bytes for `'a`.
         Self(unsafe { DeviceBytes::new(ptr, len) })
     }
 
-    /// Returns their address.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.0.ptr.as_ptr()
     }
 
-    /// Clears the bytes from index `first` on.
+    /// Zeroes the bytes from index `first` to the end.
     pub fn clear_from(&mut self, first: usize) {
         let first = first.min(self.len());
-        // SAFETY: `first` is at most the length.
+        // SAFETY: `first` is at most the length of the range.
         let from = unsafe { self.as_mut_ptr().add(first) };
-        // SAFETY: By the type invariant; this many bytes are left.
+        // SAFETY: By the type invariant, the remaining bytes are valid for writes.
         unsafe { from.write_bytes(0, self.len() - first) };
     }
 }

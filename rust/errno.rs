@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error codes that [`kernel::error::code`] does not name in each kernel.
+//! Error codes that [`kernel::error::code`] does not name in every kernel.
 //!
 //! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
 
@@ -8,7 +8,7 @@ use crate::bindings;
 use core::mem::transmute;
 use kernel::prelude::*;
 
-/// Makes an [`Error`] at compile time; the kernel crate's constructor is private.
+/// Creates an [`Error`] at compile time; the kernel crate's constructor is private.
 const fn error(code: u32) -> Error {
     assert!(code > 0 && code <= bindings::MAX_ERRNO);
     // CAST: `MAX_ERRNO` is 4095.
@@ -19,7 +19,7 @@ const fn error(code: u32) -> Error {
 }
 
 const _: () = {
-    // SAFETY: It compiles only if the sizes are equal, and every `i32` is valid.
+    // SAFETY: `transmute` compiles only if the sizes are equal, and every `i32` is valid.
     assert!(unsafe { transmute::<Error, i32>(EPERM) } == -1);
     // SAFETY: The sizes are equal, and every `i32` is valid.
     assert!(unsafe { transmute::<Error, i32>(ENOGRACE) } == -531);

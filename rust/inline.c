@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Code to inline into Rust: our helpers, and those of the kernel that every command needs. */
+/* Code to inline into Rust: our helpers, and those helpers of the kernel crate that every command uses. */
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #define __rust_helper __always_inline

@@ -48,16 +48,17 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// It is counted by `get_net` and `put_net`.
+/// `get_net` and `put_net` count the references to it.
 #[repr(transparent)]
 pub struct Namespace(Opaque<bindings::net>);
 
-// SAFETY: `put_net` may be called in any context.
+// SAFETY: Any thread may drop a reference: `put_net` may be called in any context.
 unsafe impl Send for Namespace {}
 // SAFETY: The functions on a `struct net` do their own locking.
 unsafe impl Sync for Namespace {}
 
-// SAFETY: By the type invariant; a count of `get_net` keeps the namespace.
+// SAFETY: By the type invariant, `get_net` and `put_net` count the references, and a reference
+// keeps the namespace alive.
 unsafe impl AlwaysRefCounted for Namespace {
     fn inc_ref(&self) {
         // SAFETY: A shared reference shows that the count is not zero.
@@ -65,7 +66,7 @@ unsafe impl AlwaysRefCounted for Namespace {
     }
 
     unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: By the safety requirements the count is the caller's to give up.
+        // SAFETY: By the safety requirements, the caller owns a reference, which this call puts.
         unsafe { bindings::srp_helper_put_net(obj.as_ptr().cast()) }
     }
 }
@@ -74,12 +75,13 @@ impl Namespace {
     /// Returns the network namespace of the current task. Process context.
     ///
     /// The namespace and its devices stay usable as long as a reference is held; connections in it
-    /// hold one too. [`None`] in an exiting task that has given up its namespaces; such a task may
-    /// still release files.
+    /// hold one too. Returns [`None`] in an exiting task that has given up its namespaces; such a
+    /// task may still release files.
     pub fn current() -> Option<ARef<Self>> {
-        // SAFETY: It reads the current task's `nsproxy`, which only the task itself changes.
+        // SAFETY: The call reads the current task's `nsproxy`, which only the task itself changes.
         let net: *mut Self = unsafe { bindings::srp_helper_current_net() }.cast();
-        // SAFETY: It is null, or valid and counted for the task as long as this function runs.
+        // SAFETY: `net` is null, or a namespace to which the current task holds a reference while
+        // this function runs.
         unsafe { net.as_ref() }.map(ARef::from)
     }
 
@@ -97,16 +99,17 @@ impl Namespace {
         if dev.is_null() {
             return None;
         }
-        // SAFETY: The call above counted a reference to the device.
+        // SAFETY: `srp_helper_dev_get_by_name` took a reference to the device.
         let index = unsafe { bindings::srp_helper_dev_ifindex(dev) };
-        // SAFETY: That reference is given up here.
+        // SAFETY: This puts the reference taken above.
         unsafe { bindings::srp_helper_dev_put(dev) };
         u32::try_from(index).ok()
     }
 }
 
-/// The tag by which sysfs distinguishes network namespaces. It holds no reference: sysfs uses a
-/// namespace until its last device has left it, which is after its count has become 0.
+/// The tag by which sysfs distinguishes network namespaces. It holds no reference to the namespace:
+/// sysfs uses the tag until the last device has left the namespace, which happens after the
+/// reference count has reached 0.
 ///
 /// # Invariants
 ///
@@ -118,13 +121,13 @@ impl SysfsTag<'_> {
     ///
     /// `net` is valid for the lifetime of the tag.
     pub(crate) unsafe fn of(net: *mut bindings::net) -> Self {
-        // SAFETY: By the safety requirements.
+        // SAFETY: By the safety requirements, `net` is valid.
         let tag = unsafe { bindings::srp_helper_net_sysfs_tag(net) };
-        // INVARIANT: By the safety requirements.
+        // INVARIANT: By the safety requirements, `net` is valid for the lifetime of the tag.
         Self(tag.cast(), PhantomData)
     }
 
-    /// Returns the C form.
+    /// Returns the tag as a C pointer.
     pub(crate) fn as_raw(&self) -> *const compat::NamespaceTag {
         self.0
     }
@@ -135,13 +138,12 @@ impl SysfsTag<'_> {
 pub struct SocketAddr(core::net::SocketAddr);
 
 impl SocketAddr {
-    /// Makes an address without a scope.
+    /// Creates an address without a scope.
     pub fn new(ip: IpAddr, port: u16) -> Self {
         Self(core::net::SocketAddr::new(ip, port))
     }
 
-    /// Makes an address with a scope, if any, that is the name or the index of an interface in
-    /// `net`.
+    /// Creates an address. `scope`, if given, is the name or the index of an interface in `net`.
     ///
     /// A scope applies to a link-local IPv6 address only; it is ignored for others, as in C's
     /// `inet_pton_with_scope`.
@@ -166,9 +168,10 @@ impl SocketAddr {
     }
 
     /// Returns the address in a `struct sockaddr_in` or `sockaddr_in6`; [`None`] for any other
-    /// family, including none.
+    /// family, including `AF_UNSPEC`.
     pub(crate) fn from_raw(raw: &bindings::__kernel_sockaddr_storage) -> Option<Self> {
-        // SAFETY: A storage is initialised as a whole, and any bytes are a family and data.
+        // SAFETY: All bytes of a `sockaddr_storage` are initialised, and any bytes are valid for
+        // these two fields.
         let Fields { ss_family, __data } = unsafe { raw.__bindgen_anon_1.__bindgen_anon_1 };
         let port = u16::from_be_bytes(take(&__data, 0));
         match u32::from(ss_family) {
@@ -229,7 +232,7 @@ type Fields = bindings::__kernel_sockaddr_storage__bindgen_ty_1__bindgen_ty_1;
 /// The bytes after the family in a socket address.
 type Data = [c_char; 126];
 
-// The offsets used below, counted from after the family.
+// The functions below use these offsets, which count from the end of the family.
 const _: () = {
     const FAMILY: usize = core::mem::size_of::<bindings::__kernel_sa_family_t>();
     assert!(core::mem::offset_of!(bindings::sockaddr_in6, sin6_port) == FAMILY);
@@ -237,7 +240,7 @@ const _: () = {
     assert!(core::mem::offset_of!(bindings::sockaddr_in6, sin6_scope_id) == FAMILY + 22);
 };
 
-/// `sin_port` and `sin_addr`.
+/// Encodes `sin_port` and `sin_addr`.
 fn v4_data(a: SocketAddrV4) -> Data {
     let mut data = [0; 126];
     put(&mut data, 0, a.port().to_be_bytes());
@@ -245,7 +248,7 @@ fn v4_data(a: SocketAddrV4) -> Data {
     data
 }
 
-/// `sin6_port`, `sin6_flowinfo`, `sin6_addr` and `sin6_scope_id`.
+/// Encodes `sin6_port`, `sin6_flowinfo`, `sin6_addr` and `sin6_scope_id`.
 fn v6_data(a: SocketAddrV6) -> Data {
     let mut data = [0; 126];
     put(&mut data, 0, a.port().to_be_bytes());
@@ -254,14 +257,14 @@ fn v6_data(a: SocketAddrV6) -> Data {
     data
 }
 
-/// Puts `bytes` at `offset`.
+/// Writes `bytes` to `data` at `offset`.
 fn put<const N: usize>(data: &mut Data, offset: usize, bytes: [u8; N]) {
     for (to, from) in data.iter_mut().skip(offset).zip(bytes) {
         *to = from;
     }
 }
 
-/// Returns the bytes at `offset`.
+/// Returns the bytes of `data` at `offset`.
 fn take<const N: usize>(data: &Data, offset: usize) -> [u8; N] {
     let mut bytes = [0; N];
     for (to, from) in bytes.iter_mut().zip(data.iter().skip(offset)) {
@@ -355,12 +358,13 @@ mod tests {
     #[test]
     fn none_without_namespaces() {
         let task = kernel::current!().as_ptr();
-        // SAFETY: It is the current task, and only that changes its namespaces.
+        // SAFETY: `task` is the current task, and only the task itself changes its `nsproxy`.
         let place = unsafe { &raw mut (*task).nsproxy };
-        // SAFETY: As above. The value is restored before any other use.
+        // SAFETY: Only the current task accesses its `nsproxy`. The value is restored before any
+        // other use.
         let kept = unsafe { place.replace(core::ptr::null_mut()) };
         let none = Namespace::current().is_none();
-        // SAFETY: As above.
+        // SAFETY: Only the current task accesses its `nsproxy`.
         unsafe { place.write(kept) };
         assert!(none);
         assert!(Namespace::current().is_some());

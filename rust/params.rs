@@ -21,9 +21,9 @@ const MAX_CMD_SG_ENTRIES: u32 = 255;
 /// The descriptor limits of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SgEntries {
-    /// Descriptors stored in the SRP command, 1 to 255.
+    /// Maximum number of descriptors in the SRP command, 1 to 255.
     pub cmd: u32,
-    /// Segments of an I/O, at least `cmd` and at most `SG_MAX_SEGMENTS`.
+    /// Maximum number of segments of an I/O, at least `cmd` and at most `SG_MAX_SEGMENTS`.
     pub indirect: u32,
 }
 
@@ -59,8 +59,8 @@ impl SgEntries {
 macro_rules! read {
     ($name:ident) => {{
         let parameter = &raw const bindings::$name;
-        // SAFETY: It is a variable of `params.c`, initialised and never freed; writers use a single
-        // store, and a volatile read is a single load.
+        // SAFETY: `parameter` is a variable of `params.c`, initialised and never freed; writers use
+        // a single store, and a volatile read is a single load.
         unsafe { parameter.read_volatile() }
     }};
 }
@@ -74,7 +74,7 @@ fn raw_sg_entries() -> (SgEntries, Complaints) {
 }
 
 /// Logs what is wrong with the parameters and replaces values out of range by the ones used, so
-/// that `/sys/module/ib_srp/parameters` shows those. Called once, while the module is loaded.
+/// that `/sys/module/ib_srp/parameters` shows those. Called once, while the module is being loaded.
 pub fn check() {
     let (entries, bad) = raw_sg_entries();
     if bad.deprecated {
@@ -102,7 +102,7 @@ pub fn check() {
             entries.indirect,
         ),
     ] {
-        // SAFETY: It is a variable of `params.c`, which userspace cannot write to.
+        // SAFETY: `parameter` is a variable of `params.c`, which userspace cannot write to.
         unsafe { parameter.write_volatile(entries) };
     }
 }
@@ -122,12 +122,12 @@ pub fn topspin_workarounds() -> bool {
     read!(srp_param_topspin_workarounds) != 0
 }
 
-/// `register_always`: without effect.
+/// `register_always`: has no effect.
 pub fn register_always() -> bool {
     read!(srp_param_register_always)
 }
 
-/// `never_register`: without effect.
+/// `never_register`: has no effect.
 pub fn never_register() -> bool {
     read!(srp_param_never_register)
 }
@@ -138,8 +138,8 @@ pub fn keep_alive() -> u32 {
     read!(srp_param_keep_alive)
 }
 
-/// `static_read_max`: the longest read through static memory, in bytes, 0 for none. May change at
-/// any time, to any value.
+/// `static_read_max`: the maximum length of a read through static memory, in bytes, 0 for none. May
+/// change at any time, to any value.
 pub fn static_read_max() -> u32 {
     read!(srp_param_static_read_max)
 }
@@ -163,13 +163,13 @@ pub fn max_imm_data() -> u32 {
 macro_rules! shared {
     ($name:ident) => {{
         let parameter = &raw mut bindings::$name;
-        // SAFETY: It is a variable of `params.c`, initialised and never freed; C writes it with a
-        // single store.
+        // SAFETY: `parameter` is a variable of `params.c`, initialised and never freed; C writes it
+        // with a single store.
         unsafe { Atomic::from_ptr(parameter) }
     }};
 }
 
-/// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for none. May change at
+/// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for off. May change at
 /// any time.
 pub fn timeouts() -> Defaults {
     Defaults {

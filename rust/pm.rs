@@ -17,12 +17,12 @@ use kernel::{
 ///
 /// It is called in process context, in the task that puts the system to sleep, with the semaphore
 /// of the notifier chain held for reading and usually `system_transition_mutex`. It may sleep, but
-/// the system waits for it. It must not make or drop a [`Notifier`].
+/// the system waits for it. It must not create or drop a [`Notifier`].
 ///
 /// Not supported: notification before the system sleeps.
 pub trait SleepHandler: Send + Sync + 'static {
-    /// The system is awake again, or did not sleep after all. Devices work and processes are
-    /// thawed.
+    /// Called when the system is awake again, or did not sleep after all. Devices work and
+    /// processes are thawed.
     fn resumed(&self);
 }
 
@@ -30,10 +30,10 @@ pub trait SleepHandler: Send + Sync + 'static {
 ///
 /// Without `CONFIG_PM_SLEEP` there is no sleep and no call.
 ///
-/// Dropping it waits for running calls of the handler, and none begin afterwards: they are made
-/// with the semaphore of the notifier chain held for reading, and the drop removes the notifier
-/// with the semaphore held for writing. It sleeps, and must not happen in a handler, or with a lock
-/// held that a handler takes.
+/// Dropping it waits for running calls of the handler, and none begin afterwards: the handler is
+/// called with the semaphore of the notifier chain held for reading, and the drop removes the
+/// notifier with the semaphore held for writing. It sleeps, and must not happen in a handler, or
+/// with a lock held that a handler takes.
 ///
 /// # Invariants
 ///
@@ -47,7 +47,7 @@ pub struct Notifier<T: SleepHandler> {
 
 // SAFETY: A notifier is not bound to a thread, and `T` is `Send` and `Sync`.
 unsafe impl<T: SleepHandler> Send for Notifier<T> {}
-// SAFETY: A shared notifier gives access to nothing.
+// SAFETY: A shared reference to a notifier gives access to nothing.
 unsafe impl<T: SleepHandler> Sync for Notifier<T> {}
 
 impl<T: SleepHandler> Notifier<T> {
@@ -59,8 +59,8 @@ impl<T: SleepHandler> Notifier<T> {
     pub fn new(handler: Arc<T>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             handler,
-            // INVARIANT: It is registered here, at its final address. This comes last, because
-            // `call` uses the other field.
+            // INVARIANT: `block` is registered here, at its final address. This comes last, because
+            // `call` uses `handler`.
             block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
                 let block = bindings::notifier_block {
                     notifier_call: Some(Self::call),
@@ -68,7 +68,8 @@ impl<T: SleepHandler> Notifier<T> {
                 };
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(block) };
-                // SAFETY: It is initialised, and is pinned until `drop` has removed it.
+                // SAFETY: `slot` is initialised, and is pinned until `drop` has removed it from the
+                // chain.
                 to_result(unsafe { bindings::srp_helper_register_pm_notifier(slot) })
             }),
         }? Error)
@@ -83,7 +84,7 @@ impl<T: SleepHandler> Notifier<T> {
         _data: *mut c_void,
     ) -> c_int {
         let block: *const Opaque<bindings::notifier_block> = Opaque::cast_from(block);
-        // SAFETY: By the safety requirements.
+        // SAFETY: By the safety requirements, `block` is that of a `Notifier<T>`.
         let this = unsafe { container_of!(block.cast_mut(), Self, block) };
         // SAFETY: The handler was set before the block was registered, and stays until `drop` has
         // waited for this call.
@@ -94,7 +95,7 @@ impl<T: SleepHandler> Notifier<T> {
         {
             handler.resumed();
         }
-        // CAST: It is 0.
+        // CAST: The constant is 0.
         bindings::NOTIFY_DONE as c_int
     }
 }
@@ -102,7 +103,7 @@ impl<T: SleepHandler> Notifier<T> {
 #[pinned_drop]
 impl<T: SleepHandler> PinnedDrop for Notifier<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered.
+        // SAFETY: By the type invariant, `block` is in the chain.
         unsafe { bindings::srp_helper_unregister_pm_notifier(self.block.get()) };
     }
 }
@@ -143,7 +144,7 @@ mod tests {
         let block = notifier.block.get();
         // SAFETY: The notifier is registered.
         let call = unsafe { (*block).notifier_call }?;
-        // SAFETY: It is the function of this block.
+        // SAFETY: `call` is the function of this block.
         Some(unsafe { call(block, action, core::ptr::null_mut()) })
     }
 
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn drop_gives_the_handler_back() -> Result {
         let handler = Resumed::new()?;
-        // A chain would still contain a stale block.
+        // If a drop did not remove its block, the chain would contain freed memory.
         for _ in 0..3 {
             let notifier = register(&handler)?;
             assert!(tell(&notifier, 4).is_some());

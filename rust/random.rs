@@ -6,21 +6,21 @@
 
 use crate::bindings;
 
-/// Returns a random 16-bit number of the kernel's generator, in a quarter of the time of 64 bits.
-/// Callable in any context.
+/// Returns a random 16-bit number of the kernel's generator, in a quarter of the time of a 64-bit
+/// number. Callable in any context.
 pub fn random_u16() -> u16 {
-    // SAFETY: It has no preconditions.
+    // SAFETY: The function has no preconditions.
     unsafe { bindings::get_random_u16() }
 }
 
 /// Returns a random 32-bit number of the kernel's generator. Callable in any context.
 pub fn random_u32() -> u32 {
-    // SAFETY: It has no preconditions.
+    // SAFETY: The function has no preconditions.
     unsafe { bindings::get_random_u32() }
 }
 
 /// Returns a random 64-bit number of the kernel's generator. Callable in any context.
 pub fn random_u64() -> u64 {
-    // SAFETY: It has no preconditions.
+    // SAFETY: The function has no preconditions.
     unsafe { bindings::get_random_u64() }
 }

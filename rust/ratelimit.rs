@@ -14,22 +14,22 @@ use kernel::{
     }, //
 };
 
-/// Lets through [`RateLimit::BURST`] events in [`RateLimit::INTERVAL_SECS`] seconds, the rates of
-/// `printk_ratelimited`.
+/// Lets through [`RateLimit::BURST`] events in [`RateLimit::INTERVAL_SECS`] seconds, as
+/// `printk_ratelimited` does by default.
 ///
 /// C's `struct ratelimit_state` has a spinlock that debug kernels require to be initialised at run
 /// time; this type can be a static and does not lock.
 pub struct RateLimit {
     /// When the interval began, in nanoseconds of the monotonic clock; 0 before the first event.
     begin: Atomic<i64>,
-    /// Events let through in this interval.
+    /// Number of events let through in this interval.
     passed: Atomic<i32>,
-    /// Events suppressed since the last report.
+    /// Number of events suppressed since the last report.
     missed: Atomic<i32>,
 }
 
 impl RateLimit {
-    /// Events that may pass in one interval.
+    /// Maximum number of events that pass in one interval.
     pub const BURST: i32 = 10;
     /// The length of an interval, in seconds.
     pub const INTERVAL_SECS: i64 = 5;
@@ -45,7 +45,7 @@ impl RateLimit {
 
     /// Returns whether an event may pass now. Callable in any context except NMI.
     ///
-    /// Logs once per interval how many were suppressed before.
+    /// Logs once per interval how many events were suppressed in earlier intervals.
     pub fn allow(&self) -> bool {
         let (pass, missed) = self.allow_at(monotonic_ns());
         if missed > 0 {
@@ -54,8 +54,8 @@ impl RateLimit {
         pass
     }
 
-    /// As [`RateLimit::allow`] at the time `now`; the second value is the number of suppressed
-    /// events to report.
+    /// As [`RateLimit::allow`] at the time `now`, in nanoseconds; the second value is the number of
+    /// suppressed events to report.
     fn allow_at(&self, now: i64) -> (bool, i32) {
         let begin = self.begin.load(Relaxed);
         let over = begin == 0 || now.saturating_sub(begin) > Self::INTERVAL_SECS * 1_000_000_000;

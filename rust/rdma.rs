@@ -13,19 +13,19 @@
 //!
 //! # How to make a connection
 //!
-//! Each module has an example; all of them compile (`ci/lint.sh doc`).
+//! The main modules have examples, which `ci/lint.sh doc` compiles.
 //!
-//! 1. A [client] is called for every device. It makes a protection domain, [`pd::Pd`], which
-//!    contains all of the following.
+//! 1. A [client] is called for every device. It allocates a protection domain, [`pd::Pd`], for all
+//!    objects below.
 //! 2. Messages are in [`dma::Chunk`]s of a [`dma::Pool`], mapped for the device for the lifetime of
 //!    the pool.
 //! 3. Memory that the peer reads or writes directly is described by a [`mr::Handle`], one for each
 //!    request.
 //! 4. A [`qp::Qp`] owns the pools and regions, and has a [`qp::Handler`] for completions.
-//! 5. It is connected on an identifier of a connection manager: a [`cm::Id`], which resolves IP
-//!    addresses, or an [`ib_cm::Id`], on a path that a [`lookup::Lookup`] has found.
+//! 5. The queue pair is connected on an identifier of a connection manager: a [`cm::Id`], which
+//!    resolves IP addresses, or an [`ib_cm::Id`], on a path that a [`lookup::Lookup`] has found.
 //! 6. Messages are sent, and memory is registered and invalidated, with a [`qp::Live`].
-//! 7. [`qp::Qp::hang_up`] tells the peer of the end, [`qp::Qp::shutdown`] drains,
+//! 7. [`qp::Qp::hang_up`] tells the peer that the connection ends, [`qp::Qp::shutdown`] drains,
 //!    [`qp::Qp::disconnect`] destroys the queue pair. Step 5 may follow again.
 //!
 //! [Events of the device](device_event) tell when a connection is worth trying.

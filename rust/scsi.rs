@@ -2,10 +2,10 @@
 
 //! SCSI host adapters.
 //!
-//! A driver implements [`Driver`], makes a [`Host`] from it and adds it to the SCSI midlayer.
-//! [`Driver::queue_command`] receives commands as owned [`Command`] values; consuming the value
-//! completes the command, so it completes exactly once. A timed-out command belongs to the error
-//! handler, see [`command`].
+//! A driver implements [`Driver`], creates a [`Host`] from it and adds the host to the SCSI
+//! midlayer. [`Driver::queue_command`] receives commands as owned [`Command`] values; consuming the
+//! value completes the command, so each command completes exactly once. A timed-out command belongs
+//! to the error handler, see [`command`].
 //!
 //! A host may belong to a transport class, see [`transport`].
 //!

@@ -2,9 +2,9 @@
 
 //! The SRP initiator.
 //!
-//! [`sessions`] is the state of an RDMA port, [`session`] a login at one target, [`channel`] one of
-//! its connections, [`slot`] the place of one command on a channel. [`proto`] and [`logic`] use no
-//! kernel types and are also tested on the host.
+//! [`sessions`] is the state of an RDMA port, [`session`] a login to one target, [`channel`] one
+//! connection of a session, [`slot`] holds one command of a channel. [`proto`] and [`logic`] use no
+//! kernel types and are also tested in user space.
 
 #![deny(unsafe_code)]
 

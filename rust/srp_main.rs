@@ -68,9 +68,9 @@ impl Drop for Ending {
     }
 }
 
-/// The module. Its fields are dropped in order: first the devices with their sessions. The teardown
-/// of these needs the other fields. Devices are removed one after the other, but all sessions end
-/// concurrently.
+/// The module. Its fields are dropped in order. `_end` starts the teardown of all sessions, so that
+/// they end concurrently. `client` then removes the devices one after the other; the teardown of
+/// their sessions needs the fields below.
 #[pin_data]
 pub struct Module {
     _end: Ending,

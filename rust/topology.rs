@@ -9,13 +9,13 @@ use crate::bindings;
 
 /// Returns the number of CPUs that are online, at least 1.
 pub fn num_online_cpus() -> u32 {
-    // SAFETY: It reads a counter.
+    // SAFETY: The function only reads a counter.
     unsafe { bindings::srp_helper_num_online_cpus() }
 }
 
 /// Returns the number of NUMA nodes that are online, at least 1.
 pub fn num_online_nodes() -> u32 {
-    // SAFETY: It reads a counter.
+    // SAFETY: The function only reads a counter.
     unsafe { bindings::srp_helper_num_online_nodes() }
 }
 

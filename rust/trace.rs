@@ -3,7 +3,8 @@
 //! The trace events of `include/srp_trace.h`.
 //!
 //! A disabled event is a no-op instruction. `trace!` evaluates its arguments only for an enabled
-//! event; they are numbers, so that no local variable must be in memory for an event. Any context.
+//! event. They are numbers, except in `lost`, so that no local variable must be in memory for an
+//! event. Any context.
 //!
 //! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h),
 //! [`include/linux/jump_label.h`](srctree/include/linux/jump_label.h)
@@ -49,7 +50,8 @@ macro_rules! events {
                 // compiler would reload everything after each event.
                 #[cfg(all(CONFIG_TRACEPOINTS, CONFIG_JUMP_LABEL))]
                 return 'branch: {
-                    // SAFETY: A no-op, or a jump to the label; the key is as above.
+                    // SAFETY: The code is a no-op, or a jump to the label; the key is that of a
+                    // trace event of this module, which outlives its code.
                     unsafe {
                         kernel::asm!(
                             include!(concat!(
@@ -73,7 +75,8 @@ macro_rules! events {
             #[allow(clippy::too_many_arguments)]
             pub fn log($($argument: $type),*) {
                 #[cfg(CONFIG_TRACEPOINTS)]
-                // SAFETY: It takes any numbers; by its type invariant a [`Text`] is a C string.
+                // SAFETY: The function takes any numbers; by its type invariant a [`Text`] is a C
+                // string.
                 unsafe {
                     bindings::$function($($argument.into()),*)
                 };
@@ -127,7 +130,7 @@ impl Text {
         let mut bytes = [0; 128];
         // INVARIANT: The writer never gets the last byte.
         if let Some((_, room)) = bytes.split_last_mut() {
-            // An error would come from `what`; the text written so far is enough.
+            // Only `what` can fail; the text written so far is enough then.
             let _ = write!(Room(room), "{what}");
         }
         Self(bytes)
@@ -140,7 +143,7 @@ impl From<&Text> for *const kernel::ffi::c_char {
     }
 }
 
-/// The free part of a text.
+/// The free part of a [`Text`].
 struct Room<'a>(&'a mut [u8]);
 
 impl fmt::Write for Room<'_> {

@@ -3,7 +3,7 @@
 //! Private workqueues, and work items that can be cancelled.
 //!
 //! [`kernel::workqueue`] only has the system queues. A module may be unloaded only when none of its
-//! work is left, and a storage path needs a queue that makes progress without memory
+//! work is left, and a storage path needs a queue that makes progress under memory pressure
 //! ([`Flags::MEM_RECLAIM`]). Items are the kernel crate's [`Work`], or [`Delayed`].
 //!
 //! Not supported: `mod_delayed_work()`; see [`Delayed::hurry`].
@@ -110,15 +110,15 @@ impl core::ops::BitOr for Flags {
     }
 }
 
-/// A workqueue. Dropping it is the barrier for all of its work.
+/// A workqueue. Dropping it waits for all of its work.
 ///
 /// The drop refuses new work, waits for the timers of scheduled [`Delayed`] items, runs all queued
-/// items to completion and destroys the queue. It sleeps, and must not happen in an item of this
-/// queue. Work is queued through a [`Handle`].
+/// items to completion and destroys the queue. It sleeps, and must not happen in a work item of
+/// this queue. Work is queued through a [`Handle`].
 pub struct WorkQueue(Handle);
 
 impl WorkQueue {
-    /// Makes a workqueue with workers called `name`. Sleeps.
+    /// Creates a workqueue with workers called `name`. Sleeps.
     ///
     /// Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] must be given.
     ///
@@ -131,8 +131,8 @@ impl WorkQueue {
         if percpu == unbound {
             return Err(EINVAL);
         }
-        // SAFETY: `name` is a C string, which the call copies; 0 is the default limit of concurrent
-        // items.
+        // SAFETY: `name` is a C string, which the call copies; 0 selects the default limit of
+        // concurrent items.
         let wq = unsafe { bindings::srp_helper_alloc_workqueue(name.as_char_ptr(), flags.0, 0) };
         let wq = NonNull::new(wq).ok_or(ENOMEM)?;
         let init = pin_init!(Inner {
@@ -141,10 +141,10 @@ impl WorkQueue {
             idle <- Completion::new(),
         });
         match Arc::pin_init(init, GFP_KERNEL) {
-            // INVARIANT: The queue is ours, there are no users, and `CLOSED` is not set.
+            // INVARIANT: `wq` is valid, there are no users, and `CLOSED` has not been added.
             Ok(inner) => Ok(Self(Handle(inner))),
             Err(e) => {
-                // SAFETY: The queue has just been made and has no user.
+                // SAFETY: The queue was created above and has no user.
                 unsafe { bindings::destroy_workqueue(wq.as_ptr()) };
                 Err(e)
             }
@@ -171,9 +171,9 @@ impl Drop for WorkQueue {
         if inner.users.fetch_add(CLOSED, Full) != 0 {
             inner.idle.wait();
         }
-        // SAFETY: By the type invariant of `Inner` the queue has no caller and no armed timer:
-        // there are no users, and `CLOSED` lets no new ones in. This call runs queued items to
-        // completion; what they try to queue is refused.
+        // SAFETY: By the type invariant of `Inner`, no call is in progress on the queue and no
+        // timer is armed: there are no users, and `CLOSED` keeps new ones out. This call runs
+        // queued items to completion; what they try to queue is refused.
         unsafe { bindings::destroy_workqueue(inner.wq.as_ptr()) };
     }
 }
@@ -183,8 +183,8 @@ const CLOSED: i32 = 1 << 30;
 
 /// # Invariants
 ///
-/// - `wq` is a valid queue, at least until [`CLOSED`] has been added to `users` and the rest of
-///   `users` has been zero since.
+/// - `wq` is valid at least until the [`WorkQueue`]'s drop has added [`CLOSED`] to `users` and the
+///   remaining count has then reached zero.
 /// - `users` counts the calls in progress on `wq` and the armed timers of [`Delayed`] items.
 #[pin_data]
 struct Inner {
@@ -201,8 +201,8 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Inner {
-    /// Registers a user; `false` if the queue is closed. After `true`, [`Inner::leave`] must
-    /// follow.
+    /// Registers a user. Returns `false` if the queue is closed; otherwise the caller must call
+    /// [`Inner::leave`] afterwards.
     fn enter(&self) -> bool {
         if self.users.fetch_add(1, Full) < CLOSED {
             return true;
@@ -227,7 +227,7 @@ pub struct Handle(Arc<Inner>);
 impl Handle {
     /// Queues `item`. Callable in any context except NMI.
     ///
-    /// The queue holds the [`Arc`] until the item runs, in process context.
+    /// The queue owns the [`Arc`] until the item runs, which happens in process context.
     ///
     /// # Errors
     ///
@@ -271,14 +271,15 @@ impl Handle {
 /// # Safety
 ///
 /// The [`Work`] that [`HasWork`] names is a separate field and not part of a
-/// [`kernel::workqueue::DelayedWork`]: its timer would stay armed, and the wait for it would spin.
+/// [`kernel::workqueue::DelayedWork`]. Otherwise the timer of the latter would stay armed, and
+/// `cancel_work_sync` would spin until it fires.
 pub unsafe trait Cancel<const ID: u64 = 0>: HasWork<Self, ID> + Sized {}
 
 /// Cancels `item` and waits until it is not running; sleeps.
 ///
 /// On return the item is neither queued nor running, unless another context queued it again.
-/// Returns whether it was queued and will not run. Must not be called in the item itself, nor while
-/// holding anything that the item needs.
+/// Returns whether the item was queued and now will not run. Must not be called in the item itself,
+/// nor while holding anything that the item needs.
 ///
 /// An item with a timer is a [`Delayed`], which has its own [`Delayed::cancel_sync`]:
 ///
@@ -312,14 +313,14 @@ where
     let ptr = Arc::as_ptr(item);
     // SAFETY: The pointer of an `Arc` points at a valid value.
     let work = unsafe { T::raw_get_work(ptr.cast_mut()) };
-    // SAFETY: The pointer is that of a field of a valid value.
+    // SAFETY: `work` points at a field of a valid value.
     let work = unsafe { Work::raw_get(work) };
-    // SAFETY: The `struct work_struct` has been initialised by `Work::new`, lives as long as
-    // `item` does, and by the contract of `Cancel` has no timer.
+    // SAFETY: The `struct work_struct` has been initialised by `Work::new`, lives as long as `item`
+    // does, and has no timer, as `Cancel` requires.
     let pending = unsafe { bindings::cancel_work_sync(work) };
     if pending {
-        // SAFETY: `T::Pointer` is `Arc<T>`: the item was queued by giving up an `Arc`, which it
-        // takes back when it runs. It was pending and will not run.
+        // SAFETY: `T::Pointer` is `Arc<T>`: queueing the item gave up an `Arc`, which only a run
+        // would take back. The item was pending and will not run.
         drop(unsafe { Arc::from_raw(ptr) });
     }
     pending

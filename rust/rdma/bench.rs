@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The cost of memory registration, transfers and notification on the soft devices, as in the
-//! papers.
+//! Benchmarks of memory registration, transfers and notification on the soft devices, after the
+//! Kernel PM2 and Gfarm papers.
 //!
 //! Only in a module built with `SRP_BENCH=1`, which runs this when it is loaded. In a guest with a
-//! clock that counts instructions, a nanosecond is one. Each result is a line `srp_bench: NAME
-//! KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
+//! clock that counts instructions, a nanosecond is one instruction. Each result is a line
+//! `srp_bench: NAME KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
 
 use super::tests::{
     check,
@@ -47,14 +47,14 @@ use kernel::{
     sync::rcu, //
 };
 
-/// Iterations of each measurement.
+/// Number of iterations per measurement.
 const ROUNDS: u32 = 20;
 /// Maximum number of segments.
 const MOST: usize = 512;
-/// Bytes of the peer's memory.
+/// Size of the peer's memory, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// Average nanoseconds of `work`, after one call to warm up.
+/// Returns the average duration of `work` in nanoseconds, after one call to warm up.
 fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     work()?;
     let began = monotonic_ns();
@@ -64,7 +64,7 @@ fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     Ok((monotonic_ns() - began).unsigned_abs() / u64::from(ROUNDS))
 }
 
-/// `count` pieces of `bytes`, no two of them adjacent.
+/// Creates a list of `count` pieces of `bytes`, no two of them adjacent.
 fn scattered(count: usize, bytes: usize) -> Result<List> {
     let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
     for number in 0..count {
@@ -73,7 +73,7 @@ fn scattered(count: usize, bytes: usize) -> Result<List> {
     List::new((2 * count).next_power_of_two(), &pieces)
 }
 
-/// `count` pieces of `bytes`, each directly after the last.
+/// Creates a list of `count` pieces of `bytes`, each directly after the last.
 fn adjacent(count: usize, bytes: usize) -> Result<List> {
     let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
     for number in 0..count {
@@ -83,7 +83,7 @@ fn adjacent(count: usize, bytes: usize) -> Result<List> {
     List::new(pages.next_power_of_two(), &pieces)
 }
 
-/// `count` pieces of `bytes`, each in the next page.
+/// Creates a list of `count` pieces of `bytes`, each in the next page.
 fn paged(count: usize, bytes: usize) -> Result<List> {
     let mut pieces = KVec::<Piece>::with_capacity(count, GFP_KERNEL)?;
     for number in 0..count {
@@ -109,7 +109,7 @@ fn register(link: &mut Link, lists: &mut KVec<List>) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, table 3: one handle for all segments against one registration for each.
+/// Kernel PM2, table 3: compares one handle for all segments with one registration per segment.
 fn registrations(soft: &Soft) -> Result {
     let shape = Shape {
         handles: MOST,
@@ -151,7 +151,7 @@ fn registrations(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The peer writes `len` bytes to segments, which have room for them, in order.
+/// Has the peer write `len` bytes to the segments, in order. They must be long enough.
 fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
     let mut left = len;
     for segment in segments {
@@ -172,8 +172,9 @@ fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
     Ok(())
 }
 
-/// Gfarm, figure 5: a copy from memory that stays registered against registration in place. The
-/// peer writes the same in both cases; `transfer` is the cost of that alone.
+/// Gfarm, figure 5: compares a copy from memory that stays registered with registration of the
+/// destination. The peer writes the same bytes in both cases; `transfer` is the cost without the
+/// copy.
 fn static_and_dynamic(soft: &Soft) -> Result {
     let limits = soft.device.limits();
     let piece_size = limits.max_pages_per_mr.min(16) as usize * PAGE_SIZE;
@@ -208,7 +209,7 @@ fn static_and_dynamic(soft: &Soft) -> Result {
                     if copy {
                         let skip = (number * piece_size) as _;
                         // SAFETY: The list has `count` entries that cover `len` bytes, and nothing
-                        // else uses it; there are `n` bytes to copy.
+                        // else uses it; `bytes` has `n` bytes.
                         unsafe {
                             bindings::sg_pcopy_from_buffer(
                                 to,
@@ -253,8 +254,8 @@ fn static_and_dynamic(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, figure 11: memory behind one handle in one transfer, against one handle and transfer
-/// for each page.
+/// Kernel PM2, figure 11: compares one handle and one transfer for all pages with a handle and a
+/// transfer per page.
 fn transfers(soft: &Soft) -> Result {
     let shape = Shape {
         handles: 1 + CHUNK / PAGE_SIZE,
@@ -301,8 +302,8 @@ fn transfers(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, figures 4 and 10: from the sender's call to the receiver's callback, which runs in a
-/// softirq, in a workqueue, or in a polling thread.
+/// Kernel PM2, figures 4 and 10: measures the time from the sender's call to the receiver's
+/// callback, which runs in a softirq, in a workqueue, or in a polling thread.
 fn latency(soft: &Soft) -> Result {
     for (name, context) in [
         ("polling", bindings::ib_poll_context_IB_POLL_DIRECT),
@@ -347,7 +348,7 @@ fn latency(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Runs all of it on each available kind of soft device. Sleeps.
+/// Runs all benchmarks on each available kind of soft device. Sleeps.
 pub(crate) fn run() {
     const ALL: [(&str, fn(&Soft) -> Result); 4] = [
         ("registration", registrations),

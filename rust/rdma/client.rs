@@ -88,18 +88,19 @@ pub trait Client: Send + Sync + 'static {
     /// The name of the client.
     const NAME: &'static CStr;
 
-    /// What the client keeps for each device.
+    /// Data of the client for one device.
     type Data: ForeignOwnable + Send + Sync;
 
-    /// A device was added. `health` is marked when it is removed. May sleep.
+    /// Called when a device is added. `health` is marked when the device is removed. May sleep.
     ///
     /// # Errors
     ///
-    /// After any error the client is not notified of the device again. Logged unless `EOPNOTSUPP`.
+    /// After an error the client gets no further callbacks for the device. Errors except
+    /// `EOPNOTSUPP` are logged.
     fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data>;
 
-    /// The device is being removed, if [`Health::is_going`] says so; otherwise the client is, and
-    /// the removal of the device may begin before this returns.
+    /// Called when the device is removed, if [`Health::is_going`]; otherwise when the client is
+    /// unregistered, and then the removal of the device may begin before this returns.
     ///
     /// Must return only when nothing uses the device. May sleep.
     fn remove(&self, device: &Device, data: Self::Data, health: &Health);
@@ -111,22 +112,22 @@ pub trait Client: Send + Sync + 'static {
 /// The address of the one registration of this module, or 0.
 static REGISTRATION: Atomic<usize> = Atomic::new(0);
 
-/// A registered client. Dropping it removes the client from every device and waits for that, and
-/// until the module has no device guard and no `rdma_cm` identifier: forever, if one was leaked.
+/// A registered client. Dropping it removes the client from every device, and waits until the
+/// module has no device guard and no `rdma_cm` identifier: forever, if one was leaked.
 ///
 /// # Invariants
 ///
-/// If `registered`, `client` and `watch` are registered, in this order, and [`REGISTRATION`] is the
-/// address of this object, which does not move.
+/// If `registered` is set, `client` and `watch` are registered, in this order, and [`REGISTRATION`]
+/// is the address of this object, which does not move.
 #[pin_data(PinnedDrop)]
 pub struct Registration<C: Client> {
     #[pin]
     client: Opaque<bindings::ib_client>,
-    /// The core notifies the last client first of a removal.
+    /// Registered after `client`: the core notifies clients of a removal in reverse order.
     #[pin]
     watch: Opaque<bindings::ib_client>,
     registered: Atomic<bool>,
-    /// Each device that the client has, by its address.
+    /// The devices of the client: address and health of each.
     #[pin]
     devices: Mutex<KVec<(usize, Arc<Health>)>>,
     context: C,
@@ -136,7 +137,7 @@ pub struct Registration<C: Client> {
 
 // SAFETY: Registration and unregistration are not tied to a thread.
 unsafe impl<C: Client> Send for Registration<C> {}
-// SAFETY: A shared registration gives access to nothing.
+// SAFETY: `&Registration` has no methods, and the context that callbacks share is `Sync`.
 unsafe impl<C: Client> Sync for Registration<C> {}
 
 impl<C: Client> Registration<C> {
@@ -175,20 +176,21 @@ impl<C: Client> Registration<C> {
         .pin_chain(|this| {
             let address = core::ptr::from_ref(&*this).expose_provenance();
             REGISTRATION.cmpxchg(0, address, Full).map_err(|_| EBUSY)?;
-            // SAFETY: The client is initialised and pinned, and stays so until `drop` has removed
-            // it. What its callbacks use is set.
+            // SAFETY: `client` is initialised, and pinned until it is unregistered. The fields that
+            // its callbacks use are set.
             let result = to_result(unsafe { bindings::ib_register_client(this.client.get()) });
             let result = result.and_then(|()| {
-                // SAFETY: As for `client`.
+                // SAFETY: `watch` is initialised, and pinned until `drop` has unregistered it. The
+                // fields that its callbacks use are set.
                 to_result(unsafe { bindings::ib_register_client(this.watch.get()) }).inspect_err(
-                    // SAFETY: It has just been registered.
+                    // SAFETY: `client` has just been registered.
                     |_| unsafe { bindings::ib_unregister_client(this.client.get()) },
                 )
             });
             match result {
-                // INVARIANT: Both have just been set.
+                // INVARIANT: Both clients are registered, and `REGISTRATION` is set.
                 Ok(()) => this.registered.store(true, Relaxed),
-                // The core has removed the client from the devices that it had added it to.
+                // The core has removed `client` from all devices.
                 Err(_) => REGISTRATION.store(0, Relaxed),
             }
             result
@@ -197,11 +199,11 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Only to be called in a callback of the client.
+    /// Must be called in a callback of `client` or `watch`.
     unsafe fn this<'a>() -> &'a Self {
         let address = REGISTRATION.load(Relaxed);
-        // SAFETY: By the type invariant, or in `new` while it registers. There is one registration,
-        // and its drop waits for the callbacks.
+        // SAFETY: Callbacks run only while `REGISTRATION` is the address of the pinned
+        // registration. Its drop waits for them.
         unsafe { &*core::ptr::with_exposed_provenance(address) }
     }
 
@@ -209,7 +211,7 @@ impl<C: Client> Registration<C> {
     ///
     /// Called by the core with a device that is being registered.
     unsafe extern "C" fn add(device: *mut bindings::ib_device) -> i32 {
-        // SAFETY: This is a callback.
+        // SAFETY: This is a callback of `client`.
         let this = unsafe { Self::this() };
         // SAFETY: The device is registered for the duration of the call.
         let device = unsafe { Device::from_raw(device) };
@@ -233,16 +235,16 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that `add` was called for, and the data it set.
+    /// Called by the core with a device that `add` was called for, and the data that `add` set.
     unsafe extern "C" fn remove(device: *mut bindings::ib_device, data: *mut core::ffi::c_void) {
         if data.is_null() {
             return;
         }
-        // SAFETY: This is a callback.
+        // SAFETY: This is a callback of `client`.
         let this = unsafe { Self::this() };
         // SAFETY: The core waits for this call before it unregisters the device.
         let device = unsafe { Device::from_raw(device) };
-        // SAFETY: `data` was made by `add`, and the core calls `remove` once for it.
+        // SAFETY: `data` is from `add`, and the core calls `remove` once for it.
         let data = unsafe { C::Data::from_foreign(data) };
         if let Some(health) = this.health(device) {
             this.context.remove(device, data, &health);
@@ -252,19 +254,19 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that is removed, or when `watch` is unregistered.
+    /// Called by the core with a device that is being removed, or when `watch` is unregistered.
     unsafe extern "C" fn goes(device: *mut bindings::ib_device, _: *mut core::ffi::c_void) {
-        // SAFETY: This is a callback.
+        // SAFETY: This is a callback of `watch`.
         let this = unsafe { Self::this() };
         // SAFETY: The core waits for this call before it unregisters the device.
         let device = unsafe { Device::from_raw(device) };
-        // The client has no device when `watch` is unregistered.
+        // When `watch` is unregistered, `devices` is already empty.
         if let Some(health) = this.health(device) {
             health.go();
         }
     }
 
-    /// Adds a device to the context.
+    /// Adds a device to `devices` and calls [`Client::add`]. Undone on error.
     fn know(&self, device: &Device) -> Result<C::Data> {
         let health = Health::new()?;
         let entry = (device.as_raw().addr(), health.clone());
@@ -288,16 +290,16 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that `add` was called for, and the data it set.
+    /// Called by the core with a device that `add` was called for, and the data that `add` set.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, data: *mut core::ffi::c_void) {
         if data.is_null() {
             return;
         }
-        // SAFETY: This is a callback.
+        // SAFETY: This is a callback of `client`.
         let this = unsafe { Self::this() };
         // SAFETY: The core does not rename a device while it unregisters it.
         let device = unsafe { Device::from_raw(device) };
-        // SAFETY: `data` was made by `add`, and is not taken back during this call.
+        // SAFETY: `data` is from `add`, and `remove` does not run during this call.
         let data = unsafe { C::Data::borrow(data) };
         this.context.rename(device, data);
     }
@@ -312,10 +314,10 @@ impl<C: Client> PinnedDrop for Registration<C> {
         // SAFETY: By the type invariant the client is registered. The call waits for `remove` of
         // every device, and no callback runs after it.
         unsafe { bindings::ib_unregister_client(self.client.get()) };
-        // SAFETY: As for `client`.
+        // SAFETY: By the type invariant `watch` is registered.
         unsafe { bindings::ib_unregister_client(self.watch.get()) };
         REGISTRATION.store(0, Relaxed);
-        // The module is unloaded next, with the functions that these objects call.
+        // The module may be unloaded next, with the callbacks of these objects.
         USERS.wait();
     }
 }

@@ -92,7 +92,7 @@ pub enum EventKind {
     RouteResolved,
     /// There is no route.
     RouteError,
-    /// The connection could not be made.
+    /// The connection could not be established.
     ConnectError,
     /// The peer did not answer.
     Unreachable,
@@ -112,7 +112,7 @@ pub enum EventKind {
     Other(u32),
 }
 
-/// As `rdma_event_msg()` names them, for the events that end a connection.
+/// Uses the names of `rdma_event_msg()`, for the events that end a connection.
 impl core::fmt::Display for EventKind {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
@@ -169,7 +169,8 @@ impl Event<'_> {
             EventKind::Established | EventKind::Rejected => {
                 // SAFETY: Connection events carry `conn`.
                 let conn = unsafe { self.event.param.conn.as_ref() };
-                // SAFETY: The event has that many bytes while its handler runs.
+                // SAFETY: `private_data` is null or points to `private_data_len` bytes that stay
+                // valid while the event's handler runs.
                 unsafe { private_data(conn.private_data, conn.private_data_len.into()) }
             }
             _ => &[],
@@ -190,11 +191,11 @@ pub trait EventHandler: Send + Sync + 'static {
 pub struct ConnectParam<'a> {
     /// Passed to the peer; at most 56 bytes on InfiniBand.
     pub private_data: &'a [u8],
-    /// RDMA reads by the peer that we serve concurrently.
+    /// Maximum number of RDMA reads by the peer that we serve concurrently.
     pub responder_resources: u8,
-    /// Retries of an unacknowledged packet, 0 to 7.
+    /// Number of retries of an unacknowledged packet, 0 to 7.
     pub retry_count: u8,
-    /// Retries when the peer has no receive posted, 0 to 7; 7 means forever.
+    /// Number of retries when the peer has no receive posted, 0 to 7; 7 means forever.
     pub rnr_retry_count: u8,
 }
 
@@ -236,9 +237,9 @@ struct NoEvents<'a> {
 impl<'a> NoEvents<'a> {
     fn new<E: EventHandler>(id: &Id<E>, _: &'a Calls) -> Self {
         let id = id.as_raw();
-        // SAFETY: By the type invariant of `Id`.
+        // SAFETY: `id` is valid by the type invariant of `Id`.
         unsafe { bindings::rdma_lock_handler(id) };
-        // INVARIANT: It was just locked, and the `Id` outlives the guard of its calls.
+        // INVARIANT: `handler_mutex` was just locked, and the `Id` outlives the guard of its calls.
         Self {
             id,
             _calls: PhantomData,
@@ -248,7 +249,7 @@ impl<'a> NoEvents<'a> {
 
 impl Drop for NoEvents<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant `id` is valid and its `handler_mutex` is held.
         unsafe { bindings::rdma_unlock_handler(self.id) };
     }
 }
@@ -290,7 +291,7 @@ impl<E: EventHandler> Id<E> {
             GFP_KERNEL,
         );
         if this.is_err() {
-            // SAFETY: It was just created, and has no event yet.
+            // SAFETY: The identifier was just created, and has no event yet.
             unsafe { bindings::rdma_destroy_id(id.as_ptr()) };
         }
         this
@@ -298,12 +299,12 @@ impl<E: EventHandler> Id<E> {
 
     /// # Safety
     ///
-    /// Called by the connection manager with an identifier made by [`Self::new`] and its event.
+    /// Called by the connection manager with an identifier created by [`Self::new`] and its event.
     unsafe extern "C" fn event_callback(
         id: *mut bindings::rdma_cm_id,
         event: *mut bindings::rdma_cm_event,
     ) -> i32 {
-        // SAFETY: By this function's contract the identifier is valid.
+        // SAFETY: The identifier is valid.
         let context = unsafe { (*id).context };
         // SAFETY: By the type invariant the context is the handler, which lives until
         // `rdma_destroy_id()` returns, which waits for this call.
@@ -382,9 +383,9 @@ impl<E: EventHandler> Id<E> {
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
         let calls = self.calls.lock();
         let _no_events = NoEvents::new(self, &calls);
-        // SAFETY: The identifier is valid, and nothing changes it now.
+        // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
         let have = unsafe { (*self.as_raw()).device };
-        // SAFETY: As above.
+        // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
         let number = unsafe { (*self.as_raw()).port_num };
         have == device.as_raw() && number == port
     }
@@ -393,7 +394,7 @@ impl<E: EventHandler> Id<E> {
     pub fn src_addr(&self) -> Option<SocketAddr> {
         let calls = self.calls.lock();
         let _no_events = NoEvents::new(self, &calls);
-        // SAFETY: The identifier is valid, and nothing changes it now.
+        // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
         let raw = unsafe { &(*self.as_raw()).route.addr.src_addr };
         SocketAddr::from_raw(raw)
     }
@@ -423,9 +424,9 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `rdma_create_qp()` makes the queue pair as requested. The connection manager uses it only
-// while it is in `qp`: in `rdma_connect()` and for events with the handler's lock held, in
-// `rdma_disconnect()` with `calls` locked.
+// SAFETY: `rdma_create_qp()` creates the queue pair as requested. The connection manager uses it
+// only while it is in the field `qp`: in `rdma_connect()` and for events with the handler's lock
+// held, in `rdma_disconnect()` with `calls` locked.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,
@@ -447,7 +448,8 @@ unsafe impl<E: EventHandler> Link for Id<E> {
         let calls = self.calls.lock();
         // `rdma_destroy_qp()` does the same, but does not return whether the device destroyed it.
         let _no_events = NoEvents::new(self, &calls);
-        // SAFETY: The identifier is valid by the type invariant, and nothing uses the field now.
+        // SAFETY: The identifier is valid by the type invariant, and `_no_events` keeps other users
+        // from the field.
         unsafe { (*self.as_raw()).qp = null_mut() };
     }
 

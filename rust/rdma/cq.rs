@@ -25,7 +25,7 @@ use kernel::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PollContext {
     /// A softirq on the CPU of the interrupt, if the softirqs of a CPU are serialised. With
-    /// PREEMPT_RT they may not be; then it is as [`Self::Workqueue`].
+    /// PREEMPT_RT they may not be; then it is like [`Self::Workqueue`].
     Interrupt,
     /// A work item on the CPU of the interrupt, which may be preempted.
     Workqueue,
@@ -43,7 +43,7 @@ impl PollContext {
     }
 }
 
-/// What ib_core runs for the interrupts of a queue.
+/// What ib_core schedules on an interrupt of a queue.
 enum Handler {
     Softirq(*mut bindings::irq_poll),
     Work(*mut bindings::work_struct),
@@ -54,14 +54,14 @@ enum Handler {
 /// # Invariants
 ///
 /// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in
-/// a softirq, if those of a CPU are serialised; in its work item, which never runs concurrently
-/// with itself; or in the poller. The softirq or work item is disabled once `stopped` has a grace
-/// period.
+/// a softirq, if the softirqs of a CPU are serialised; in its work item, which never runs
+/// concurrently with itself; or in the poller. The softirq or work item is disabled once `stopped`
+/// is set.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
     context: bindings::ib_poll_context,
-    /// Neither the softirq nor the work item begins after this grace period has begun.
+    /// The grace period that began when the softirq or work item was disabled.
     #[pin]
     stopped: Mutex<Option<GracePeriod>>,
     // Dropped after the queue.
@@ -70,16 +70,18 @@ pub(super) struct Cq {
 
 // SAFETY: The verbs do their own locking.
 unsafe impl Send for Cq {}
-// SAFETY: As for `Send`: a shared queue can be stopped, under a lock, and passed to the verbs.
+// SAFETY: A shared queue can be stopped, under a lock, and passed to the verbs, which do their own
+// locking.
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// Creates a queue for `entries` completions, with `private` for its callbacks. May sleep.
+    /// Creates a queue for `entries` completions, with `private` as the context of its callbacks.
+    /// May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the device has no such vector, which not all drivers check, otherwise the error
-    /// of the device driver.
+    /// `EINVAL` if the device has no completion vector `vector` (not all drivers check), otherwise
+    /// the error of the device driver.
     pub(super) fn new(
         pd: &Arc<Pd>,
         private: *mut c_void,
@@ -93,13 +95,13 @@ impl Cq {
             if vector >= pd.device().limits().num_comp_vectors {
                 return Err(EINVAL);
             }
-            // SAFETY: The device is registered. The private pointer is only passed on.
+            // SAFETY: The device is registered. `private` is only stored.
             let cq = from_err_ptr(unsafe {
                 bindings::__ib_alloc_cq(
                     pd.device().as_raw(),
                     private,
                     entries,
-                    // CAST: A device has some thousands at most.
+                    // CAST: It is below the number of vectors, a C `int`.
                     vector as i32,
                     context,
                     super::CALLER.as_char_ptr(),
@@ -107,7 +109,7 @@ impl Cq {
             })?;
             NonNull::new(cq).ok_or(ENOMEM)
         };
-        // INVARIANT: It was just created on this domain's device.
+        // INVARIANT: The queue was just created on the device of `pd`.
         try_pin_init!(Self {
             cq: alloc(&pd)?,
             context,
@@ -120,18 +122,19 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a running softirq or work item, and prevents further ones for good. The drop of
-    /// the queue waits for the returned grace period, which is the same each time, so that several
-    /// queues share one. Sleeps.
+    /// Waits for a running softirq or work item, and prevents further ones for good. Returns the
+    /// grace period that the drop waits for. It begins at the first call, so that several queues
+    /// share one. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
             match self.handler() {
                 Some(Handler::Softirq(iop)) => {
-                    // SAFETY: The queue has it and is valid. It is disabled once, under the lock.
+                    // SAFETY: `iop` is part of the queue, which is valid. It is disabled once,
+                    // under the lock.
                     unsafe { bindings::irq_poll_disable(iop) };
                 }
                 Some(Handler::Work(work)) => {
-                    // SAFETY: The queue has it and is valid.
+                    // SAFETY: `work` is part of the queue, which is valid.
                     unsafe { bindings::disable_work_sync(work) };
                 }
                 None => {}
@@ -140,12 +143,12 @@ impl Cq {
         })
     }
 
-    /// Whether [`Self::stop`] was called.
+    /// Returns whether [`Self::stop`] was called.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.lock().is_some()
     }
 
-    /// What the interrupts of the queue start, if it has interrupts.
+    /// The softirq or work item of the queue, or `None` if it is polled.
     fn handler(&self) -> Option<Handler> {
         let cq = self.as_raw();
         match self.context {
@@ -171,12 +174,12 @@ impl PinnedDrop for Cq {
         // `ib_free_cq()` waits only for the first of the two.
         self.stop().wait();
         if let Some(Handler::Softirq(iop)) = self.handler() {
-            // `ib_free_cq()` disables it again, which waits until it is enabled.
-            // SAFETY: By the type invariant it is disabled.
+            // `ib_free_cq()` disables the softirq again, which waits until it is enabled.
+            // SAFETY: By the type invariant the softirq is disabled.
             unsafe { bindings::irq_poll_enable(iop) };
         }
-        // SAFETY: By the type invariant it is valid. Queue pairs that use it hold it, and its
-        // softirq or work item has ended.
+        // SAFETY: By the type invariant the queue is valid. No queue pair is left, as each keeps it
+        // alive, and its softirq or work item has ended.
         unsafe { bindings::ib_free_cq(self.as_raw()) };
     }
 }

@@ -58,7 +58,7 @@ pub type Gid = [u8; 16];
 pub enum Fabric {
     /// By LIDs; the subnet administrator knows the paths.
     InfiniBand,
-    /// As InfiniBand, with wider LIDs.
+    /// Like InfiniBand, with wider LIDs.
     Opa,
     /// By Ethernet addresses; there is no subnet administrator.
     Roce,
@@ -71,34 +71,34 @@ pub enum Fabric {
 pub struct PortInfo {
     /// Transit time of a packet in the subnet, as n in 4.096 us * 2^n; 0 without a subnet manager.
     pub subnet_timeout: u8,
-    /// `enum ib_mtu`.
+    /// The active MTU, an `enum ib_mtu`.
     pub(super) active_mtu: bindings::ib_mtu,
 }
 
 /// Limits of a device, in the units of `struct ib_device_attr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Work requests per queue of a queue pair.
+    /// Maximum number of work requests per queue of a queue pair.
     pub max_qp_wr: u32,
-    /// Entries of a completion queue.
+    /// Maximum number of entries of a completion queue.
     pub max_cqe: u32,
-    /// SGEs of a send request.
+    /// Maximum number of SGEs per send request.
     pub max_send_sge: u32,
-    /// RDMA reads that one queue pair can serve concurrently.
+    /// Maximum number of RDMA reads that a queue pair serves concurrently.
     pub max_qp_rd_atom: u8,
-    /// Bytes of one memory region page, at least 4096.
+    /// Page size of memory regions, in bytes; at least 4096.
     pub mr_page_size: u32,
-    /// Pages that one fast registration covers; 0 if the device has no fast registration.
+    /// Maximum number of pages per fast registration; 0 if the device has no fast registration.
     pub max_pages_per_mr: u32,
-    /// A region may have gaps between its segments.
+    /// Whether a region may have gaps between its segments.
     pub sg_gaps: bool,
-    /// DMA uses bounce buffers (swiotlb): segments start at other offsets in their pages.
+    /// DMA may use bounce buffers (swiotlb), which change the offset of a segment in its page.
     pub bounces: bool,
-    /// The bits of a region's address that may differ from those of its memory.
+    /// The bits of a region's address that may differ from the DMA address of its memory.
     pub iova_mask: u64,
-    /// Bytes of the longest DMA segment.
+    /// Maximum length of a DMA segment, in bytes.
     pub max_segment_size: u32,
-    /// Completion vectors, at least 1.
+    /// Number of completion vectors, at least 1.
     pub num_comp_vectors: u32,
 }
 
@@ -120,12 +120,12 @@ impl Device {
         // SAFETY: The device is valid; `name` is an array inside it.
         let from = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
         Name(core::array::from_fn(|at| {
-            // SAFETY: The array has 64 bytes. A rename may write to it now, and mix two names.
+            // SAFETY: The array has 64 bytes. A concurrent rename may mix two names.
             unsafe { from.add(at).read_volatile() }
         }))
     }
 
-    /// The numbers of the ports: 1 to the count of physical ports, or 0 for a switch.
+    /// The port numbers: 1 to the number of physical ports, or only 0 for a switch.
     pub fn ports(&self) -> core::ops::RangeInclusive<u32> {
         // SAFETY: The device is valid; what the function reads is constant after registration.
         let first = unsafe { bindings::srp_helper_rdma_start_port(self.as_raw()) };
@@ -154,7 +154,7 @@ impl Device {
     /// The network namespace of the device: the initial one, unless `rdma system` gives namespaces
     /// their own devices. It does not change while the device is registered. Any context.
     ///
-    /// The device has no reference to it, and there may be no other reference left.
+    /// The device holds no reference to the namespace, and there may be none left.
     pub fn namespace(&self) -> SysfsTag<'_> {
         // SAFETY: The device is valid.
         let net = unsafe { bindings::srp_helper_rdma_dev_net(self.as_raw()) };
@@ -261,13 +261,13 @@ impl Device {
         }
     }
 
-    /// What the driver reports of the device.
+    /// The operations for which the driver returns the result of the device.
     pub(super) fn reports(&self) -> Reports {
         // SAFETY: The device is registered, so its operations are set and constant.
         Reports::of(unsafe { (*self.as_raw()).ops.driver_id })
     }
 
-    /// Holds the registration of the device.
+    /// Returns a guard that keeps the device registered.
     ///
     /// While the guard lives, `ib_unregister_device()` waits, after the `remove` callbacks of all
     /// clients. Any context.
@@ -288,9 +288,9 @@ impl Device {
     }
 }
 
-/// The known state of a device, shared by its users: it may have failed, or be under removal, for
-/// good. Then a refused request is not retried often. Nothing waits for what a device under removal
-/// refuses.
+/// The known state of a device, shared by its users: whether it has failed or is being removed, for
+/// good. What a failed device refuses is retried only a few times. Nothing waits for what a device
+/// refuses during its removal.
 pub struct Health {
     failed: Atomic<bool>,
     going: Atomic<bool>,
@@ -298,7 +298,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// A device without known errors.
+    /// Creates the state of a device without known errors.
     ///
     /// # Errors
     ///
@@ -324,17 +324,17 @@ impl Health {
         self.fail();
     }
 
-    /// Whether it has failed or is being removed.
+    /// Returns whether the device has failed or is being removed.
     pub fn is_failed(&self) -> bool {
         self.failed.load(Acquire)
     }
 
-    /// Whether it is being removed.
+    /// Returns whether the device is being removed.
     pub fn is_going(&self) -> bool {
         self.going.load(Acquire)
     }
 
-    /// Whether this is the first call: many queue pairs of the device would log the same line.
+    /// Returns true on the first call only, as many queue pairs would log the same line.
     pub(super) fn is_news(&self) -> bool {
         !self.told.xchg(true, Full)
     }
@@ -357,7 +357,7 @@ impl Name {
     }
 }
 
-/// A guard of a device. The unregistration of the device waits for it.
+/// A guard that keeps a device registered: unregistration waits for it.
 ///
 /// # Invariants
 ///
@@ -383,7 +383,7 @@ impl Deref for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this object owns the count.
+        // SAFETY: By the type invariant this object owns a count.
         unsafe { bindings::ib_device_put(self.as_raw()) }
     }
 }

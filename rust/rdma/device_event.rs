@@ -4,11 +4,11 @@
 //!
 //! The core guarantees little about them:
 //!
-//! - An event can be lost: reporting one needs memory in atomic context, and it is dropped if the
-//!   core cannot read the changed tables of the port again.
+//! - An event can be lost: reporting one needs an atomic allocation, and the core drops it if it
+//!   cannot re-read the changed tables of the port.
 //! - Events come from a work queue that runs several at a time, so an event may overtake another,
 //!   and one handler may run on several CPUs.
-//! - Most report a completed change: the handler reads the new tables.
+//! - Most events report a completed change: the handler sees the new tables.
 //!
 //! So an event is a reason to query the state, and not the state itself.
 //!
@@ -85,7 +85,7 @@ pub enum DeviceEvent {
 }
 
 impl DeviceEvent {
-    /// The event for an `enum ib_event_type`, or `None` if it is not the device's.
+    /// Returns the event for an `enum ib_event_type`, or `None` if it is that of another object.
     fn new(event: bindings::ib_event_type) -> Option<Self> {
         Some(match event {
             bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => Self::Fatal,
@@ -112,7 +112,7 @@ impl DeviceEvent {
         })
     }
 
-    /// Whether the core fills in the number of a port.
+    /// Returns whether the event comes with a port number.
     fn has_port(self) -> bool {
         !matches!(self, Self::Fatal | Self::Other(_))
     }
@@ -120,7 +120,7 @@ impl DeviceEvent {
 
 /// Handles the events of a device.
 pub trait DeviceEventHandler: Send + Sync + 'static {
-    /// Something happened to the device, or to `port` of it if there is one.
+    /// Called for an event of the device, or of `port`, if given.
     ///
     /// Runs in process context and may sleep, but holds up all other handlers and the removal of
     /// the device: it should queue work and return. The core calls it
@@ -138,15 +138,16 @@ pub trait DeviceEventHandler: Send + Sync + 'static {
 ///
 /// Dropping it waits for running calls of the handler, and none begin after it: calls are made with
 /// the device's `event_handler_rwsem` held for reading, over a list from which the drop removes the
-/// handler with that semaphore held for writing. It sleeps, and must not happen in a handler of
-/// that device, nor with a lock held that a handler takes.
+/// handler with that semaphore held for writing. The drop sleeps, and must not happen in a handler
+/// of that device, nor with a lock held that a handler takes.
 ///
-/// It holds the registration of the device, so the `remove` of a [`Client`](super::client::Client)
-/// must drop it at the latest.
+/// It keeps the device registered, so the `remove` of a [`Client`](super::client::Client) must drop
+/// it at the latest.
 ///
 /// # Invariants
 ///
-/// `handler` is in the list of `device`, with [`Registration::callback`] as its function.
+/// `handler` is in the event handler list of `device`, with [`Registration::callback`] as its
+/// function.
 #[pin_data(PinnedDrop)]
 pub struct Registration<T: DeviceEventHandler> {
     #[pin]
@@ -169,8 +170,8 @@ impl<T: DeviceEventHandler> Registration<T> {
         pin_init!(Self {
             device,
             context,
-            // INVARIANT: It is registered here, at its final address. This comes last, as the
-            // callback uses the other fields.
+            // INVARIANT: `handler` is registered here, at its final address. This comes last, as
+            // the callback uses the other fields.
             handler <- Opaque::ffi_init(|slot: *mut bindings::ib_event_handler| {
                 let handler = bindings::ib_event_handler {
                     device: raw,
@@ -179,8 +180,9 @@ impl<T: DeviceEventHandler> Registration<T> {
                 };
                 // SAFETY: `slot` is valid for writing.
                 unsafe { slot.write(handler) };
-                // SAFETY: The handler is initialised except for its list entry, which this sets; it
-                // is pinned until `drop` has removed it. `device` holds the registration.
+                // SAFETY: The handler is initialised except for its list entry, which this call
+                // sets; it is pinned until `drop` has removed it. `device` keeps the device
+                // registered.
                 unsafe { bindings::ib_register_event_handler(slot) };
             }),
         })
@@ -205,12 +207,13 @@ impl<T: DeviceEventHandler> Registration<T> {
         event: *mut bindings::ib_event,
     ) {
         let handler: *const Opaque<bindings::ib_event_handler> = Opaque::cast_from(handler);
-        // SAFETY: By the safety requirements.
+        // SAFETY: By the safety requirements `handler` is that of a `Registration<T>`.
         let this = unsafe { container_of!(handler.cast_mut(), Self, handler) };
-        // SAFETY: The device was set before the handler was registered, and stays until `drop` has
-        // waited for this call.
+        // SAFETY: `device` is initialised before `handler` is registered, and dropped after its
+        // unregistration, which waits for this call.
         let device: &Device = unsafe { &(*this).device };
-        // SAFETY: The context was set before the registration, and lives as long as the device.
+        // SAFETY: `context` is initialised before `handler` is registered, and dropped after its
+        // unregistration, which waits for this call.
         let context = unsafe { &(*this).context };
         // SAFETY: By the safety requirements the event is valid during this call.
         let event = unsafe { &*event };
@@ -229,7 +232,8 @@ impl<T: DeviceEventHandler> Registration<T> {
 #[pinned_drop]
 impl<T: DeviceEventHandler> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered, and the device is held.
+        // SAFETY: By the type invariant `handler` is registered, and `device` keeps its device
+        // registered.
         unsafe { bindings::ib_unregister_event_handler(self.handler.get()) };
     }
 }

@@ -20,18 +20,18 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Bytes that a pool allocates and maps at once, unless a chunk or a page is larger: easy to get
-/// from the page allocator.
+/// Size of a block, in bytes, unless a chunk or a page is larger: easy for the page allocator.
 const BLOCK: usize = 32 << 10;
-/// The largest chunk.
+/// Maximum size of a chunk, in bytes.
 const MAX_CHUNK: usize = 64 << 10;
-/// The least alignment of chunks, a cache line. Non-coherent DMA may need more.
+/// Minimum alignment of chunks, in bytes: a cache line. Non-coherent DMA may need more.
 const ALIGN: usize = 64;
 
-/// How chunks of `stride` bytes are cut: chunks per block, and bytes of a block of `n` chunks.
+/// How blocks are cut into chunks of `stride` bytes: the number of chunks per block, and the size
+/// of a block of `n` chunks.
 ///
-/// In a shared pool a chunk may be for a memory region: a chunk of whole pages is page-aligned as
-/// the device sees it. swiotlb ensures that for blocks of a page or more.
+/// A chunk of a shared pool may be part of a memory region, so a chunk of whole pages needs a
+/// page-aligned DMA address. swiotlb ensures that for blocks of a page or more.
 #[derive(Clone, Copy)]
 struct Cut {
     stride: usize,
@@ -66,7 +66,7 @@ struct Block {
     memory: NonNull<u8>,
     len: usize,
     capacity: usize,
-    /// Number of chunks in it.
+    /// Number of chunks in the block.
     chunks: usize,
     addr: u64,
     direction: DataDirection,
@@ -117,14 +117,14 @@ impl Drop for Block {
                 self.direction.as_raw(),
             )
         };
-        // SAFETY: By the type invariant these are the parts of a vector. It is unused, as chunks
-        // hold the pool.
+        // SAFETY: By the type invariant these are the parts of a vector. No chunk uses it, as each
+        // chunk keeps the pool alive.
         drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.len, self.capacity) });
     }
 }
 
-/// Memory for messages of one size, cut into [`Chunk`]s. The drop of the last chunk, and of the
-/// pool, may sleep.
+/// Memory for messages of one size, cut into [`Chunk`]s. Dropping the pool or its last chunk may
+/// sleep.
 pub struct Pool {
     blocks: KVVec<Block>,
     direction: DataDirection,
@@ -141,7 +141,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB, or without a direction.
+    /// `ENOMEM`; `EINVAL` if `size` is 0 or above 64 KiB, or if `direction` is none.
     pub fn new(
         pd: &Arc<Pd>,
         count: usize,
@@ -151,7 +151,7 @@ impl Pool {
         Self::cut(pd, count, size, direction, false, |chunk| chunk)
     }
 
-    /// As [`Self::new`], for memory that the device may change at any time.
+    /// Like [`Self::new`], for memory that the device may change at any time.
     ///
     /// # Errors
     ///
@@ -202,9 +202,9 @@ impl Pool {
         let mut chunks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for block in &pool.blocks {
             for offset in (0..block.chunks).map(|n| n * stride) {
-                // INVARIANT: Each part of each block goes into one chunk.
+                // INVARIANT: Each part of a block goes into exactly one chunk.
                 let chunk = Chunk {
-                    // SAFETY: The block is not shorter than its chunks.
+                    // SAFETY: All chunks lie within the block.
                     memory: unsafe { block.memory.add(offset) },
                     addr: block.addr + offset as u64,
                     size,
@@ -218,7 +218,7 @@ impl Pool {
         Ok((pool, chunks))
     }
 
-    /// Whether the pool is of this domain, for data in this direction or in both.
+    /// Returns whether the pool is of `pd`, and mapped for `direction` or for both directions.
     pub(super) fn is_for(&self, pd: &Arc<Pd>, direction: DataDirection) -> bool {
         Arc::ptr_eq(&self.pd, pd)
             && (self.direction == direction || self.direction == DataDirection::Bidirectional)
@@ -229,7 +229,7 @@ impl Pool {
 ///
 /// # Invariants
 ///
-/// `memory` is `size` bytes of `pool` that no other chunk has, mapped at `addr`.
+/// `memory` points to `size` bytes of `pool` that no other chunk has, mapped at `addr`.
 pub struct Chunk {
     memory: NonNull<u8>,
     addr: u64,
@@ -247,11 +247,11 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     /// The bytes, to be filled in.
     ///
-    /// A device that still reads them for an earlier message sends garbage. It reaches nothing
-    /// else.
+    /// A device that still reads them for an earlier message sends garbage, but reaches no other
+    /// memory.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: By the type invariant these bytes are ours alone.
+        // SAFETY: By the type invariant no other chunk has these bytes.
         unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.size) }
     }
 
@@ -259,7 +259,7 @@ impl Chunk {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the chunk is shorter.
+    /// `EMSGSIZE` if the chunk is shorter than `len`.
     #[inline(always)]
     pub(super) fn part(&mut self, len: usize) -> Result<(u64, u32)> {
         if len > self.size {
@@ -297,7 +297,7 @@ impl Chunk {
                 self.direction,
             )
         };
-        // SAFETY: By the type invariant these bytes are ours, and they are borrowed.
+        // SAFETY: By the type invariant no other chunk has these bytes, and `self` is borrowed.
         unsafe { DeviceBytes::new(self.memory, len) }
     }
 
@@ -305,7 +305,8 @@ impl Chunk {
     #[inline(always)]
     pub(super) fn received(&self, len: usize) -> &[u8] {
         let bytes = self.sync_for_cpu(len);
-        // SAFETY: By the type invariant these bytes are ours alone.
+        // SAFETY: By the type invariant no other chunk has these bytes, and the device has
+        // finished.
         unsafe { core::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
     }
 
@@ -317,7 +318,7 @@ impl Chunk {
         &self.pool
     }
 
-    /// Whether it is a chunk of this pool.
+    /// Returns whether the chunk is from `pool`.
     #[inline(always)]
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
@@ -336,7 +337,8 @@ impl SharedChunk {
     /// The first `len` bytes, at most all, to be filled in. The device may use them meanwhile.
     #[inline(always)]
     pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
-        // SAFETY: By the invariant of `Chunk` these bytes are ours alone, and they are borrowed.
+        // SAFETY: By the invariant of `Chunk` no other chunk has these bytes, and `self` is
+        // borrowed.
         unsafe { DeviceBytesMut::new(self.0.memory, len.min(self.0.size)) }
     }
 
@@ -362,7 +364,7 @@ impl SharedChunk {
         self.0.addr()
     }
 
-    /// Whether it is a chunk of this pool.
+    /// Returns whether the chunk is from `pool`.
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         self.0.is_of(pool)
     }
@@ -377,7 +379,7 @@ impl SharedChunk {
 mod tests {
     use super::*;
 
-    /// Returns the chunks per block, and the bytes of a block of one chunk.
+    /// Returns the number of chunks per block, and the size of a block of one chunk.
     fn cut(stride: usize, page: usize, shared: bool) -> (usize, usize) {
         let cut = Cut {
             stride,

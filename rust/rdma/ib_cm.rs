@@ -102,14 +102,14 @@ use state::{
     State, //
 };
 
-/// Retries of a request by the connection manager.
+/// Number of retries of a request by the connection manager.
 const MAX_CM_RETRIES: u8 = 15;
-/// Bits of a packet sequence number.
+/// Mask of the 24 bits of a packet sequence number.
 const PSN: u32 = 0x00ff_ffff;
 /// Subnet timeout of a port if the query fails: n in 4.096 us * 2^n.
 const SUBNET_TIMEOUT: u8 = 18;
 
-/// RDMA reads and atomic operations that we start on the peer's memory.
+/// Number of RDMA reads and atomic operations that we may start on the peer's memory.
 const READS: u8 = 0;
 
 /// The parameters of a connect request.
@@ -118,17 +118,17 @@ pub struct Request<'a> {
     pub service_id: u64,
     /// Passed to the peer; at most 92 bytes.
     pub private_data: &'a [u8],
-    /// RDMA reads by the peer that we serve concurrently.
+    /// Maximum number of RDMA reads by the peer that we serve concurrently.
     pub responder_resources: u8,
-    /// Retries of an unacknowledged packet, 0 to 7.
+    /// Number of retries of an unacknowledged packet, 0 to 7.
     pub retry_count: u8,
-    /// Retries when the peer has no receive posted, 0 to 7; 7 means forever.
+    /// Number of retries when the peer has no receive posted, 0 to 7; 7 means forever.
     pub rnr_retry_count: u8,
-    /// Queue pair of the peer's connection manager, if not the default one.
+    /// Queue pair number of the peer's connection manager, if not the default.
     pub remote_cm_qpn: Option<u32>,
 }
 
-/// The context of the callback.
+/// The context of the connection manager's callback.
 struct Shared<E> {
     /// A [`State`].
     state: Atomic<u32>,
@@ -157,7 +157,7 @@ impl<E: EventHandler> Shared<E> {
     ///
     /// # Safety
     ///
-    /// `event` must be as the connection manager makes it: with the parameters of its kind, and
+    /// `event` must be as the connection manager creates it: with the parameters of its kind, and
     /// private data of the full length for a reply or a reject.
     unsafe fn event(&self, event: &bindings::ib_cm_event) -> Report {
         let what = match event.event {
@@ -176,7 +176,7 @@ impl<E: EventHandler> Shared<E> {
         self.handler.event(match report {
             Report::Nothing => return report,
             Report::Later => {
-                // SAFETY: It is an MRA.
+                // SAFETY: Only an MRA is reported as `Later`.
                 let mra = unsafe { event.param.mra_rcvd.as_ref() };
                 Event::Later(timeout::service_timeout_ms(mra.service_timeout))
             }
@@ -186,14 +186,14 @@ impl<E: EventHandler> Shared<E> {
                 Event::Answered(unsafe { private_data(event.private_data, len as usize) })
             }
             Report::Refused => {
-                // SAFETY: It is a reject.
+                // SAFETY: Only a reject is reported as `Refused`.
                 let rej = unsafe { event.param.rej_rcvd.as_ref() };
                 let most = bindings::ib_cm_data_size_IB_CM_REJ_ARI_LENGTH as usize;
                 let len = bindings::ib_cm_data_size_IB_CM_REJ_PRIVATE_DATA_SIZE as usize;
                 Event::Rejected {
                     reason: u16::try_from(rej.reason).unwrap_or(u16::MAX),
-                    // The peer chooses the length; the message has room for `most` bytes.
-                    // SAFETY: As above.
+                    // The peer chooses the length.
+                    // SAFETY: `ari` points to `most` bytes of the message.
                     info: unsafe { private_data(rej.ari, usize::from(rej.ari_length).min(most)) },
                     // SAFETY: The private data of a reject has this length.
                     private_data: unsafe { private_data(event.private_data, len) },
@@ -226,8 +226,8 @@ impl<E: EventHandler> Raw<E> {
             },
             GFP_KERNEL,
         )?;
-        // SAFETY: The device is registered, and the owner of `Raw` holds it longer. The context
-        // stays valid: `Raw` holds it, and its `Drop` waits for the last event.
+        // SAFETY: The device is registered, and the owner of `Raw` holds it until after `Raw`. The
+        // context stays valid: `Raw` holds it, and its `Drop` waits for the last event.
         let id = from_err_ptr(unsafe {
             bindings::ib_create_cm_id(
                 device.as_raw(),
@@ -242,12 +242,12 @@ impl<E: EventHandler> Raw<E> {
 
     /// # Safety
     ///
-    /// Called by the connection manager with an identifier made by [`Self::new`] and its event.
+    /// Called by the connection manager with an identifier created by [`Self::new`] and its event.
     unsafe extern "C" fn event_callback(
         id: *mut bindings::ib_cm_id,
         event: *const bindings::ib_cm_event,
     ) -> c_int {
-        // SAFETY: By this function's contract the identifier is valid.
+        // SAFETY: The identifier is valid.
         let context = unsafe { (*id).context };
         // SAFETY: By the type invariant the context is `Shared`, which lives until
         // `ib_destroy_cm_id()` returns, which waits for this call.
@@ -258,7 +258,7 @@ impl<E: EventHandler> Raw<E> {
             // SAFETY: The identifier is valid. An error means that its state has moved on.
             let _ = unsafe { bindings::ib_send_cm_drep(id, core::ptr::null(), 0) };
         }
-        // SAFETY: The connection manager made the event.
+        // SAFETY: `event` comes from the connection manager.
         if unsafe { shared.event(event) } == Report::Answer {
             // While the owner of the id examines the reply, a peer that repeats it is told to wait.
             // SAFETY: The identifier is valid. An error means that its state has moved on.
@@ -272,7 +272,7 @@ impl<E: EventHandler> Drop for Raw<E> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the identifier is valid. The call waits for a running
         // event, so the handler may be freed after it; a handler never drops the last reference, as
-        // `EventHandler` requires. A peer that waits for a message is told.
+        // `EventHandler` requires. The call notifies a waiting peer.
         unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
     }
 }
@@ -284,13 +284,13 @@ enum Queue {
     None,
     /// Created; serves this many RDMA reads of the peer concurrently.
     Made(NonNull<bindings::ib_qp>, u8),
-    /// Taken away by [`Link::release_qp`].
+    /// Detached by [`Link::release_qp`].
     Gone,
 }
 
 /// Moves a queue pair to RTR and RTS with the attributes from `agreed`. These have the peer's
 /// unchecked values, so RDMA reads are limited to `reads`. `ack_timeout` replaces the agreed
-/// timeout. Returns the milliseconds after which a command on it has certainly ended.
+/// timeout. Returns the milliseconds after which a command on the queue pair has certainly ended.
 ///
 /// # Errors
 ///
@@ -317,7 +317,7 @@ unsafe fn establish(
         attr.max_rd_atomic = READS;
         attr.timeout =
             ack_timeout.unwrap_or_else(|| timeout::ack_timeout(attr.timeout, attr.retry_cnt));
-        // SAFETY: By this function's contract the queue pair is valid; `attr` has what `mask` says.
+        // SAFETY: The queue pair is valid; `attr` has the attributes in `mask`.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })?;
     }
     let longest = timeout::request_timeout_ms(attr.timeout, attr.retry_cnt);
@@ -465,9 +465,10 @@ impl<E: EventHandler> Id<E> {
         Ok(allowed)
     }
 
-    /// Fills in the agreed attributes for the state in `attr`, and their `mask`.
+    /// Fills in the agreed attributes for the state in `attr`, and sets `mask` to them.
     fn agreed(&self, attr: &mut bindings::ib_qp_attr, mask: &mut c_int) -> Result {
-        // SAFETY: The identifier is valid by the type invariant, the others for writing.
+        // SAFETY: The identifier is valid by the type invariant, `attr` and `mask` are valid for
+        // writing.
         to_result(unsafe { bindings::ib_cm_init_qp_attr(self.as_raw(), attr, mask) })
     }
 
@@ -475,8 +476,8 @@ impl<E: EventHandler> Id<E> {
     /// [`Event::TimewaitExit`].
     pub fn refuse(&self) {
         let _ = self.raw.shared.note(state::Input::Hangup);
-        // SAFETY: The identifier is valid by the type invariant. An error means nothing to
-        // refuse.
+        // SAFETY: The identifier is valid by the type invariant. An error means that there is
+        // nothing to refuse.
         let _ = unsafe {
             bindings::ib_send_cm_rej(
                 self.as_raw(),
@@ -490,8 +491,8 @@ impl<E: EventHandler> Id<E> {
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as requested. It is used only while `queue`
-// holds it, and with that lock held.
+// SAFETY: `ib_create_qp_kernel()` creates the queue pair as requested. An `Id` uses the queue pair
+// only while it is in `queue`, with the lock held.
 unsafe impl<E: EventHandler> Link for Id<E> {
     unsafe fn create_qp(
         &self,
@@ -529,15 +530,15 @@ unsafe impl<E: EventHandler> Link for Id<E> {
             GFP_KERNEL,
         );
         let ready = init.map_err(Error::from).and_then(|mut init| {
-            // SAFETY: The queue pair is valid, and `init` has what the mask says.
+            // SAFETY: The queue pair is valid, and `init` has the attributes in `mask`.
             to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *init, mask as c_int) })
         });
         if let Err(e) = ready {
-            // SAFETY: It was just made, and nothing else has a pointer to it.
+            // SAFETY: The queue pair was just created, and nothing else has a pointer to it.
             unsafe { destroy(&self.device, qp) };
             return Err(e);
         }
-        // INVARIANT: It is valid until `release_qp`, which takes it out, has returned.
+        // INVARIANT: The queue pair is valid until `release_qp`, which takes it out, has returned.
         *queue = Queue::Made(qp, 0);
         Ok(qp)
     }

@@ -21,10 +21,10 @@ use crate::{
     compat, //
 };
 
-/// The upper bits of an address, without the topmost, so that an end never wraps.
+/// The upper bits of an address, without the topmost, so that an end address never wraps.
 const IOVA_UPPER: u64 = 0x7fff_ffff_0000_0000;
 
-/// The bits of a region's address that a driver does not compare with those of its memory.
+/// The bits of a region's address that a driver does not compare with its DMA address.
 pub(super) const fn iova_mask(driver: bindings::rdma_driver_id) -> u64 {
     match driver {
         bindings::rdma_driver_id_RDMA_DRIVER_MLX5

@@ -17,7 +17,7 @@ pub(super) const AGAIN: Delta = Delta::from_millis(500);
 pub(super) const QUEUE_PAIR: &str = "a queue pair cannot be stopped";
 pub(super) const REGION: &str = "a memory region cannot be deregistered";
 
-/// Logs what keeps memory, and why.
+/// Logs the problem `what`, which keeps memory, and the error.
 pub(super) fn say(device: &Device, what: &str, why: Error) {
     pr_err!(
         "{}: {what} (error {}); its memory is kept until it can\n",

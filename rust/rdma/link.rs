@@ -27,7 +27,8 @@ use kernel::{
 /// [`Link::create_qp`] returns a queue pair of the given domain with the given queues, which the
 /// caller must destroy. The identifier uses it until [`Link::release_qp`] returns, and not after.
 pub unsafe trait Link: Send + Sync + 'static {
-    /// Creates the queue pair, ready for receives to be posted. Once in the life of the identifier.
+    /// Creates the queue pair, ready for receives to be posted. Succeeds at most once per
+    /// identifier.
     ///
     /// May sleep.
     ///
@@ -56,8 +57,8 @@ pub unsafe trait Link: Send + Sync + 'static {
     fn disconnect(&self);
 }
 
-/// Destroys a queue pair. After a success nothing reaches memory through it, and it reports
-/// nothing. Sleeps.
+/// Destroys a queue pair. After a success it reaches no memory and has no completions or events.
+/// Sleeps.
 ///
 /// # Errors
 ///
@@ -67,18 +68,19 @@ pub unsafe trait Link: Send + Sync + 'static {
 ///
 /// The queue pair is valid. Nothing else uses it during the call, nor anything after a success.
 pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
-    // SAFETY: By this function's contract.
+    // SAFETY: The caller guarantees that the queue pair is valid and unused.
     to_result(unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) })
 }
 
-/// Destroys a queue pair of `device`, and retries until the device has done it. Sleeps.
+/// Destroys a queue pair of `device`, retrying until that succeeds. Sleeps.
 ///
 /// # Safety
 ///
 /// The queue pair is valid, and nothing else uses it, during the call or after it.
 pub(super) unsafe fn destroy(device: &Device, qp: NonNull<bindings::ib_qp>) {
     insist(device, QUEUE_PAIR, || {
-        // SAFETY: By this function's contract; it stays valid if the call fails.
+        // SAFETY: The caller guarantees that the queue pair is valid and unused. It stays valid if
+        // the call fails.
         unsafe { try_destroy(qp) }
     });
 }
@@ -87,11 +89,11 @@ pub(super) unsafe fn destroy(device: &Device, qp: NonNull<bindings::ib_qp>) {
 ///
 /// # Safety
 ///
-/// `data` is null or points at `len` bytes that live for `'a`.
+/// `data` is null or points to `len` bytes that live for `'a`.
 pub(super) unsafe fn private_data<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: By this function's contract.
+    // SAFETY: The caller guarantees that `data` points to `len` bytes that live for `'a`.
     unsafe { core::slice::from_raw_parts(data.cast(), len) }
 }

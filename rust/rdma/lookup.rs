@@ -2,7 +2,7 @@
 
 //! Looking up a path to another port.
 //!
-//! On InfiniBand and Omni-Path the subnet administrator provides it. RoCE has none: the path
+//! On InfiniBand and Omni-Path the subnet administrator provides the path. RoCE has none: the path
 //! follows from the two GIDs, which are IP addresses, and from routes and neighbours.
 
 use super::{
@@ -38,7 +38,7 @@ impl Lookup {
     ///
     /// - `EOPNOTSUPP` if the port has no InfiniBand connection manager
     /// - `ENOENT` if the port has no such GID, on RoCE
-    /// - `ENODEV` if the port has no subnet administrator, `EAGAIN` if it knows none yet
+    /// - `ENODEV` if the port has no subnet administrator, `EAGAIN` if it is not known yet
     /// - `EINVAL` if the GIDs are addresses of different families, on RoCE
     /// - otherwise the error of the network, such as `ENETUNREACH`
     pub fn start(device: &Device, port: u32, rec: &PathRec, timeout: Msecs) -> Result<Self> {

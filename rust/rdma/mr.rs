@@ -6,7 +6,7 @@
 //! A [`Handle`] owns the object that has the memory, from the time it is attached until the peer
 //! cannot reach the memory. The peer's access begins when the queue pair posts the registration. It
 //! ends when the invalidation has completed, or when all queue pairs of the protection domain are
-//! in error and drained, as a key is valid on each; [`Handle::detach`] fails in between.
+//! in error and drained, as a key is valid on each of them. [`Handle::detach`] fails in between.
 //!
 //! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
 //!
@@ -66,12 +66,12 @@ pub struct Segment {
     pub addr: u64,
     /// The remote key.
     pub key: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
 impl Segment {
-    /// No region.
+    /// The segment of no region.
     const NONE: Self = Self {
         addr: 0,
         key: 0,

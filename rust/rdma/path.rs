@@ -29,14 +29,14 @@ pub struct PathRec {
     pub sgid: Gid,
     /// GID of the remote port.
     pub dgid: Gid,
-    /// The partition.
+    /// Partition key.
     pub pkey: u16,
-    /// The service at the remote port.
+    /// Identifier of the service at the remote port.
     pub service_id: u64,
 }
 
 impl PathRec {
-    /// A path record with these components and nothing else.
+    /// Returns a request for one path with these components, all others unset.
     pub(super) fn to_raw(self, kind: bindings::sa_path_rec_type) -> bindings::sa_path_rec {
         bindings::sa_path_rec {
             dgid: raw_gid(self.dgid),
@@ -65,18 +65,18 @@ pub(super) fn raw_gid(gid: Gid) -> bindings::ib_gid {
 /// The entry is valid and of `device`, and this object holds one of its references.
 pub(super) struct SgidAttr {
     attr: NonNull<bindings::ib_gid_attr>,
-    /// The core frees the table with the device, even if entries are referenced. The put of such an
-    /// entry would then access the table.
+    /// Keeps the device registered. The core frees the GID table with the device, even if entries
+    /// are referenced; the put of one would then access freed memory.
     device: Registered,
 }
 
 // SAFETY: The reference may be dropped in any context.
 unsafe impl Send for SgidAttr {}
-// SAFETY: What a shared one reads of the entry is constant.
+// SAFETY: A shared reference only reads constant fields of the entry.
 unsafe impl Sync for SgidAttr {}
 
 impl SgidAttr {
-    /// Finds the entry of a port with this GID, of the first of these types that exists.
+    /// Finds the entry with `gid` in the GID table of `port`. Tries the types in order.
     ///
     /// # Errors
     ///
@@ -90,14 +90,14 @@ impl SgidAttr {
         let gid = raw_gid(gid);
         let device = device.hold()?;
         for kind in types {
-            // SAFETY: The device is registered, `gid` is valid for the call, and any network
-            // interface will do.
+            // SAFETY: The device is registered, `gid` is valid for the call, and null matches any
+            // network interface.
             let found = unsafe {
                 bindings::rdma_find_gid_by_port(device.as_raw(), &gid, *kind, port, null_mut())
             };
             let found = from_err_ptr(found.cast_mut());
             if let Some(found) = found.ok().and_then(NonNull::new) {
-                // INVARIANT: The lookup has counted a reference.
+                // INVARIANT: The lookup has taken the reference.
                 return Ok(Self {
                     attr: found,
                     device,
@@ -116,9 +116,9 @@ impl SgidAttr {
         &self.device
     }
 
-    /// `enum ib_gid_type`.
+    /// The type of the entry, an `enum ib_gid_type`.
     pub(super) fn kind(&self) -> bindings::ib_gid_type {
-        // SAFETY: By the type invariant; the field is constant.
+        // SAFETY: By the type invariant the entry is valid; the field is constant.
         unsafe { (*self.as_raw()).gid_type }
     }
 }
@@ -154,14 +154,14 @@ impl Path {
         unsafe { *self.record.sgid.raw.as_ref() }
     }
 
-    /// Its partition.
+    /// The partition key.
     pub fn pkey(&self) -> u16 {
         u16::from_be(self.record.pkey)
     }
 
     /// Redirects the path to another port of the same subnet, by its LID. The rest stays unchanged.
     ///
-    /// Not for RoCE, which has no LIDs: the next hop would be the old one.
+    /// Not for RoCE, which has no LIDs: the next hop would not change.
     pub fn redirect(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
         if let Some(gid) = gid {
             self.record.dgid = raw_gid(gid);
@@ -177,7 +177,7 @@ impl Path {
         &mut self.record
     }
 
-    /// Whether it begins at a port of this device, or at an unknown one.
+    /// Returns whether the path begins at a port of `device`, or of an unknown device.
     pub(super) fn is_from(&self, device: &Device) -> bool {
         self.sgid
             .as_ref()

@@ -24,18 +24,18 @@ use kernel::{
     }, //
 };
 
-/// A protection domain. A peer cannot use regions of one with queue pairs of another.
+/// A protection domain. A peer cannot reach regions of one domain through queue pairs of another.
 ///
 /// There is no global remote key; every remote access goes through a registration. The key of a
-/// region is valid on each queue pair of the domain. The drop of the last reference may sleep.
+/// region is valid on each queue pair of the domain. Dropping the last reference may sleep.
 ///
 /// # Invariants
 ///
 /// - `pd` is a protection domain of `device`, which is registered.
 /// - `active` counts its queue pairs, from before their creation until they are drained.
 /// - `stale` counts the drained queue pairs with regions that a peer may have a key of. It is
-///   raised before `active` is lowered. No queue pair is created for a peer before it is counted
-///   and `stale` is 0.
+///   raised before `active` is lowered. No queue pair is created for a peer before it is counted in
+///   `active` and `stale` is 0.
 pub struct Pd {
     pd: NonNull<bindings::ib_pd>,
     active: Atomic<u32>,
@@ -47,7 +47,7 @@ pub struct Pd {
 
 // SAFETY: A protection domain has no thread affinity.
 unsafe impl Send for Pd {}
-// SAFETY: Its fields are constant or atomic.
+// SAFETY: All fields are constant or atomic.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -93,11 +93,11 @@ impl Pd {
         &self.health
     }
 
-    /// Counts a queue pair that will be created, until [`Self::drained`].
+    /// Counts a queue pair before it is created. [`Self::drained`] undoes this.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if regions must be replaced first; the queue pair is not counted then.
+    /// `EBUSY` if stale regions must be replaced first; the queue pair is not counted then.
     pub(super) fn begin(&self) -> Result {
         self.active.fetch_add(1, Full);
         if self.stale.load(Acquire) != 0 {
@@ -112,7 +112,7 @@ impl Pd {
         self.active.fetch_sub(1, Full);
     }
 
-    /// Whether no queue pair is left through which a peer could reach a region.
+    /// Returns whether no queue pair is left through which a peer could reach a region.
     pub(super) fn is_drained(&self) -> bool {
         self.active.load(Acquire) == 0
     }
@@ -141,8 +141,8 @@ impl Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the domain is valid. Everything made in it holds an `Arc`
-        // of this object, so nothing is left in it.
+        // SAFETY: By the type invariant the domain is valid. All objects of the domain hold an
+        // `Arc` of this one, so none is left.
         unsafe { bindings::ib_dealloc_pd_user(self.as_raw(), core::ptr::null_mut()) };
     }
 }

@@ -5,8 +5,9 @@
 //! A [`Qp`] has one completion queue. It is polled on the CPU of its interrupt, or by its pollers,
 //! one at a time, so callbacks never run concurrently.
 //!
-//! Requests are posted with a [`Live`], the queue pair in an RCU read-side section: from memory and
-//! regions that the [`Qp`] holds, for this connection only. Completions identify handles by number.
+//! Requests are posted with a [`Live`], which is the queue pair within an RCU read-side section.
+//! They use memory and regions of the [`Qp`], and belong to one connection. Completions identify
+//! handles by number.
 //!
 //! A [`Qp`] is connected, shut down, disconnected, and may be connected again: each time with a new
 //! `struct ib_qp` on a new identifier, with the same memory and regions, and with the same
@@ -161,10 +162,11 @@ use kernel::{
 use poll::PolledCq;
 use reach::Reach;
 
-/// Receives are reposted in chains of this many.
+/// Number of receives that are reposted in one chain.
 pub const RECEIVE_BATCH: usize = 8;
 
-/// Receives to repost in one chain. On cache lines of its own, as commands only read the rest.
+/// Receives to repost in one chain. On cache lines of its own, as the command path only reads the
+/// rest.
 #[repr(align(64))]
 struct Returned {
     list: [*const Cqe<Receive>; RECEIVE_BATCH],
@@ -173,30 +175,29 @@ struct Returned {
 
 /// A queue pair and the link that it was created on.
 struct Connected {
-    /// `None` once it is destroyed.
+    /// `None` once the queue pair is destroyed.
     qp: Option<NonNull<bindings::ib_qp>>,
     link: Arc<dyn Link>,
     /// The grace period that began when `Qp::qp` was cleared.
     retired: Option<GracePeriod>,
 }
 
-/// A queue pair, connected or not. The drop of the last reference [finishes](Self::finish) it; it
-/// sleeps, and must not happen in a callback of the queue pair.
+/// A queue pair, connected or not. Dropping the last reference [finishes](Self::finish) it, which
+/// sleeps and must not happen in a callback of the queue pair.
 ///
 /// # Invariants
 ///
 /// - The context of `cq` is this object, which is pinned.
 /// - `qp` is null or the queue pair of `connected`, with `cq` for both directions. It is read under
-///   RCU and destroyed a grace period after it is cleared. Regions are deregistered or replaced
-///   only after that.
+///   RCU; the queue pair is destroyed a grace period after `qp` is cleared. Regions are
+///   deregistered or replaced only after that.
 /// - Callbacks run one at a time, as those of `cq` do. If `cq` is polled, they run with `polled`
-///   locked, which holds `cq`, or null.
-/// - While `drained` is set, nothing reaches what `reach` holds, and no callback runs. A `forsaken`
-///   queue pair may reach its messages and static memory until the device is removed: they stay
-///   unchanged until then, as there is no other connection. If completions may be left, `cq` is
-///   stopped and the next [`Self::connect`] replaces it, so each later completion is of the new
-///   connection.
-/// - Every posted request names a `cqe`, memory and regions of `reach`.
+///   locked, which contains `cq` or null.
+/// - While `drained` is set, nothing reaches what `reach` holds, and no callback runs. Only a
+///   `forsaken` queue pair may reach its messages and `fixed` until the device is removed: they are
+///   kept until then, and there is no other connection. If completions may be left, `cq` is stopped
+///   and the next [`Self::connect`] replaces it, so later completions are of the new connection.
+/// - Posted requests use only completion entries, memory and regions of `reach`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
@@ -213,12 +214,12 @@ pub struct Qp<H: Handler> {
     #[pin]
     flushed: WaitQueue,
     sizes: Sizes,
-    /// For a polled completion queue.
+    /// The completion queue, if it is a polled one.
     #[pin]
     polled: PolledCq,
-    /// It is never connected again.
+    /// Set by `finish`: the queue pair is never connected again.
     finished: Atomic<bool>,
-    /// The device may still have a destroyed queue pair, and reach what `reach` holds.
+    /// The device may still have a destroyed queue pair, and access the memory of `reach`.
     forsaken: Atomic<bool>,
     /// Used by receive callbacks, which run one at a time, and by `connect` while none runs.
     returned: UnsafeCell<Returned>,
@@ -231,7 +232,8 @@ pub struct Qp<H: Handler> {
 // SAFETY: The verbs do their own locking; `returned` is used by one callback at a time, and `H` is
 // `Send` and `Sync`.
 unsafe impl<H: Handler> Send for Qp<H> {}
-// SAFETY: As for `Send`: what a shared queue pair changes is atomic, under a lock, or `returned`.
+// SAFETY: What a shared queue pair changes is atomic, under a lock, or `returned`, which one
+// callback at a time uses.
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
@@ -239,8 +241,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the memory is of another domain or does not match the sizes, or a size exceeds
-    /// the device, otherwise the error of the device driver.
+    /// `EINVAL` if the memory is of another domain or does not match the sizes, or a size is too
+    /// large, otherwise the error of the device driver.
     pub fn new(pd: &Arc<Pd>, sizes: Sizes, memory: Memory, handler: H) -> Result<Arc<Self>> {
         let Memory {
             receives,
@@ -284,7 +286,7 @@ impl<H: Handler> Qp<H> {
             lkey: pd.local_dma_lkey(),
         };
         Arc::pin_init(
-            // INVARIANT: There is no queue pair, and the queue's context is this object's address.
+            // INVARIANT: `qp` is null, and the context of `cq` is the address of this object.
             try_pin_init!(&this in Self {
                 qp: Atomic::new(null_mut()),
                 cq <- new_mutex!(new_cq(pd, this.as_ptr().cast(), &sizes)?, "Qp::cq"),
@@ -308,12 +310,14 @@ impl<H: Handler> Qp<H> {
         )
     }
 
-    /// Replaces the regions with keys that the peer may have from the last connection. Until then
-    /// no other queue pair of the domain can connect, as a key is valid on each of them. May sleep.
+    /// Replaces the regions if the peer may still have keys of them from the last connection. Until
+    /// then no other queue pair of the domain can connect, as a key is valid on each of them. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is connected or a region is mapped, otherwise the error of the device driver.
+    /// `EBUSY` if the queue pair is connected or such a region is mapped, otherwise the error of
+    /// the device driver.
     pub fn renew_regions(&self) -> Result {
         let connected = self.connected.lock();
         if connected.is_some() {
@@ -331,11 +335,11 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it is connected, if the regions serve another queue pair, if one of them is still
-    /// mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its own
-    /// first; `ESHUTDOWN` if it is [finished](Self::finish), `ENODEV` if the device may still have
-    /// the last queue pair, otherwise the errors of [`Link::create_qp`] and of the device driver.
-    /// Its state does not change then.
+    /// `EBUSY` if the queue pair is connected, if the regions serve another queue pair, if one of
+    /// them is still mapped, or if another queue pair of the domain must
+    /// [renew](Self::renew_regions) its own first; `ESHUTDOWN` if it is [finished](Self::finish),
+    /// `ENODEV` if the device may still have the last queue pair, otherwise the errors of
+    /// [`Link::create_qp`] and of the device driver. On error its state does not change.
     pub fn connect(&self, link: Arc<dyn Link>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
@@ -362,7 +366,7 @@ impl<H: Handler> Qp<H> {
             send_cq: cq,
             recv_cq: cq,
             cap: bindings::ib_qp_cap {
-                // One more receive to drain with; `send` includes its own.
+                // One more receive for the drain request; `send` includes that of the send queue.
                 max_send_wr: self.sizes.send,
                 max_recv_wr: self.sizes.receive + 1,
                 max_send_sge: self.sizes.send_sge,
@@ -373,7 +377,7 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
-        // SAFETY: The queue is one of the domain's device. It is freed after the queue pair, which
+        // SAFETY: `cq` is of the device of `pd`. It is freed after the queue pair, which
         // `disconnect` and `give_up` destroy after `release_qp`.
         let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
@@ -387,7 +391,7 @@ impl<H: Handler> Qp<H> {
         // and the new one has nothing posted.
         unsafe { (*self.returned.get()).count = 0 };
         self.ending.store(false, Release);
-        // INVARIANT: It is the queue pair of `connected`, with this completion queue.
+        // INVARIANT: `qp` becomes the queue pair of `connected`, which uses `cq`.
         self.qp.store(qp.as_ptr(), Release);
         *connected = Some(Connected {
             qp: Some(qp),
@@ -414,15 +418,15 @@ impl<H: Handler> Qp<H> {
     /// Tells the peer that the connection ends, if there is one. May sleep.
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
-        // Without the lock, as the identifier may call its handler.
+        // Disconnect without the lock, as the identifier may call its handler.
         let link = self.connected.lock().as_ref().map(|c| c.link.clone());
         if let Some(link) = link {
             link.disconnect();
         }
     }
 
-    /// Drains the queue pair, unless that is done, and makes [`Self::live`] fail. The grace period
-    /// that [`Self::disconnect`] waits for begins here, so that queue pairs share it. May sleep.
+    /// Drains the queue pair, if not yet done, and makes [`Self::live`] fail. The grace period that
+    /// [`Self::disconnect`] waits for begins here, so that queue pairs share it. May sleep.
     pub fn retire(&self) {
         if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected);
@@ -430,13 +434,13 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// [Retires](Self::retire) the queue pair, unless that is done, destroys it, and drops its
-    /// link. May sleep, for an RCU grace period among others.
+    /// [Retires](Self::retire) the queue pair, if not yet done, destroys it, and drops its link.
+    /// May sleep, for an RCU grace period among others.
     pub fn disconnect(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
         let mut connected = self.connected.lock();
-        // Another CPU may have disconnected it and connected it again.
+        // Another CPU may have disconnected the queue pair and connected it again.
         let retired = |c: &mut Connected| c.retired.is_some();
         if let Some(Connected { qp, link, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
@@ -444,23 +448,24 @@ impl<H: Handler> Qp<H> {
             }
             link.release_qp();
             if let Some(qp) = qp {
-                // SAFETY: It was just taken from `connected`, and its identifier has released it.
-                // By the type invariant it is unused a grace period after `qp` was cleared.
+                // SAFETY: `qp` was just taken from `connected`, and its identifier has released it.
+                // By the type invariant it is unused a grace period after `Qp::qp` was cleared.
                 unsafe { destroy(self.pd.device(), qp) };
             }
             self.reach.regions.unbind();
-            // Without the lock: the drop waits for the identifier's handler.
+            // Drop the link without the lock, as that waits for the identifier's handler.
             drop(connected);
             drop(link);
         }
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
-    /// If the device refuses that three times, or once after its
-    /// [`Health`](crate::rdma::device::Health) has failed, destroys the queue pair and deregisters
-    /// its regions instead; no callback runs for outstanding requests then.
+    /// If the device keeps refusing (tried less often if its
+    /// [`Health`](crate::rdma::device::Health) has failed), destroys the queue pair and deregisters
+    /// its regions instead, if that guarantees anything; no callback runs for outstanding requests
+    /// then.
     ///
-    /// After that nothing reaches the regions; requests posted later are flushed or refused. May
+    /// After this, nothing reaches the regions; requests posted later are flushed or refused. May
     /// sleep, without a deadline if the device does neither. Does nothing if the queue pair is not
     /// connected or is shut down.
     pub fn shutdown(&self) {
@@ -473,7 +478,7 @@ impl<H: Handler> Qp<H> {
 
 /// Creates a completion queue of these sizes, with `context` for its callbacks. May sleep.
 fn new_cq(pd: &Arc<Pd>, context: *mut c_void, sizes: &Sizes) -> Result<Pin<KBox<Cq>>> {
-    // One more for the drain request of the receive queue; `send` includes the other.
+    // One more for the drain request of the receive queue; `send` includes that of the send queue.
     let entries = sizes
         .send
         .checked_add(sizes.receive)
@@ -499,7 +504,7 @@ impl<H: Handler> Qp<H> {
             )?;
         }
         if self.is_polled() {
-            // INVARIANT: It is the locked `cq`.
+            // INVARIANT: `polled` becomes the locked `cq`.
             self.polled.set(cq.as_raw());
         }
         Ok(cq.as_raw())
@@ -510,7 +515,7 @@ impl<H: Handler> Qp<H> {
     /// locked. Sleeps.
     fn stop_cq(&self) -> GracePeriod {
         if self.is_polled() {
-            // INVARIANT: It is null.
+            // INVARIANT: `polled` becomes null.
             self.polled.set(null_mut());
         }
         self.cq.lock().stop()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a success of `ib_destroy_qp()` and of `ib_dereg_mr()` means, by driver: that the device has
-//! done it, or only the driver. From the source of Linux 7.3 (`drivers/infiniband/`):
+//! Whether success of `ib_destroy_qp()` and `ib_dereg_mr()` means that the device has done it, or
+//! only the driver. From the source of Linux 7.3 (`drivers/infiniband/`):
 //!
 //! | driver | `destroy_qp` | `dereg_mr` |
 //! |---|---|---|
@@ -28,7 +28,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// See above.
+    /// Looks up `driver` in the table above.
     pub(super) const fn of(driver: bindings::rdma_driver_id) -> Self {
         let queue_pairs = matches!(
             driver,

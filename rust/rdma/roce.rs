@@ -49,7 +49,7 @@ const HOP_LIMIT: u8 = 64;
 /// The IP address in a GID.
 fn gid2ip(gid: &bindings::ib_gid) -> bindings::__kernel_sockaddr_storage {
     let mut address = bindings::__kernel_sockaddr_storage::default();
-    // SAFETY: There is room for an address of either family.
+    // SAFETY: `address` has room for an address of either family.
     unsafe { bindings::srp_helper_rdma_gid2ip((&raw mut address).cast(), gid) };
     address
 }
@@ -69,7 +69,7 @@ struct Wanted {
 #[pin_data(PinnedDrop)]
 pub struct Query {
     address: UnsafeCell<bindings::rdma_dev_addr>,
-    /// The result; valid when `answered`.
+    /// The result; valid once `answered` is complete.
     status: Atomic<i32>,
     #[pin]
     answered: Completion,
@@ -82,7 +82,7 @@ pub struct Query {
 
 // SAFETY: The query is not bound to a thread.
 unsafe impl Send for Query {}
-// SAFETY: The core owns `address` until it has answered; it is only read after that.
+// SAFETY: The core owns `address` until it has answered. After that, only one `wait` uses it.
 unsafe impl Sync for Query {}
 
 impl Query {
@@ -119,7 +119,7 @@ impl Query {
         let mut dst = gid2ip(&record.dgid);
 
         let address = bindings::rdma_dev_addr {
-            // The core requires one, but uses that of the GID's network interface.
+            // The core requires a namespace, but uses that of the GID's network interface.
             net: (&raw mut bindings::init_net).cast(),
             sgid_attr: sgid.as_raw(),
             ..Default::default()
@@ -135,8 +135,8 @@ impl Query {
             }? Error),
             GFP_KERNEL,
         )?;
-        // SAFETY: The addresses are copied; by the type invariant `address` and the context stay
-        // valid and in place until the core is done.
+        // SAFETY: The call copies `src` and `dst`. The drop of the pinned query cancels the
+        // request, so `address` and the context stay valid until the core is done.
         to_result(unsafe {
             bindings::rdma_resolve_ip(
                 (&raw mut src).cast(),
@@ -160,7 +160,7 @@ impl Query {
         _: *mut bindings::rdma_dev_addr,
         context: *mut c_void,
     ) {
-        // SAFETY: By the type invariant the query is valid until this call has returned.
+        // SAFETY: The drop of the query waits for this call.
         let this = unsafe { &*context.cast::<Self>() };
         this.status.store(status, Relaxed);
         this.answered.complete_all();
@@ -184,13 +184,13 @@ impl Query {
         if let Err(e) = to_result(self.status.load(Relaxed)) {
             return Ok(Some(Err(e)));
         }
-        // SAFETY: The core has answered and does not use it.
+        // SAFETY: The core has answered and does not use `address`; `wanted` is taken only once.
         let address = unsafe { &mut *self.address.get() };
         record.hop_limit = match u8::try_from(address.hoplimit) {
             Ok(0) | Err(_) => HOP_LIMIT,
             Ok(limit) => limit,
         };
-        // SAFETY: The record is one of RoCE, and the address has more than six bytes.
+        // SAFETY: `record` is a RoCE path record, and `dst_dev_addr` has more than six bytes.
         unsafe {
             bindings::srp_helper_sa_path_set_dmac(&mut record, address.dst_dev_addr.as_mut_ptr())
         };
@@ -201,8 +201,8 @@ impl Query {
 #[pinned_drop]
 impl PinnedDrop for Query {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: It is the address of the query, if that was started. After this the core does not
-        // call: the request was taken off its list, or its callback has run.
+        // SAFETY: `address` identifies the request, if it was started. Afterwards it is cancelled,
+        // or its callback has run.
         unsafe { bindings::rdma_addr_cancel(self.address.get()) };
     }
 }

@@ -52,8 +52,8 @@ const ASKED: u64 =
 ///
 /// # Invariants
 ///
-/// `client` is registered, and used by this query alone. The drop unregisters it first, which waits
-/// until the core is done with the query: no callback comes after that.
+/// `client` is registered, and used by this query alone. The drop unregisters it, which waits until
+/// the core is done with the query: no callback runs after that.
 #[pin_data(PinnedDrop)]
 pub struct Query {
     #[pin]
@@ -61,7 +61,7 @@ pub struct Query {
     /// The core's number for the query, or negative if it was not started.
     id: Atomic<i32>,
     query: Atomic<*mut bindings::ib_sa_query>,
-    /// The query. The core may read it until it is done.
+    /// The path record to query. The core may read it until it is done with the query.
     record: UnsafeCell<bindings::sa_path_rec>,
     #[pin]
     answer: SpinLock<Option<Result<bindings::sa_path_rec>>>,
@@ -118,8 +118,8 @@ impl Query {
             GFP_KERNEL,
         )?;
         let mut query = null_mut();
-        // SAFETY: The device is registered and the client is too. The record and the context stay
-        // valid and in place until the core is done, as the type invariant says.
+        // SAFETY: The device and the client are registered. By the type invariant the drop of the
+        // pinned query waits until the core is done with the record and the context.
         let id = unsafe {
             bindings::ib_sa_path_rec_get(
                 this.client.get(),
@@ -152,11 +152,11 @@ impl Query {
         count: c_uint,
         context: *mut c_void,
     ) {
-        // SAFETY: By the type invariant the query is valid as long as the core may call.
+        // SAFETY: By the type invariant the drop of the query waits for this call.
         let this = unsafe { &*context.cast::<Self>() };
         let result = match status {
             0 if count > 0 && !records.is_null() => {
-                // SAFETY: There is a record, and it is plain data.
+                // SAFETY: There is at least one record, and it is plain data.
                 Ok(unsafe { records.read() })
             }
             status if status < 0 => Err(Error::from_errno(status)),
@@ -188,7 +188,7 @@ impl Query {
             // SAFETY: Every bit pattern is a valid byte array.
             let sgid = unsafe { *record.sgid.raw.as_ref() };
             let types = [bindings::ib_gid_type_IB_GID_TYPE_IB];
-            // Distinguishes devices with the same GID; not needed to reach the peer.
+            // The entry distinguishes devices with the same GID, and is optional.
             let sgid = SgidAttr::find(&self.device, self.port, sgid, &types).ok();
             Path::new(record, sgid)
         })))
@@ -201,8 +201,8 @@ impl PinnedDrop for Query {
         let id = self.id.load(Relaxed);
         if id >= 0 && !self.answered.is_done() {
             let query = self.query.load(Relaxed);
-            // SAFETY: The core gave both for this query; it checks by the number that the query
-            // exists.
+            // SAFETY: The core returned `id` and `query` for this query, and checks by `id` that it
+            // still exists.
             unsafe { bindings::ib_sa_cancel_query(id, query) };
         }
         // SAFETY: By the type invariant the client is registered.

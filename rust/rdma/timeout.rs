@@ -5,7 +5,8 @@
 /// The minimum subnet timeout: with less, the peer's CPU is too slow for the connection manager.
 /// Ports without a subnet manager report 0.
 const MIN_SUBNET_TIMEOUT: u8 = 16;
-/// 17 s: a slower login is abandoned. The peer waits as long for our last message.
+/// The maximum response timeout, 17 s: a slower login is abandoned. The peer waits as long for our
+/// last message.
 const MAX_RESPONSE_TIMEOUT: u8 = 22;
 
 /// How long the connection managers wait for each other's reply at a port with this subnet timeout,
@@ -16,7 +17,7 @@ pub const fn response_timeout(subnet_timeout: u8) -> u8 {
     } else {
         subnet_timeout
     };
-    // A round trip and the processing.
+    // Four times the transit time: a round trip and the processing.
     let timeout = timeout.saturating_add(2);
     if timeout > MAX_RESPONSE_TIMEOUT {
         MAX_RESPONSE_TIMEOUT
@@ -25,8 +26,8 @@ pub const fn response_timeout(subnet_timeout: u8) -> u8 {
     }
 }
 
-/// The milliseconds granted to a peer that asks for 4.096 us * 2^`timeout`: at most 70 s, as Linux
-/// asks for 68.7 s.
+/// Returns the time to grant to a peer that asks for 4.096 us * 2^`timeout`, in milliseconds. At
+/// most 70 s, as Linux asks for 68.7 s.
 pub const fn service_timeout_ms(timeout: u8) -> u32 {
     const MAX: u64 = 70_000;
     let ms = (4096u64 << (timeout & 31)) / 1_000_000;
@@ -34,8 +35,8 @@ pub const fn service_timeout_ms(timeout: u8) -> u32 {
     (if ms > MAX { MAX } else { ms }) as u32
 }
 
-/// The packet life time used for `life` of the subnet administrator, as n in 4.096 us * 2^n: at
-/// most 4 s, more than any fabric takes. The connection manager waits for a multiple of it, and
+/// Returns `life`, the packet life time of the subnet administrator, limited to 4 s, more than any
+/// fabric needs; as n in 4.096 us * 2^n. The connection manager waits for a multiple of it, and
 /// keeps a connection in timewait as long.
 pub const fn packet_life_time(life: u8) -> u8 {
     const MAX: u8 = 20;
@@ -46,13 +47,13 @@ pub const fn packet_life_time(life: u8) -> u8 {
     }
 }
 
-/// The longest that a command on a queue pair may take, in milliseconds, whatever its peer and the
+/// The maximum duration of a command on a queue pair, in milliseconds, whatever the peer and the
 /// subnet administrator ask for.
 pub const MAX_REQUEST_TIMEOUT_MS: u32 = 120_000;
 
 /// How long a queue pair that retries `retry_count` times waits for an acknowledgement, as n in
 /// 4.096 us * 2^n, if the connection managers have agreed on `timeout`. Limited so that a command
-/// takes at most 120 s. (0 would mean forever.)
+/// takes at most 120 s, also for a `timeout` of 0, which means forever.
 pub const fn ack_timeout(timeout: u8, retry_count: u8) -> u8 {
     let retry_count = if retry_count & 7 == 0 { 1 } else { retry_count };
     let mut bounded = if timeout == 0 || timeout > 31 {
@@ -66,11 +67,11 @@ pub const fn ack_timeout(timeout: u8, retry_count: u8) -> u8 {
     bounded
 }
 
-/// Milliseconds after which a command on a queue pair that retries `retry_count` times after
-/// 4.096 us * 2^`timeout` has certainly ended: a device may take four times as long, and one second
-/// is added.
+/// Returns the time, in milliseconds, after which a command has certainly ended on a queue pair
+/// that retries `retry_count` times after 4.096 us * 2^`timeout`: a device may take four times as
+/// long, and one second is added.
 pub const fn request_timeout_ms(timeout: u8, retry_count: u8) -> u32 {
-    // 5 and 3 bits: less than 2^31 us * 4.096 * 4 * 7.
+    // `timeout` has 5 bits and `retry_count` 3: at most 4.096 us * 2^31 * 4 * 7.
     let ns = (4096u64 << (timeout & 31)) * 4 * (retry_count & 7) as u64;
     // CAST: At most 246,290,604.
     (ns / 1_000_000) as u32 + 1000

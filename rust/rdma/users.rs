@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects through which C calls functions of the module. It stays loaded until they are gone.
+//! Objects through which C calls functions of the module, which stays loaded until they are gone.
 //!
-//! A guard of a device holds it, and objects made with the guard have callbacks: queue pairs,
-//! completion queues, identifiers of `ib_cm`, queries to the subnet administrator. An identifier of
-//! `rdma_cm` has no guard. Safe code can leak any of them, or form a reference cycle; then the
+//! A device guard is counted for the objects with callbacks that hold it: queue pairs, completion
+//! queues, `ib_cm` identifiers, queries to the subnet administrator. An `rdma_cm` identifier has no
+//! guard and is counted itself. Safe code can leak any of them, or form a reference cycle; then the
 //! module must not be unloaded.
 
 use kernel::{
@@ -23,16 +23,16 @@ use kernel::{
 
 /// The polling interval.
 const PAUSE: Delta = Delta::from_millis(10);
-/// After so many polls the log has a line.
+/// Number of polls after which a leak is logged.
 const PATIENCE: u32 = 6_000;
 
-/// The objects of the module.
+/// The count of the objects of the module.
 pub(super) static USERS: Users = Users::none();
 
 /// A count of such objects.
 pub(super) struct Users(Atomic<i32>);
 
-/// A field of one of them, counted until its drop.
+/// A field of such an object, which is counted until its drop.
 pub(super) struct User<'a>(&'a Users);
 
 impl Users {
@@ -40,13 +40,13 @@ impl Users {
         Self(Atomic::new(0))
     }
 
-    /// Counts one more.
+    /// Counts one more object.
     pub(super) fn one(&self) -> User<'_> {
         self.0.add(1, Relaxed);
         User(self)
     }
 
-    /// Waits until there is none. Sleeps; forever, if one was leaked.
+    /// Waits until none is left: forever, if one was leaked. Sleeps.
     pub(super) fn wait(&self) {
         let mut looks = 0u32;
         while self.0.load(Acquire) != 0 {

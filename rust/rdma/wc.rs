@@ -25,7 +25,7 @@ impl Status {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// The number, as C code logs it.
+    /// The status as a number, as C code logs it.
     pub fn number(self) -> u32 {
         self.0
     }

@@ -16,28 +16,28 @@
 //!                 error handler, driver (held) ----------> error handler ----+
 //! ```
 //!
-//! - [`Command`] is the driver's ownership: there is at most one per `struct scsi_cmnd`, and
-//!   consuming it is the only way to end it.
+//! - [`Command`] is the driver's ownership: at most one exists per `struct scsi_cmnd`, and the
+//!   driver can give the command up only by consuming the [`Command`].
 //! - On a timeout, `scsi_timeout()` sets `SCMD_STATE_COMPLETE`. From then on the error handler
 //!   decides about the command. The driver keeps its [`Command`] and with it the data buffers, so a
 //!   late response does no harm. It gives the command up in [`Driver::abort`](super::Driver::abort)
 //!   or in a reset, once nothing can access the data, with [`Command::done`] or
 //!   [`Command::release`]; neither touches the `struct scsi_cmnd` then.
 //! - A [`Command::done`] that began before the timeout may still be about to call `scsi_done()`,
-//!   which would end a later use of the command. It is an RCU read-side critical section.
+//!   which would end a later use of the command. So `done` is an RCU read-side critical section.
 //!   `scsi_eh_scmd_add()` hands a command to the error handler after a grace period. An abort, and
-//!   the error handler's cleanup of its own command, come without one: there the callback waits for
-//!   a grace period if the command ended by `scsi_done()`.
+//!   the error handler's cleanup of its own command, come without a grace period: there the
+//!   callback waits for one if the command ended by `scsi_done()`.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
 //!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
-//!   all failed commands of the unit. So it is refused, without calling the driver, while the
-//!   driver holds any [`Command`] of the unit.
+//!   all failed commands of the unit. So the command is refused, without calling the driver, while
+//!   the driver holds any [`Command`] of the unit.
 //! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
 //!   [`CommandRef::is_reset_ioctl`].
 //!
 //! The midlayer trusts the driver's result of an abort or a reset; this abstraction verifies it
-//! with the `CmdPriv` behind each `struct scsi_cmnd`. An abort or a unit reset fails while a
-//! command is held; a host reset, after which the midlayer ends all commands in any case, does not
+//! with the `CmdPriv` behind each `struct scsi_cmnd`. While a command is held, an abort or a unit
+//! reset fails; a host reset, after which the midlayer ends all commands in any case, does not
 //! return.
 //!
 //! The module [`ends`] lists what else ends or reuses a command.
@@ -88,13 +88,14 @@ pub struct Tag {
 
 /// A command that the driver owns.
 ///
-/// Dropping it completes it with [`ScsiResult::DID_ERROR`].
+/// Dropping a [`Command`] completes it with [`ScsiResult::DID_ERROR`].
 ///
 /// # Invariants
 ///
 /// The pointer is to a `struct scsi_cmnd` of a tag set that was passed to `queuecommand` and that
-/// the driver has not completed since. Its [`CmdPriv`] is the name of a [`Call`], and this is the
-/// only [`Command`] for it. The tag set is not freed while it exists: `exit_cmd_priv` waits.
+/// the driver has not completed since. Its [`CmdPriv`] holds the name of a [`Call`], and this is
+/// the only [`Command`] for it. The tag set is not freed while this object exists: `exit_cmd_priv`
+/// waits.
 pub struct Command(NonNull<bindings::scsi_cmnd>);
 
 // SAFETY: A command may be completed on another CPU and in another context than those it was queued
@@ -102,8 +103,8 @@ pub struct Command(NonNull<bindings::scsi_cmnd>);
 unsafe impl Send for Command {}
 
 impl Command {
-    /// Takes ownership of a command, sent by the error handler or not; [`None`] if the driver still
-    /// holds it from an earlier use.
+    /// Takes ownership of a command, which the error handler has sent if `of_error_handler`.
+    /// Returns [`None`] if the driver still holds the command from an earlier use.
     ///
     /// Context: as `queuecommand`.
     ///
@@ -117,18 +118,18 @@ impl Command {
         call: &Call,
         of_error_handler: bool,
     ) -> Option<Self> {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `init_cmd_priv` set up the `CmdPriv` behind `cmd`.
         let state = unsafe { CmdPriv::of(cmd) };
 
         if !state.take(call, of_error_handler) {
             return None;
         }
-        // INVARIANT: The state is the name of the call, and was FREE or DONE: no other `Command`
+        // INVARIANT: The state is now the name of `call`, and was FREE or DONE: no other `Command`
         // exists.
         NonNull::new(cmd).map(Self)
     }
 
-    /// Returns whether this is the command that `call` has taken, and not a later use of it.
+    /// Returns whether `call` has taken this command; false for a later use of the same command.
     pub(super) fn is_of(&self, call: &Call) -> bool {
         self.state().is_of(call)
     }
@@ -139,7 +140,7 @@ impl Command {
     }
 
     fn state(&self) -> &CmdPriv {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, the command is alive and has a `CmdPriv` behind it.
         unsafe { CmdPriv::of(self.as_raw()) }
     }
 
@@ -163,8 +164,8 @@ impl Command {
         unsafe { (*self.request()).cmd_flags }
     }
 
-    /// Returns whether the submitter wants a transport failure reported instead of the command
-    /// retried, as multipath software does.
+    /// Returns whether the submitter wants transport failures reported instead of retried, as
+    /// multipath software does.
     pub fn is_failfast(&self) -> bool {
         const MASK: u32 = 1 << bindings::req_flag_bits___REQ_FAILFAST_DEV
             | 1 << bindings::req_flag_bits___REQ_FAILFAST_TRANSPORT
@@ -172,9 +173,9 @@ impl Command {
         self.cmd_flags() & MASK != 0
     }
 
-    /// Returns whether this is a read of the block layer, for a file or for direct I/O. Passthrough
-    /// commands, the midlayer's own, and those that the error handler sends in the request of
-    /// another command are not.
+    /// Returns whether this is a read that the block layer has sent, for a file or for direct I/O.
+    /// False for passthrough commands, the midlayer's own commands, and those that the error
+    /// handler sends in the request of another command.
     #[inline(always)]
     pub fn is_block_read(&self) -> bool {
         const SUBMITTED: bindings::scsi_cmnd_submitter =
@@ -187,16 +188,17 @@ impl Command {
 
     /// Returns whether the command has retries and has used none of them. If it ends with
     /// [`ScsiResult::DID_SOFT_ERROR`] and is not [`is_failfast_driver`](Self::is_failfast_driver),
-    /// the midlayer retries it, and this is then false.
+    /// the midlayer retries it, and this function returns false for the retry.
     #[inline(always)]
     pub fn is_first_try(&self) -> bool {
         let cmd = self.as_raw();
-        // SAFETY: By the type invariant the command is alive; the midlayer counts only after it has
-        // the command back.
+        // SAFETY: By the type invariant the command is alive; the midlayer changes `retries` only
+        // after it has the command back.
         let retries = unsafe { (*cmd).retries };
-        // SAFETY: By the type invariant the command is alive; this was set before it was queued.
+        // SAFETY: By the type invariant the command is alive; `allowed` was set before it was
+        // queued.
         let allowed = unsafe { (*cmd).allowed };
-        // With no limit (-1) the midlayer does not count.
+        // With no limit (-1) the midlayer does not count the retries.
         retries == 0 && allowed > 0
     }
 
@@ -207,7 +209,7 @@ impl Command {
     }
 
     /// Returns how many data bytes of a block layer command precede logical block `block` of the
-    /// device: 0 if this is the command's first block, or none of its blocks.
+    /// device. Returns 0 if `block` is the command's first block or not one of its blocks.
     pub fn len_up_to(&self, block: u64) -> u32 {
         // SAFETY: The request lives as long as its command.
         let sector = unsafe { (*self.request()).__sector };
@@ -279,8 +281,8 @@ impl Command {
         unsafe { (*self.as_raw()).sdb.table.nents }
     }
 
-    /// Copies the start of a write's data to `dst` and clears the rest, or all of `dst` if the
-    /// command is not a write.
+    /// Copies the start of a write's data to `dst` and zeroes the rest of `dst`. If the command is
+    /// not a write, zeroes all of `dst`.
     ///
     /// Context: any except hard interrupts.
     pub fn copy_from_buffer(&self, mut dst: DeviceBytesMut<'_>) {
@@ -291,8 +293,8 @@ impl Command {
         let to = dst.as_mut_ptr().cast();
         let copied = match self.contiguous(len) {
             Some(data) => {
-                // SAFETY: `data` is valid for `len` bytes, and so is `to`, which is our own memory.
-                // A process may modify the data concurrently, which C's `memcpy` tolerates.
+                // SAFETY: `data` is valid for reads of `len` bytes, and `to` for writes. A process
+                // may modify the data concurrently, which C's `memcpy` tolerates.
                 unsafe { bindings::memcpy(to, data.as_ptr(), len) };
                 len
             }
@@ -319,7 +321,8 @@ impl Command {
         let len = self.bounded(src.len());
         let from = src.as_ptr().cast();
         if let Some(data) = self.contiguous(len) {
-            // SAFETY: As in `copy_from_buffer`, in the other direction.
+            // SAFETY: `from` is valid for reads of `len` bytes, and `data` for writes. A process
+            // may access the data concurrently, which C's `memcpy` tolerates.
             unsafe { bindings::memcpy(data.as_ptr(), from, len) };
             return len;
         }
@@ -329,8 +332,8 @@ impl Command {
         unsafe { bindings::sg_copy_from_buffer(self.list(), self.count(), from, len) }
     }
 
-    /// Returns the first `len` bytes of the data if a single segment in lowmem holds them:
-    /// `sg_copy_buffer()` has an overhead of 250 instructions.
+    /// Returns the address of the data if it is a single segment in lowmem with at least `len`
+    /// bytes: `sg_copy_buffer()` has an overhead of 250 instructions.
     #[inline]
     fn contiguous(&self, len: usize) -> Option<NonNull<ffi::c_void>> {
         if self.count() != 1 {
@@ -351,7 +354,7 @@ impl Command {
         len.min(self.data_len() as usize)
     }
 
-    /// Sets how many bytes of the data were not transferred; at most all of them.
+    /// Sets how many bytes of the data were not transferred, capped at the length of the data.
     pub fn set_resid(&self, resid: u32) {
         let resid = resid.min(self.data_len());
 
@@ -359,16 +362,17 @@ impl Command {
         unsafe { (*self.as_raw()).resid_len = resid };
     }
 
-    /// Stores the sense data, at most `SCSI_SENSE_BUFFERSIZE` (96) bytes, and returns the matching
-    /// result: [`ScsiResult::status`] with this status.
+    /// Stores the sense data, truncated to `SCSI_SENSE_BUFFERSIZE` (96) bytes, and returns the
+    /// result to complete the command with: [`ScsiResult::status`] with sense data.
     ///
-    /// The sense is valid for the midlayer only after [`done`](Self::done) with that result: the
-    /// error handler may send its own commands in the place of a failed one that has sense.
+    /// The sense data becomes valid for the midlayer only by [`done`](Self::done) with that result:
+    /// the error handler may reuse a failed command that has valid sense data for commands of its
+    /// own.
     pub fn with_sense(&self, status: u8, sense: &[u8]) -> ScsiResult {
         let Some((&code, rest)) = sense.split_first() else {
             return ScsiResult::status(status);
         };
-        // CAST: 96.
+        // CAST: The constant is 96.
         let len = rest.len().min(bindings::SCSI_SENSE_BUFFERSIZE as usize - 1);
 
         // SAFETY: By the type invariant the command is alive, and it has a sense buffer of
@@ -393,8 +397,8 @@ impl Command {
         let cmd = self.as_raw();
         let state = self.state();
 
-        // The error handler proceeds a grace period after the timeout. By then this section has
-        // either ended or sees that the command has timed out.
+        // The error handler waits for a grace period after the timeout. By then, a critical section
+        // that began before the timeout has ended; a later one sees that the command has timed out.
         let _section = rcu::read_lock();
         if self.has_timed_out() {
             state.set_free();
@@ -410,8 +414,8 @@ impl Command {
         }
         state.set_done();
         // SAFETY: By the type invariant the command was queued and not completed since. If it has
-        // timed out by now, this has no effect, and the midlayer does not use the command again
-        // before the end of this critical section.
+        // timed out by now, this call has no effect, and the midlayer does not use the command
+        // again before the end of this critical section.
         unsafe { bindings::scsi_done(cmd) };
     }
 
@@ -427,16 +431,16 @@ impl Command {
         complete && !self.state().is_of_error_handler()
     }
 
-    /// Gives the command up without completing it, because the error handler does.
+    /// Gives the command up without completing it, because the error handler completes it.
     ///
-    /// Only for commands that have timed out: any other stays unfinished until its timeout.
+    /// Only for commands that have timed out: any other command stays incomplete until its timeout.
     pub fn release(self) {
         ManuallyDrop::new(self).state().set_free();
     }
 }
 
 // SAFETY: The scatter-gather list and its memory belong to the command and stay until it is
-// completed, which consumes the `Command`. The midlayer makes the list for exactly `sdb.length`
+// completed, which consumes the `Command`. The midlayer builds the list for exactly `sdb.length`
 // bytes.
 unsafe impl ScatterList for Command {
     fn list(&self) -> *mut bindings::scatterlist {
@@ -454,7 +458,7 @@ unsafe impl ScatterList for Command {
 }
 
 impl Drop for Command {
-    /// Not inlined: each place that replaces a command would hold a copy of it.
+    /// Not inlined: each place that may drop a command would contain a copy.
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -467,12 +471,13 @@ impl Drop for Command {
 pub struct Rejected {
     /// The command.
     pub cmd: Command,
-    /// What the midlayer waits for.
+    /// Whether the host or only the device is busy.
     pub why: Busy,
 }
 
 impl Rejected {
-    /// Returns whether this is `cmd` as taken by `call`, which may be returned to the midlayer.
+    /// Returns whether this is `cmd` as taken by `call`. Only then may it be returned to the
+    /// midlayer.
     pub(super) fn is_of(&self, cmd: *mut bindings::scsi_cmnd, call: &Call) -> bool {
         self.cmd.as_raw() == cmd && self.cmd.is_of(call)
     }
@@ -488,8 +493,8 @@ impl Rejected {
 ///
 /// # Invariants
 ///
-/// The pointer is to a live `struct scsi_cmnd` of a [`Host`](super::Host), or of the
-/// `SG_SCSI_RESET` ioctl for one, that the midlayer does not modify for `'a`.
+/// The pointer is to a live `struct scsi_cmnd` of a [`Host`](super::Host), or to that of the
+/// `SG_SCSI_RESET` ioctl for such a host. The midlayer does not modify it for `'a`.
 pub struct CommandRef<'a>(
     NonNull<bindings::scsi_cmnd>,
     PhantomData<&'a bindings::scsi_cmnd>,
@@ -534,8 +539,9 @@ impl CommandRef<'_> {
     }
 
     pub(super) fn state(&self) -> &CmdPriv {
-        // SAFETY: By the type invariant the command is alive. A host's command has a state. The
-        // ioctl's has zeroes there: it is allocated with `cmd_size` extra bytes.
+        // SAFETY: By the type invariant the command is alive. A command of the host has a `CmdPriv`
+        // behind it. The ioctl's command has zeroes there: it is allocated with `cmd_size` extra
+        // bytes.
         unsafe { CmdPriv::of(self.0.as_ptr()) }
     }
 }
@@ -547,7 +553,7 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
     // SAFETY: By the requirements of this function: the block layer allocates a request and the
     // driver's data, here the command, as one object in this order.
     let rq = unsafe { cmd.cast::<bindings::request>().sub(1) };
-    // SAFETY: By the requirements of this function.
+    // SAFETY: By the safety requirements, the request has a tag.
     let tag = unsafe { bindings::blk_mq_unique_tag(rq) };
 
     Tag {

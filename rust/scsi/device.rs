@@ -33,7 +33,7 @@ impl Device {
     /// `ptr` points to an initialised `struct scsi_device` that lives for `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::scsi_device) -> &'a Self {
         // CAST: `Self` is a transparent wrapper of `bindings::scsi_device`.
-        // SAFETY: By the safety requirements of this function.
+        // SAFETY: By the safety requirements, `ptr` points to a device that lives for `'a`.
         unsafe { &*ptr.cast::<Self>() }
     }
 
@@ -69,7 +69,7 @@ impl Device {
         unsafe { size.read_volatile() }
     }
 
-    /// Sets the timeout of the block layer's requests, in milliseconds.
+    /// Sets the timeout of the device's block layer requests, in milliseconds.
     pub fn set_request_timeout(&self, msecs: Msecs) {
         let jiffies = msecs_to_jiffies(msecs).try_into().unwrap_or(u32::MAX);
 
@@ -82,22 +82,22 @@ impl Device {
 }
 
 /// Returns the longest request timeout of a host's devices, in milliseconds; 0 if there is no
-/// device. Not in interrupts.
+/// device. Must not be called in interrupt context.
 ///
 /// # Safety
 ///
-/// The host is alive.
+/// `shost` points to a host that is alive.
 pub(super) unsafe fn longest_request_timeout(shost: *mut bindings::Scsi_Host) -> Msecs {
     let mut longest = 0;
     let mut sdev = null_mut();
     loop {
-        // SAFETY: By the safety requirements of this function. It gives back the reference to the
+        // SAFETY: By the safety requirements, the host is alive. The call puts the reference to the
         // last device and takes one to the next.
         sdev = unsafe { bindings::__scsi_iterate_devices(shost, sdev) };
         if sdev.is_null() {
             break;
         }
-        // SAFETY: There is a reference to the device.
+        // SAFETY: The iteration holds a reference to the device.
         let queue = unsafe { (*sdev).request_queue };
         // SAFETY: The device has its request queue until it is released.
         let timeout = unsafe { &raw const (*queue).rq_timeout };

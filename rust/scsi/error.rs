@@ -39,7 +39,7 @@ impl ScsiResult {
     /// The transport was given up; not retried on this path.
     pub const DID_TRANSPORT_FAILFAST: Self =
         Self::host(bindings::scsi_host_status_DID_TRANSPORT_FAILFAST);
-    /// Too many commands for now: the midlayer requeues it and lowers the queue depth.
+    /// Too many commands for now: the midlayer requeues the command and lowers the queue depth.
     pub const TASK_SET_FULL: Self = Self::status(bindings::sam_status_SAM_STAT_TASK_SET_FULL as u8);
 
     const fn host(host: bindings::scsi_host_status) -> Self {
@@ -60,7 +60,7 @@ impl ScsiResult {
         }
     }
 
-    /// Adds sense data with this first byte; [`Command::with_sense`](super::Command::with_sense)
+    /// Adds the first byte of the sense data; [`Command::with_sense`](super::Command::with_sense)
     /// has stored the rest.
     pub(super) const fn with_response_code(self, response_code: u8) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl ScsiResult {
 
     /// Returns the value for `scsi_cmnd.result`.
     pub(super) const fn as_raw(self) -> ffi::c_int {
-        // CAST: It has 24 bits.
+        // CAST: The number has 24 bits.
         self.number() as ffi::c_int
     }
 }
@@ -127,8 +127,8 @@ impl Disposition {
     }
 }
 
-/// The outcome of a host reset. There is no failure: the midlayer would take the devices offline
-/// and end their commands.
+/// The outcome of a host reset. Failure is not an outcome: the midlayer would take the devices
+/// offline and end their commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostReset {
     /// The midlayer tests the devices and sends the commands again.

@@ -4,17 +4,17 @@
 //!
 //! # Lifetime of the driver's object
 //!
-//! A [`Host`] owns a reference to it; the callbacks reach it in two ways:
+//! A [`Host`] owns a reference to the driver's object. Callbacks reach the object in two ways:
 //!
 //! - `queuecommand` and the sysfs attributes of the host borrow it. They cannot run after
 //!   `scsi_remove_host()` has returned. Each device has a reference to the tag set, which
 //!   `__scsi_remove_device()` gives back after `blk_mq_destroy_queue()` has waited for the last
 //!   request, and `scsi_remove_host()` waits for the last reference. Then it unregisters
 //!   `shost_dev`, which waits for running attribute accesses.
-//! - The error handler, scans and device set-up take a reference. `SG_SCSI_RESET` needs no request
-//!   and works on a removed device, so a reset can arrive at any time before the last file is
-//!   closed. They look the object up under `rcu_read_lock()`; [`Host::remove`] clears the pointer
-//!   and waits for an RCU grace period before it drops its reference.
+//! - The error handler, scans and device set-up look the object up under `rcu_read_lock()` and take
+//!   a reference. `SG_SCSI_RESET` needs no request and works on a removed device, so a reset can
+//!   arrive at any time before the last file is closed. [`Host::remove`] clears the pointer and
+//!   waits for an RCU grace period before it drops its reference.
 //!
 //! The template outlives all of this: an open device has a reference to the module.
 //!
@@ -72,10 +72,10 @@ pub struct Limits {
     /// Number of hardware queues, at least 1. Without polled queues the block layer uses at most
     /// one per CPU.
     pub nr_hw_queues: u16,
-    /// Number of hardware queues, at the end, for polled requests: see [`Driver::poll`].
+    /// Number of hardware queues, the last ones, for polled requests: see [`Driver::poll`].
     pub polled_queues: u16,
-    /// Number of commands in each hardware queue, at least 1. The total, `can_queue` of the host,
-    /// is the upper limit for a device.
+    /// Maximum number of commands in each hardware queue, at least 1. The total of all queues,
+    /// `can_queue` of the host, is the upper limit for a device.
     pub queue_depth: u16,
     /// Initial number of commands per device, at least 1. Clamped to the total of all hardware
     /// queues.
@@ -86,21 +86,22 @@ pub struct Limits {
     pub max_lun: u64,
     /// Length of the longest CDB in bytes, 12 to 32.
     pub max_cmd_len: u16,
-    /// Number of segments of the data, 1 to [`SG_MAX_SEGMENTS`].
+    /// Maximum number of data segments of a command, 1 to [`SG_MAX_SEGMENTS`].
     pub sg_tablesize: u16,
-    /// Length of the data in sectors of 512 bytes; 0 for the midlayer's default, 1024.
+    /// Maximum length of a command's data in sectors of 512 bytes; 0 for the midlayer's default,
+    /// 1024.
     pub max_sectors: u32,
-    /// Length of a segment in bytes; 0 for the default: 64 KiB, or any length if there is a
+    /// Maximum length of a segment in bytes; 0 for the default: 64 KiB, or any length if there is a
     /// `virt_boundary_mask`.
     ///
-    /// The midlayer writes it to the `dma_parms` of the host's parent device, too.
+    /// The midlayer also writes this value to the `dma_parms` of the host's parent device.
     pub max_segment_size: u32,
     /// Every segment except the first begins, and every one except the last ends, at an address
     /// that has none of these bits; 0 for no restriction.
     pub virt_boundary_mask: usize,
-    /// No segment crosses an address that is a multiple of this plus 1; 0 for the default, 4 GiB.
+    /// No segment crosses a multiple of `dma_boundary + 1`; 0 for the default, 4 GiB.
     ///
-    /// The midlayer writes it to the `dma_parms` of the host's parent device, too.
+    /// The midlayer also writes this value to the `dma_parms` of the host's parent device.
     pub dma_boundary: usize,
 }
 
@@ -127,8 +128,8 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns the number of commands of all hardware queues, at most the block layer's maximum for
-    /// one.
+    /// Returns the total depth of all hardware queues, capped at the block layer's maximum for one
+    /// queue.
     fn can_queue(&self) -> u32 {
         let all = u32::from(self.queue_depth) * u32::from(self.nr_hw_queues);
         all.min(bindings::BLK_MQ_MAX_DEPTH)
@@ -185,9 +186,9 @@ impl Limits {
 ///
 /// # Invariants
 ///
-/// `driver` is null or was returned by [`Arc::into_raw`]. Its reference is dropped a grace period
-/// after the pointer was cleared and, if the host was added, not before `scsi_remove_host()` has
-/// returned.
+/// `driver` is null or was returned by [`Arc::into_raw`]. The reference behind it is dropped a
+/// grace period after the pointer was cleared and, if the host was added, not before
+/// `scsi_remove_host()` has returned.
 pub(super) struct HostData<T> {
     driver: Atomic<*mut T>,
     info: [u8; INFO_SIZE],
@@ -209,11 +210,12 @@ impl<T> HostData<T> {
     ///
     /// `shost` is a host of a [`Host<T>`] that lives for `'a`.
     pub(super) unsafe fn of<'a>(shost: *mut bindings::Scsi_Host) -> &'a Self {
-        // SAFETY: By the requirements of this function; `Host::new()` has initialised it.
+        // SAFETY: By the safety requirements, `shost` is a host of a `Host<T>`: `Host::new()` has
+        // initialised its `HostData`.
         unsafe { &*Self::ptr(shost) }
     }
 
-    /// Returns the identification of the host, valid as long as the host.
+    /// Returns the identification text of the host, valid as long as the host.
     pub(super) fn info(&self) -> *const ffi::c_char {
         self.info.as_ptr().cast()
     }
@@ -223,7 +225,7 @@ impl<T> HostData<T> {
         self.polled_queues
     }
 
-    /// Returns the number of commands of each hardware queue.
+    /// Returns the maximum number of commands in each hardware queue.
     pub(super) fn queue_depth(&self) -> u16 {
         self.queue_depth
     }
@@ -261,20 +263,22 @@ enum Stage {
 
 /// A SCSI host of a driver.
 ///
-/// Dropping it removes it.
+/// Dropping the object removes the host.
 ///
 /// # Invariants
 ///
 /// - `shost` was allocated with the template of `T` and a [`HostData<T>`], and this object has a
-///   reference to it. If it was added, it has the template of `transport`, unless that is null.
+///   reference to it. If the host was added, it has the template of `transport`, unless that is
+///   null.
 /// - `stage` is [`Stage::Added`] from the successful call of `scsi_add_host()` to that of
 ///   `scsi_remove_host()`.
 pub struct Host<T: Driver> {
     shost: NonNull<bindings::Scsi_Host>,
-    /// Held while the host is added or removed. Taken outside of `scan_mutex`.
+    /// Held while the host is added or removed. Taken before `scan_mutex`, never under it.
     stage: Pin<KBox<Mutex<Stage>>>,
     driver: Arc<T>,
-    /// Dropped after [`Drop`] has removed `shost`: the class devices of the host belong to it.
+    /// Dropped after [`Drop`] has removed `shost`: the class devices of the host belong to the
+    /// transport class.
     transport: Arc<T::Transport>,
 }
 
@@ -341,7 +345,8 @@ impl<T: Driver> Host<T> {
             unsafe { (*shost.as_ptr()).transportt = class };
         }
 
-        // INVARIANT: The host was allocated as required, and came with a reference.
+        // INVARIANT: `shost` was allocated with the template of `T`, has its `HostData<T>`, and
+        // came with a reference.
         Ok(Self {
             shost,
             stage,
@@ -352,8 +357,8 @@ impl<T: Driver> Host<T> {
 
     /// Adds the host below `parent`.
     ///
-    /// Commands, and thus callbacks, arrive after [`Host::scan`] or a scan requested in sysfs; the
-    /// latter may precede the return of this function. On failure the host is removed.
+    /// Commands, and thus callbacks, arrive after [`Host::scan`] or a scan requested in sysfs; such
+    /// a scan may begin before this function returns. On failure the host is removed.
     ///
     /// DMA limits are taken from `parent`. Without it, the host is added below the platform bus;
     /// software RDMA devices have no parent.
@@ -370,7 +375,7 @@ impl<T: Driver> Host<T> {
             }
 
             let driver = Arc::into_raw(self.driver.clone());
-            // INVARIANT: `stop()` gives the reference up.
+            // INVARIANT: The pointer comes from `Arc::into_raw()`. `remove()` drops its reference.
             self.data().driver.store(driver.cast_mut(), Release);
 
             // CAST: `Device` is a transparent wrapper of `bindings::device`.
@@ -411,7 +416,7 @@ impl<T: Driver> Host<T> {
     }
 
     fn data(&self) -> &HostData<T> {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `shost` is alive and has a `HostData<T>`.
         unsafe { HostData::of(self.shost.as_ptr()) }
     }
 
@@ -442,7 +447,7 @@ impl<T: Driver> Host<T> {
         self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_INITIAL);
     }
 
-    /// As [`Host::scan`], when devices may have changed: existing ones are kept.
+    /// As [`Host::scan`], for a target with devices that may have changed. Known devices are kept.
     pub fn rescan(&self) {
         self.scan_target(bindings::scsi_scan_mode_SCSI_SCAN_RESCAN);
     }
@@ -471,11 +476,12 @@ impl<T: Driver> Host<T> {
         };
     }
 
-    /// Removes the host: what its transport class has below it, its devices, and itself.
+    /// Removes the objects that the transport class has below the host, then the devices and the
+    /// host.
     ///
     /// After this returns, no callback of [`Driver`] except a reset runs. Waits for the commands in
-    /// flight, which must be able to end. May be called repeatedly and concurrently; every call
-    /// waits.
+    /// flight, which the driver must still be able to complete. May be called repeatedly and
+    /// concurrently; every call waits.
     ///
     /// Context: process, may sleep. Must not be called in a callback or attribute of the host.
     pub fn remove(&self) {
@@ -491,7 +497,7 @@ impl<T: Driver> Host<T> {
                     // SAFETY: By the type invariant the host was added with this group and not
                     // removed.
                     let folder = unsafe { &raw mut (*self.shost.as_ptr()).shost_dev.kobj };
-                    // SAFETY: `folder` is that of `shost_dev`, which is removed further below.
+                    // SAFETY: This is the kobject of `shost_dev`, which is removed further below.
                     // Missing files are no error.
                     unsafe { bindings::sysfs_remove_groups(folder, group.as_raw().cast_mut()) };
                 }
@@ -521,10 +527,10 @@ impl<T: Driver> Container for Host<T> {
     type Data = T;
 
     unsafe fn data<'a>(dev: *mut bindings::device) -> &'a T {
-        // SAFETY: By the requirements of this function `dev` is the `shost_dev` of a `Host<T>`,
-        // for which alone the template of `T` has attributes.
+        // SAFETY: By the requirements of this function `dev` is the `shost_dev` of a `Host<T>`:
+        // only such hosts have the attributes of the template of `T`.
         let shost = unsafe { kernel::container_of!(dev, bindings::Scsi_Host, shost_dev) };
-        // SAFETY: The host is one of a `Host<T>`, and alive while an attribute of it is being
+        // SAFETY: `shost` is that of a `Host<T>`, and alive while an attribute of it is being
         // accessed.
         let data: &'a HostData<T> = unsafe { HostData::of(shost) };
 

@@ -11,7 +11,7 @@ use kernel::prelude::*;
 /// The log level of a message.
 #[derive(Clone, Copy)]
 pub enum Level {
-    /// Something is lost.
+    /// Something is lost, such as a connection.
     Err,
     /// Something is wrong.
     Warning,
@@ -19,8 +19,8 @@ pub enum Level {
     Info,
 }
 
-/// Logs `text`, which ends with a newline, after the name of the host, if it has one yet. Any
-/// context except NMI.
+/// Logs `text`, which must end with a newline, prefixed with the name of the host if `host` is its
+/// number. Any context except NMI.
 pub fn shost_printk(level: Level, host: Option<u32>, text: fmt::Arguments<'_>) {
     let (named, plain) = match level {
         Level::Err => (

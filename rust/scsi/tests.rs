@@ -61,7 +61,7 @@ pub(super) const LIMITS: Limits = Limits {
     dma_boundary: 0,
 };
 
-/// Longer than a reset waits for a command without logging.
+/// Time until the driver gives a command up, in milliseconds: enough for a reset to log a message.
 const RELEASED_AFTER_MS: i64 = 3_000;
 
 /// Counts the live objects of a test.
@@ -84,25 +84,25 @@ impl Drop for Alive {
 struct Fake {
     _alive: Alive,
     configured: Atomic<i32>,
-    /// Keep commands instead of completing them.
+    /// Whether to keep commands instead of completing them.
     hold: Atomic<bool>,
-    /// Give the command up in error handling.
+    /// Whether to give the command up in error handling.
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
     /// The command kept when the one in `held` was returned in its place, or kept by `keep`.
     #[pin]
     swapped: SpinLock<Option<Command>>,
-    /// Return the command in `held`, whichever command arrives.
+    /// Whether to return the command in `held`, whichever command arrives.
     swap: Atomic<bool>,
-    /// Keep a command without examining it.
+    /// Whether to keep a command without examining it.
     keep: Atomic<bool>,
     /// The midlayer sends this command again during its call, and gets that second use back from
     /// the first call.
     again: Atomic<*mut bindings::scsi_cmnd>,
-    /// The device identifies itself as a translation of ATA.
+    /// Whether the device reports the vendor ATA.
     ata: Atomic<bool>,
-    /// A scan has ended.
+    /// Whether a scan has ended.
     scanned: Atomic<bool>,
 }
 
@@ -148,7 +148,7 @@ impl Fake {
         // SAFETY: A device stays as long as its commands.
         let shost = unsafe { (*device).host };
         self.keep.store(true, Relaxed);
-        // SAFETY: As the midlayer does with a command that has ended and has its state behind it.
+        // SAFETY: The command has ended and has its `CmdPriv` behind it.
         unsafe { queue(shost, raw) };
         self.keep.store(false, Relaxed);
         let next = self.swapped.lock().take();
@@ -294,8 +294,8 @@ fn scan_and_remove() -> Result<[i32; 4]> {
     ])
 }
 
-/// Returns the tags of each hardware queue, and the initial command limits of the host and of a
-/// device.
+/// Returns the number of tags of each hardware queue, and the initial command limits of the host
+/// and of a device.
 fn depths() -> Result<(u32, i32, i16)> {
     let alive = count()?;
     let limits = Limits {
@@ -332,7 +332,7 @@ fn never_added() -> Result<i32> {
     Ok(alive.load(Relaxed))
 }
 
-/// The allocation of `scsi_ioctl_reset()`.
+/// The objects that `scsi_ioctl_reset()` allocates as one.
 #[repr(C)]
 struct IoctlCommand {
     rq: bindings::request,
@@ -401,7 +401,7 @@ fn another_is_given_back() -> Result<(u32, bool)> {
     let mut second = IoctlCommand::new(device)?;
     fake.hold.store(false, Relaxed);
     fake.swap.store(true, Relaxed);
-    // SAFETY: As the midlayer does with a command that has its state behind it.
+    // SAFETY: The command has its `CmdPriv` behind it.
     let told = unsafe { queue(shost, &raw mut second.cmd) };
     fake.swap.store(false, Relaxed);
     if let Some(cmd) = fake.swapped.lock().take() {
@@ -440,12 +440,12 @@ fn error_handling() -> Result<[u32; 10]> {
     // SAFETY: A device stays as long as its commands.
     let shost = unsafe { (*device).host };
     let ask = |handler: EhHandler, cmd| {
-        // SAFETY: As the error handler does with a command in flight, and `SG_SCSI_RESET` with its
-        // own.
+        // SAFETY: `cmd` is a command in flight, as the error handler passes, or like that of
+        // `SG_SCSI_RESET`.
         unsafe { handler(cmd) as u32 }
     };
     let requeue = || {
-        // SAFETY: As the error handler does to try a command again.
+        // SAFETY: The error handler retries a command in the same way.
         unsafe { queue(shost, raw) }
     };
     results[0] = ask(abort, raw);

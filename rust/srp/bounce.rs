@@ -2,10 +2,10 @@
 
 //! A channel's own memory for small data, which need not be registered for each command.
 //!
-//! Each slot has a [`Piece`]. Immediate data is copied there and sent after the message. The target
-//! may write to the first bytes of each piece, which are one region, registered once for each
-//! connection; the data is copied out. A target that writes when it must not only changes what the
-//! next command in that slot reads or sends, at this target.
+//! Each slot has a [`Piece`]. Immediate data is copied there and sent after the message. The first
+//! bytes of all pieces are one region, registered once for each connection. The target may write
+//! there, and the data is copied out. A target that writes there at the wrong time only changes
+//! what the next command in that slot, to this target, transfers.
 
 use crate::{
     dma::{
@@ -36,15 +36,15 @@ use kernel::{
 pub struct Bounce {
     /// The memory, for the queue pair.
     pub pool: Option<Arc<Pool>>,
-    /// The part that the target may write, for the queue pair.
+    /// The region that the target may write, for the queue pair.
     pub fixed: Option<FixedMr>,
-    /// The pieces, one for each slot; none if unused.
+    /// The pieces, one for each slot; empty if the channel has no such memory.
     pub pieces: KVVec<Piece>,
 }
 
 impl Bounce {
-    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`.
-    /// May sleep.
+    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`
+    /// bytes each. May sleep.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Clears the first `len` bytes, so that what the target does not write shows nothing. Precedes
+    /// Clears the first `len` bytes, so that no earlier data remains there. Precedes
     /// [`Piece::expose`].
     #[cold]
     #[inline(never)]
@@ -91,11 +91,12 @@ impl Piece {
         self.place(len).clear_from(0);
     }
 
-    /// Hands the first `len` bytes to the device. Returns what the target needs to write there.
+    /// Hands the first `len` bytes to the device. Returns the address, key and length that the
+    /// target needs to write there.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the target may not write so many.
+    /// `EMSGSIZE` if the target may not write that many bytes.
     #[inline(always)]
     pub fn expose(&mut self, len: u32) -> Result<Segment> {
         let segment = self.part.as_ref().ok_or(EMSGSIZE)?.segment(len)?;

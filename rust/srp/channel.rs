@@ -3,10 +3,10 @@
 //! One connection of a session: its slots, its credits, and how it begins and ends.
 //!
 //! A command costs one doorbell to send, with the registration of its data ahead of the message in
-//! the same chain ([`submit`]), and one to invalidate ([`complete`]). It ends when the target has
-//! answered *and* can no longer reach the data. The fast path takes no lock, allocates nothing and
-//! does not sleep; the state of a slot hands it from the submitter to the completion callback.
-//! Setup, teardown and aborts may sleep, and say so.
+//! the same chain ([`submit`]), and one to invalidate ([`complete`]). A command ends when the
+//! target has answered *and* can no longer reach the data. The fast path takes no lock, allocates
+//! nothing and does not sleep; the slot's state passes its ownership from the submitter to the
+//! completion callback. Setup, teardown and aborts may sleep, as their functions state.
 
 mod answers;
 mod complete;
@@ -90,13 +90,13 @@ pub type Connection = Qp<Channel>;
 /// One connection of a session.
 pub struct Channel {
     index: u16,
-    /// The status of its session.
+    /// The status of the session.
     status: Arc<Status>,
     owner: Arc<dyn Owner>,
     slots: KVVec<Cell>,
     counts: Counts,
     starving: starving::History,
-    /// Bytes of immediate data that the target accepts.
+    /// Maximum length of immediate data that the target accepts, in bytes.
     immediate: Atomic<u32>,
     /// Task management.
     pub task: Task,
@@ -104,22 +104,22 @@ pub struct Channel {
     pub probe: Probe,
     /// Replies to requests of the target.
     replies: Replies,
-    /// The login is done. Until then, a loss of this connection is not one of the session's.
+    /// The login is done: from then on a failure ends the session's connection.
     open: Atomic<bool>,
-    /// The present connection has failed.
+    /// The current connection has failed.
     failed: Atomic<bool>,
-    /// The logout has been sent.
+    /// Completed when the logout has been sent or cannot be.
     logged_out: Pin<KBox<Completion>>,
-    /// A slot that the error handler waits for may have become free.
+    /// Completed when a slot that the error handler waits for may have become free.
     freed: Pin<KBox<Completion>>,
-    /// Waiters on `freed`.
+    /// Number of waiters on `freed`.
     waiters: Atomic<i32>,
     /// Set for an answer channel. Nothing is sent on it, and it has no slots.
     answers: Option<Answers>,
 }
 
 impl Channel {
-    /// Makes a channel of the session with this status, with all its memory, but not connected. Its
+    /// Creates an unconnected channel, with all its memory, for the session with this status. Its
     /// events go to `owner`. Sleeps.
     ///
     /// # Errors
@@ -134,8 +134,8 @@ impl Channel {
         Self::with(status, owner, index, pd, None)
     }
 
-    /// As [`Self::new`], for answer channel `number`, which answers commands of `channels`: all
-    /// channels of the session, in order, in the same protection domain.
+    /// As [`Self::new`], for answer channel `number`, which receives responses to commands of
+    /// `channels`: all channels of the session, in order, in the same protection domain.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Channel {
         let per_slot = geometry.sizes.regions as usize;
         let (regions, handles) = Regions::new(pd, depth, per_slot)?;
         let iu_len = geometry.message_len as usize;
-        // One message for each slot, one for task management, one for the probe, the others for
+        // One message for each slot, one for task management, one for the probe, and the rest for
         // replies to the target.
         let count = depth + 2 + ANSWERS as usize;
         let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
@@ -248,7 +248,7 @@ impl Channel {
         self.status.host()
     }
 
-    /// The number of the channel, equal to that of its hardware queue. Answer channels follow.
+    /// Index of the channel: that of its hardware queue, or a higher one for answers.
     pub fn index(&self) -> u16 {
         self.index
     }
@@ -259,8 +259,8 @@ impl Channel {
         self.open.load(Acquire)
     }
 
-    /// Ends all commands of a connection that is shut down, and resets what belonged to it. No
-    /// thread may start to post.
+    /// Ends all commands of a connection that is shut down, and resets its state. No thread may
+    /// start to post.
     pub fn close(&self) {
         if self.open.xchg(false, Full) {
             trace!(channel(self.host(), self.index, false, self.credits()));
@@ -273,8 +273,8 @@ impl Channel {
         self.replies.reset();
     }
 
-    /// Prepares for a new connection. The queue pair of the last one, which may have failed until
-    /// its end, is gone.
+    /// Prepares for a new connection. The last queue pair, which could still report a failure, is
+    /// gone.
     pub fn renew(&self) {
         self.failed.store(false, Relaxed);
     }
@@ -296,8 +296,8 @@ impl Channel {
         }
     }
 
-    /// Commands of the channel that have ended, with or without a response, modulo 2^32. A command
-    /// is counted before its slot is free.
+    /// Number of commands of the channel that have ended, with or without a response, modulo 2^32.
+    /// A command is counted before its slot becomes free.
     pub fn ended(&self) -> i32 {
         // CAST: Modulo 2^32.
         self.counts.ended() as i32
@@ -308,7 +308,7 @@ impl Channel {
         self.status.is_lost()
     }
 
-    /// Unused credits.
+    /// Number of unused credits; may be negative.
     pub fn credits(&self) -> i32 {
         self.counts.credits.load(Relaxed)
     }
@@ -318,7 +318,7 @@ impl Channel {
         &self.counts
     }
 
-    /// Takes a credit unless only `reserve` are left. Returns whether it did.
+    /// Takes a credit, unless only `reserve` are left. Returns whether it took one.
     #[inline]
     pub fn take_credit(&self, reserve: i32) -> bool {
         self.counts.take_credit(reserve)
@@ -338,7 +338,7 @@ impl Connection {
     ///
     /// `ENOTCONN` if the connection has failed already, otherwise those of the device driver.
     pub fn open(&self, granted: &Granted) -> Result {
-        // Before any message names it.
+        // Register the fixed region before any message names it.
         self.live(&rcu::read_lock())?.register_fixed()?;
         // CAST: At most 65535. The target may have changed the credits already.
         if let Err(violation) = self.give_credits(granted.req_lim as i32) {
@@ -348,8 +348,8 @@ impl Connection {
             return Err(ENOTCONN);
         }
         self.immediate.store(granted.immediate, Relaxed);
-        // `fail()` sets `failed` and then tests `open`, so at least one side sees the other. A
-        // command may have been sent by now, so end the session's connection.
+        // `fail()` sets `failed` and then tests `open`, so at least one function sees the other's
+        // store. A command may have been sent by now, so end the session's connection.
         self.open.xchg(true, Full);
         trace!(channel(self.host(), self.index, true, self.credits()));
         if self.failed.load(Acquire) {
@@ -361,7 +361,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a logout, after which nothing follows.
+    /// Sends a logout, after which nothing is sent.
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();
         if !self.is_open() || !self.task.log_out(self) {

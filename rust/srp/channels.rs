@@ -26,7 +26,7 @@ use kernel::{
 #[derive(Default)]
 pub struct Channels {
     all: KVec<Arc<Connection>>,
-    // These refer to the others.
+    // Answer channels refer to the channels in `all`.
     answers: KVec<Arc<Connection>>,
 }
 
@@ -68,15 +68,15 @@ impl Channels {
     #[inline(never)]
     fn instead_of<'a>(&'a self, own: &'a Arc<Connection>, hw_queue: u16) -> &'a Arc<Connection> {
         let after = self.iter().skip(usize::from(hw_queue) + 1);
-        // Not a polled one: it must complete commands by itself. If none is open, the own channel
-        // rejects the command.
+        // Not a polled channel: commands must complete without a poller. If no other is open, the
+        // queue's own channel rejects the command.
         Iterator::chain(after, self.iter())
             .find(|c| c.is_open() && !c.is_polled())
             .unwrap_or(own)
     }
 
-    /// Aborts the command with this tag, which is for the unit. Returns whether the driver has
-    /// given it up, perhaps before this call. Sleeps.
+    /// Aborts the command with this tag, which is for the unit `lun`. Returns whether the driver
+    /// has given the command up, perhaps before this call. Sleeps.
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> bool {
         self.iter().find_map(|c| c.abort(tag, lun)).unwrap_or(true)
     }
@@ -89,8 +89,8 @@ impl Channels {
         // request must not be ended as reset: the target would execute it, and the midlayer would
         // retry it.
         synchronize_rcu();
-        // A response on a channel arrives after all that was sent before it on that channel. It
-        // proves nothing for another channel, where a command may still be in flight.
+        // A response to a reset proves that the target has received all commands sent earlier on
+        // the same channel. On another channel a command may still be in flight.
         let mut reset = false;
         for connection in self.iter().filter(|c| c.has_out(lun)) {
             if !self.reset_unit(connection, lun) {
@@ -117,16 +117,17 @@ impl Channels {
         reset
     }
 
-    /// Ends the connections and their commands, with `crew`. The session is lost, and no thread may
-    /// start to post. Sleeps.
+    /// Ends the connections and their commands, with `crew`. The session is marked as lost, so that
+    /// no thread starts to post. Sleeps.
     ///
     /// A device may take a minute for each step of a queue pair, so the queue pairs take each step
     /// in parallel. There is no deadline: until a queue pair is drained, the memory of its commands
     /// must not go back to the midlayer.
     ///
     /// A key is valid on each connection of the protection domain, and a response may come on
-    /// another connection than the command. So no command ends before all queue pairs are drained.
-    /// Those of answer channels go first, since their callbacks post on the others.
+    /// another connection than its command. So no command ends before all queue pairs are drained.
+    /// The queue pairs of answer channels go first, since their callbacks post on the other
+    /// channels.
     pub fn end(&self, crew: &Crew) {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
             crew.each(all, answers, |connection: &Arc<Connection>| {
@@ -163,7 +164,7 @@ impl Deref for Channels {
 /// A caller that still holds a channel must not connect it.
 impl Drop for Channels {
     fn drop(&mut self) {
-        // One grace period covers all channels, both here and when the last references go.
+        // One grace period covers all channels, both here and when the last references are dropped.
         let both = || Iterator::chain(self.answers.iter(), self.iter());
         for connection in both() {
             connection.retire();

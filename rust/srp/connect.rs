@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The login: address, route, connection, SRP login, channel by channel.
+//! The login of each channel: address, route, connection, SRP login.
 //!
-//! The first channel connects alone, since it tells the target to end our older channels. The
+//! The first channel connects alone, because it tells the target to end our older channels. The
 //! others go through the steps together, and those that fail are left out. The answer channels
-//! follow in the same way: they carry answers to what was sent on the other channels.
+//! follow in the same way: they carry responses to requests on the other channels.
 //!
-//! A request ends with its answer, when the connection manager gives up, or when the target has
-//! been silent for too long; then the connection manager tells the target. A target that answers
-//! other logins, or has asked for time, is busy, and the login waits for it.
+//! A request ends with its response, when the connection manager gives up, or when the target has
+//! been silent for too long; then the connection manager notifies it. A target that answers other
+//! logins, or has asked for time, is busy, and the login waits for it.
 
 mod attempt;
 mod connecting;
@@ -78,16 +78,18 @@ pub use plan::{
 };
 pub use rdma::Address;
 
-/// RDMA reads of the target that we answer at a time, if the device can.
+/// Maximum number of concurrent RDMA reads that we serve, if the device can.
 const RESPONDER_RESOURCES: u8 = 16;
-/// Retry forever: the peer always has a receive posted for each credit that it granted.
+/// RNR retry count 7: no limit. The peer always has a receive posted for each credit that it
+/// granted.
 const RNR_RETRY_COUNT: u8 = 7;
 /// Interval at which a waiting login checks whether the session has ended, in milliseconds.
 const SLICE_MS: u32 = 100;
-/// Length of one wait for a permit.
+/// Length of one wait for a permit, in milliseconds.
 const PERMIT_MS: Msecs = 10_000;
-/// When a session reconnects, a TCP connection of an iWARP device that is not established in this
-/// time is opened anew. TCP retries each second for five seconds, and then more and more rarely.
+/// When a session reconnects, a TCP connection of an iWARP device that is not established after
+/// this many milliseconds is opened anew. TCP retries each second for five seconds, then more
+/// rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
 
 /// Purpose of a login.
@@ -114,11 +116,11 @@ pub struct Login<'a> {
     owner: Arc<dyn Owner>,
     purpose: Purpose,
     pd: Arc<Pd>,
-    /// Milliseconds of silence of the target, to all logins, after which this one gives up.
+    /// Milliseconds of silence of the target, to all logins, after which this login gives up.
     patience: Cell<Msecs>,
-    /// Its permit at the target, while it holds one.
+    /// The permit of this login, while it holds one.
     permit: Cell<Option<Permit>>,
-    /// When its first request was sent.
+    /// When the first connect request was sent.
     asked: Cell<Option<Ktime>>,
     retired: Retired,
 }
@@ -130,7 +132,7 @@ impl<'a> Login<'a> {
     ///
     /// # Errors
     ///
-    /// [`LoginFailure::Removed`] if the session is ending; [`LoginFailure::Signal`].
+    /// [`LoginFailure::Removed`] if the session is ending, [`LoginFailure::Signal`] after a signal.
     pub fn new(
         nexus: &'a Arc<Nexus>,
         owner: Arc<dyn Owner>,
@@ -163,7 +165,8 @@ impl<'a> Login<'a> {
                     }
                     return Ok(this);
                 }
-                // A process may have a signal; a work item has none except this interrupt.
+                // A process may have a signal; a work item has only the interrupt when the session
+                // ends.
                 Err(_) if purpose == Purpose::First && !this.is_over() => {
                     return Err(LoginFailure::Signal);
                 }
@@ -254,7 +257,7 @@ impl<'a> Login<'a> {
         result.map(|_| ())
     }
 
-    /// Connects the missing answer channels. Their peers may be down while the target is not.
+    /// Connects the missing answer channels. Their peers may be down while the target is up.
     fn answering(&self, channels: &Channels) -> Result<(), LoginFailure> {
         self.patience.set(ANSWERS_TIMEOUT_MS);
         self.asked.set(None);
@@ -262,8 +265,8 @@ impl<'a> Login<'a> {
         self.follow("answer channels", missing, None).map(|_| ())
     }
 
-    /// Connects the channel that all others belong to. The target drops what is left of an earlier
-    /// connection. `connection` is `None` for a new session.
+    /// Connects the first channel. The target drops what is left of an earlier connection.
+    /// `connection` is `None` for a new session.
     fn lead(
         &self,
         connection: Option<&Arc<Connection>>,
@@ -332,8 +335,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Keeps a channel that completed a step. One that failed is dropped; a failure of the whole
-    /// login is returned.
+    /// Adds a channel that completed a step to `list`. One that failed is dropped; a failure of the
+    /// whole login is returned.
     fn keep<T>(
         &self,
         list: &mut KVec<T>,
@@ -416,7 +419,7 @@ impl<'a> Login<'a> {
         })
         .map_err(|why| match why {
             LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-            // A process may have other signals.
+            // Only the process of a first login may have other signals.
             LoginFailure::Signal if self.purpose != Purpose::First => {
                 LoginFailure::Timeout("connect request")
             }
@@ -426,8 +429,8 @@ impl<'a> Login<'a> {
     }
 
     /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in
-    /// the connect request, with TCP's own retries. The wait ends as if by a signal when the time
-    /// is over or the session is ending; the target has no request then.
+    /// the connect request, with TCP's own retries. The wait is interrupted when the time is over
+    /// or the session is ending; the target has no request then.
     fn in_time(
         &self,
         throttle: &Throttle,
@@ -437,11 +440,11 @@ impl<'a> Login<'a> {
         let now = ktime_get();
         let asked = match core::ptr::eq(throttle, &raw const *nexus.throttle) {
             true => self.asked.get().unwrap_or(now),
-            // Each answering peer has time of its own, however long another one hangs.
+            // Each answering peer has a time limit of its own.
             false => now,
         };
         self.asked.set(Some(asked));
-        // The channels before this one may have waited in vain.
+        // Earlier channels may have used up some of the time.
         let left = self.patience.get();
         let left = left.saturating_sub(throttle.silence(asked));
         let limit = match self.purpose {
@@ -465,7 +468,8 @@ impl<'a> Login<'a> {
         })
     }
 
-    /// Sends the request to the port that the target redirects to. Memory and regions stay.
+    /// Sends the login request to the port that the target redirects to. The channel keeps its
+    /// memory.
     fn redirect(
         &self,
         mut from: Connecting<'_>,
@@ -517,8 +521,8 @@ impl<'a> Login<'a> {
         if opened.is_err() && !connection.is_open() {
             return Err(LoginFailure::Disconnected);
         }
-        // From here on commands may have been sent. They end when the session has no connection
-        // left, even if this one has failed.
+        // From here on, commands may be in flight on the connection. They end when the session has
+        // no connection left, even if this one has failed.
         let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;
         opened.map_err(|_| LoginFailure::Disconnected)?;
         Ok((connection, granted))
@@ -553,14 +557,14 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Waits for the end of a step before the request.
+    /// Waits for the end of a step before the connect request.
     fn wait(&self, channel: &Resolving, what: &'static str) -> Result<(), LoginFailure> {
         self.wait_for(&*channel.attempt, what, ktime_get())
             .map(|_| ())
     }
 
-    /// Waits for the end of a step that began at the time `since`. Returns the response if it was
-    /// the request.
+    /// Waits for the end of a step that began at the time `since`. Returns the response if that was
+    /// the connect request.
     fn wait_for(
         &self,
         attempt: &dyn Attempt,

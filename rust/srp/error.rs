@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a session ended or a login failed, as text for the kernel log.
+//! Why a session lost its connection or a login failed, as text for the kernel log.
 
 use super::{
     logic::redirect::NotFollowed,
@@ -30,7 +30,7 @@ use kernel::prelude::*;
 pub enum Lost {
     /// The queue pair failed.
     Qp(QpFailure),
-    /// A connection event.
+    /// A connection event ended the connection.
     Cm(EventKind),
     /// The target violated the protocol.
     Violation(Violation),
@@ -50,19 +50,19 @@ pub enum Lost {
     RemovalSilence,
     /// While the disks were being removed, no command ended within the midlayer's limit.
     RemovalTimeout,
-    /// Commands have waited on this channel for a credit for so many seconds, with none
+    /// Commands have waited on this channel for a credit for this many seconds, with no command
     /// outstanding.
     Starved(u16, u32),
 }
 
 impl Lost {
-    /// Whether the target violated the protocol, and must not be asked again at once.
+    /// Whether the target violated the protocol: the session must not reconnect at once.
     pub const fn is_strike(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::Starved(..))
     }
 }
 
-/// What a session logs. The last one is also in a file.
+/// An event that a session logs. The sysfs file `last_error` shows the last one.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     /// A connection was lost.
@@ -82,7 +82,7 @@ pub enum Violation {
     Tag(u64),
     /// A credit change out of range.
     Credits(i32),
-    /// One request more than the target may have outstanding.
+    /// The target has too many requests outstanding.
     Request,
     /// A request on an answer channel.
     Answers,

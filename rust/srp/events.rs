@@ -46,7 +46,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Longest login response that is kept; all used fields are in the first 52 bytes.
+/// Maximum length of a login response that is kept, in bytes; all used fields are in the first 52.
 const RESPONSE: usize = 64;
 
 /// The response of a target to a login request.
@@ -72,7 +72,7 @@ impl Response {
         Self { bytes, len }
     }
 
-    /// The bytes that arrived.
+    /// The bytes received.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
@@ -81,11 +81,11 @@ impl Response {
 /// Progress of one step of a login.
 #[derive(Clone, Copy)]
 pub enum Progress {
-    /// It has not ended.
+    /// The step has not ended.
     Pending,
-    /// It is done.
+    /// The step is done.
     Done,
-    /// The step was the request, and the target has answered.
+    /// The target has answered the connect request.
     Response(Response),
     /// The step has failed, or a signal arrived.
     Failed(LoginFailure),
@@ -95,13 +95,13 @@ pub enum Progress {
 #[pin_data]
 pub struct Events {
     owner: Arc<dyn Owner>,
-    /// Shared by the logins at the target.
+    /// Shared by all logins at the target.
     throttle: Arc<Throttle>,
-    /// Whether the target redirects in Topspin's way.
+    /// Whether the target redirects as Topspin targets do.
     topspin: bool,
     /// Whether the channel is in use.
     live: Atomic<bool>,
-    /// End of the time for its answer that the target has asked for, if it has.
+    /// End of the time that the target has asked for; [`Ktime::MIN`] if it has not asked.
     until: AtomicKtime,
     #[pin]
     progress: SpinLock<Progress>,
@@ -110,9 +110,9 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the events of a connection that is not in use yet. `owner` is notified of its end,
-    /// once it is in use, and `throttle` of each answer. `topspin`: the target redirects in
-    /// Topspin's way.
+    /// Returns the events of a connection that is not in use yet. `owner` is notified when the
+    /// connection ends, once it is in use, and `throttle` of each answer. `topspin`: the target
+    /// redirects as Topspin targets do.
     ///
     /// # Errors
     ///
@@ -132,12 +132,13 @@ impl Events {
         )
     }
 
-    /// The throttle shared by all logins at the same place.
+    /// The throttle of all logins to this destination.
     pub fn throttle(&self) -> &Arc<Throttle> {
         &self.throttle
     }
 
-    /// Waits for the end of a step, at most `timeout` milliseconds, and returns it once. Sleeps.
+    /// Waits for the end of a step, at most `timeout` milliseconds, and returns the result once.
+    /// Sleeps.
     pub fn wait(&self, timeout: Msecs) -> Progress {
         match self.ended.wait_interruptible_timeout(timeout) {
             Err(e) if e != ETIMEDOUT => Progress::Failed(LoginFailure::Signal),
@@ -149,12 +150,13 @@ impl Events {
         }
     }
 
-    /// Whether the target has asked for time to answer which is not over. Any context.
+    /// Whether the time that the target has asked for is not over. Any context.
     pub fn is_deferred(&self) -> bool {
         ktime_get() < self.until.load()
     }
 
-    /// The target asks for this many milliseconds. Only its first request counts: it must answer.
+    /// The target asks for this many milliseconds. Only its first request counts, so the answer has
+    /// a deadline.
     fn defer(&self, ms: u32) {
         let until = ktime_get().add_ms(ms);
         if self.until.replace(Ktime::MIN, until) {
@@ -166,13 +168,13 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if it has ended already.
+    /// `ENOTCONN` if the connection has ended already.
     pub fn go_live(&self) -> Result {
         let progress = self.progress.lock();
         if matches!(&*progress, Progress::Failed(_)) {
             return Err(crate::errno::ENOTCONN);
         }
-        // Under the lock, so a later event finds it set.
+        // Set under the lock, so that a later event sees it.
         self.live.store(true, Release);
         Ok(())
     }
@@ -235,9 +237,9 @@ impl EventHandler for Events {
             EventKind::ConnectError => Progress::Failed(LoginFailure::Setup(status)),
             EventKind::Disconnected => Progress::Failed(LoginFailure::Disconnected),
             EventKind::DeviceRemoval => Progress::Failed(LoginFailure::DeviceRemoval),
-            // These follow the end of a connection, or are not about one.
+            // They follow the end of a connection, or are not about one.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
-            // A bond has failed over, say: the address is on another device than the connection.
+            // A bond may have failed over: the address is on another device than the connection.
             EventKind::AddrChange => Progress::Failed(LoginFailure::AddressChanged),
         };
         self.step_ended(progress, event.kind());

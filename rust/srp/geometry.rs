@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sizes for this machine, see [`logic::geometry`](super::logic::geometry).
+//! The sizes of a session on this machine, see [`logic::geometry`](super::logic::geometry).
 
 use super::{
     logic::{
@@ -40,7 +40,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// Bytes of a receive buffer. The longest message of a target has 292.
+/// Size of a receive buffer, in bytes. The longest message from a target is 292 bytes: an SRP_RSP
+/// with 4 bytes of response data and 252 of sense data.
 pub const RECEIVE_SIZE: usize = 512;
 
 // The code that checks the options cannot use kernel constants.
@@ -63,7 +64,7 @@ impl Deref for Geometry {
 }
 
 impl Geometry {
-    /// Computes all sizes before the login. Logs what had to be reduced.
+    /// Computes all sizes before the login. Logs each size that it lowers.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl Geometry {
                 // CAST: At most 64 KiB.
                 memory_page: PAGE_SIZE as u32,
             },
-            // CAST: 16.
+            // CAST: It is 16.
             regions_per_command: MAX_PER_HANDLE as u32,
             max_segment_size: device.max_segment_size,
         };
@@ -121,7 +122,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the limits of a SCSI host with so many channels, given what the target granted to
+    /// Returns the limits of a SCSI host with this many channels, given what the target granted to
     /// the connected ones.
     ///
     /// # Errors

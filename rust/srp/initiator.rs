@@ -46,8 +46,8 @@ use kernel::{
     time::Msecs, //
 };
 
-/// After a surprise removal there is probably no path to the target. A target with a path responds
-/// well within half of this.
+/// Patience after a surprise removal: there is probably no path to the target. A target with a path
+/// responds well within half of this.
 const UNPLUG_PATIENCE_MS: Msecs = 4_000;
 
 /// What all ports share.
@@ -66,7 +66,7 @@ pub struct AllPorts {
 }
 
 impl AllPorts {
-    /// Makes an empty list.
+    /// Creates an empty list.
     pub fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -145,7 +145,7 @@ impl DeviceEventHandler for PortEvents {
                     sessions.port_changed(sessions.port().has_lids())
                 }
                 // The port may recover before a connection is lost; if not, the transport reports
-                // it.
+                // the loss.
                 DeviceEvent::PortError | DeviceEvent::Other(_) => {}
             }
         }
@@ -154,7 +154,7 @@ impl DeviceEventHandler for PortEvents {
 
 /// The ports of one device.
 pub struct Ports {
-    /// See [`Session::remove`].
+    /// The patience of [`Session::remove`], in milliseconds.
     patience: Msecs,
     events: Option<Pin<KBox<device_event::Registration<PortEvents>>>>,
     ports: KVec<Arc<Sessions>>,
@@ -192,7 +192,7 @@ impl Initiator {
         to.folders.reserve(1, GFP_KERNEL)?;
         to.ports.reserve(1, GFP_KERNEL)?;
         events.ports.reserve(1, GFP_KERNEL)?;
-        // Before there is a file to log in by, so that every session gets closed.
+        // Before the sysfs file for logins exists, so that every session gets closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
         to.ports.push(sessions.clone(), GFP_KERNEL)?;
         let folder = ClassDevice::new(

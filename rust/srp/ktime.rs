@@ -19,7 +19,7 @@ pub fn ktime_get() -> Ktime {
 pub struct AtomicKtime(Atomic<i64>);
 
 impl AtomicKtime {
-    /// Makes one with this time.
+    /// Creates one with the value `time`.
     pub const fn new(time: Ktime) -> Self {
         Self(Atomic::new(time.to_ns()))
     }
@@ -34,7 +34,7 @@ impl AtomicKtime {
         self.0.store(time.to_ns(), Relaxed);
     }
 
-    /// Sets it to `time` if it is `from`. Returns whether it was.
+    /// Sets it to `time` if it equals `from`. Returns whether it did.
     pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
         let (from, time) = (from.to_ns(), time.to_ns());
         self.0.cmpxchg(from, time, Relaxed).is_ok()

@@ -2,8 +2,8 @@
 
 //! Decisions of the driver as pure functions and tables: no kernel types, no allocation, no clock.
 //!
-//! The driver keeps the words and counters that these functions compute in atomics and behind
-//! locks; the same files are built and tested on the host.
+//! The driver keeps the words and counters that these functions compute in atomics or under locks.
+//! The same files are built and tested in user space.
 
 pub mod backoff;
 pub mod channels;

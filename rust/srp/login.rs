@@ -53,21 +53,21 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A connected session without a host.
+/// A connected session without a SCSI host.
 pub struct Connected<'a> {
     /// The session.
     pub session: &'a Arc<Session>,
-    /// Its channels, connected or not, one for each hardware queue.
+    /// Channels of the session, connected or not, one for each hardware queue.
     pub channels: Arc<Channels>,
-    /// Limits of the midlayer.
+    /// Limits for the midlayer.
     pub limits: scsi::Limits,
     /// SRP transport of the host.
     pub transport: &'a Arc<Transport<Session>>,
 }
 
 /// Logs in through a port: checks the options, connects, has `host` create the host, adds it, and
-/// scans for disks. A failed login leaves nothing. Sleeps while the target answers, for up to 30 s
-/// of silence, and while the midlayer scans the disks.
+/// scans for disks. A failed login leaves nothing behind. Sleeps while the target answers, for up
+/// to 30 s of silence, and while the midlayer scans the disks.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ fn connect(
         let descriptors = session.geometry.needed_descriptors(&granted);
         let host = host(&connected)?;
         session.keep(login.pd().clone(), channels, host.clone(), descriptors)?;
-        // sysfs always has the order of revision 16a.
+        // sysfs always shows the order of revision 16a.
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
         let parent = session.port().device().parent();
         session.keep_rport(host.add(parent, &port_id.0, session)?)?;
@@ -179,7 +179,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let mut answers_from = KVec::new();
     for from in options.answers_from.iter() {
         let src = match options.target {
-            // The port is for the first channel only.
+            // The local port is for the first channel at the target only.
             Target::Rdma { src, .. } => {
                 src.map(|src| proto::address::Address { port: None, ..src })
             }
@@ -215,7 +215,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     })
 }
 
-/// Resolves the IP addresses of an RDMA/CM login; `what` is the option that names the target's.
+/// Resolves the IP addresses of an RDMA/CM login; `what` is the option with the target's address.
 fn address(
     port: &Port,
     what: &str,

@@ -36,7 +36,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The direction of a command's data, on the wire.
+/// The direction of a command's data, for its message.
 pub fn direction(cmd: &scsi::Command) -> Direction {
     match cmd.direction() {
         _ if cmd.data_len() == 0 => Direction::None,
@@ -46,23 +46,24 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
     }
 }
 
-/// Whether the piece for the data of a read is cleared before the target gets it. If so, all of it
-/// can be handed over; if not, what the target does not write is data of an earlier read.
+/// Whether the slot's piece is cleared before the target writes the data of a read to it. If so,
+/// all of it can be copied to the command; if not, what the target does not write is data of an
+/// earlier read.
 ///
-/// Targets return less than there is room for, and do not always say so. Reads of blocks are not
-/// cleared, as that costs time and their length is known. One that fails with a possibly good part
-/// is retried, and cleared then.
+/// Targets return less than there is room for, and do not always report it. For a block read the
+/// piece is not cleared, as that costs time and the length is known. A block read that fails after
+/// a possibly good part is retried, with a cleared piece.
 #[inline(always)]
 pub fn is_cleared(cmd: &scsi::Command) -> bool {
     !(cmd.is_block_read() && cmd.is_first_try())
 }
 
-/// A REPORT LUNS with room for less than one LUN.
+/// Whether the command is a REPORT LUNS with room for less than one LUN.
 ///
 /// The standard requires room for 16 bytes. The midlayer's scan sends such a command when a target
 /// reports a list of nearly 2^32 bytes (`scsi_scan.c:1569-1574`: the sum is truncated to 32 bits).
-/// With no room it then reads through an invalid pointer; with up to 7 bytes it repeats the command
-/// endlessly.
+/// With no room the midlayer then reads through an invalid pointer; with up to 7 bytes it repeats
+/// the command endlessly.
 fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
     const REPORT_LUNS: u8 = 0xa0;
     const ROOM: u32 = 16;
@@ -70,7 +71,7 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 }
 
 /// Chooses the data path of the command that is attached to `slot`, writes its message, and maps
-/// the data if that is the path. Returns what the caller must post.
+/// the data if the path needs it. Returns the request that the caller must post.
 ///
 /// Does not sleep.
 ///
@@ -150,14 +151,14 @@ pub fn prepare<'a>(
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
     match (way, bounce) {
         (Way::Immediate, Some(piece)) => wr = wr.with(piece.chunk(), len as usize)?,
-        // Last: from here on the memory counts as reachable.
+        // Last: from here on the target counts as able to reach the memory.
         (Way::DynamicWrite | Way::DynamicRead, _) => wr = wr.register(handle)?,
         _ => {}
     }
     Ok(wr)
 }
 
-/// Builds the message with a list of regions.
+/// Builds a message with a list of several regions.
 #[cold]
 #[inline(never)]
 fn indirect(
@@ -173,7 +174,7 @@ fn indirect(
         *place = DirectBuf::new(segment.addr, segment.key, segment.len);
         count += 1;
     }
-    // The message has the whole table, so there is none in memory to read.
+    // The message contains the whole table, so the target has none to read from memory.
     let table = DirectBuf::new(0, 0, (count * DirectBuf::LEN) as u32);
     let all = list.get(..count).unwrap_or_default();
     head.build_indirect(iu, direction, &table, len, all)

@@ -9,14 +9,14 @@ use kernel::sync::ArcBorrow;
 ///
 /// Context: any, interrupts may be off.
 pub trait Owner: Send + Sync {
-    /// The connection, which is the session's, has failed.
+    /// A connection of the session has failed.
     fn fail(self: ArcBorrow<'_, Self>, why: Lost);
 
-    /// The target has violated the protocol on a connection that is not the session's yet.
+    /// The target has violated the protocol on a connection before its login was done.
     fn strike(&self, why: &Lost);
 
-    /// The answer channel with this number has failed, for this reason. Without a reason the
-    /// session's connection has failed, too, as [`Owner::fail`] reports next.
+    /// The answer channel with this number has failed, for the reason `why`. If `why` is `None`,
+    /// the session loses its connection, too: a call of [`Owner::fail`] follows.
     fn answers_lost(&self, number: usize, why: Option<&Lost>);
 
     /// A command was refused for lack of a credit.

@@ -15,7 +15,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// One port of an RDMA device, which exists as long as this.
+/// One port of an RDMA device. The device exists as long as this value.
 pub struct Port {
     device: Registered,
     number: u32,
@@ -32,7 +32,7 @@ impl fmt::Display for PortName {
 }
 
 impl Port {
-    /// Makes the port with this number of `device`, which has this `health`.
+    /// Creates the port with this number of `device`; `health` is that of the device.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Port {
         self.number
     }
 
-    /// Whether a subnet manager assigns its address, and may change it.
+    /// Whether a subnet manager assigns the port's address, and may change it.
     pub fn has_lids(&self) -> bool {
         matches!(
             self.device.fabric(self.number),
@@ -70,7 +70,7 @@ impl Port {
         )
     }
 
-    /// The name in the log.
+    /// The name of the port in the log.
     pub fn name(&self) -> PortName {
         PortName(self.device.name(), self.number)
     }

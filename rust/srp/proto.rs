@@ -2,14 +2,14 @@
 
 //! The SCSI RDMA Protocol on the wire.
 //!
-//! Everything that is sent to a target or read from one, and the text of a login request:
-//! structures, builders and parsers over byte slices. Nothing here touches kernel types, allocates
-//! or can panic; the same files are built, tested and fuzzed on the host.
+//! Structures, builders and parsers over byte slices for all messages to and from a target, and for
+//! the login string. Nothing here touches kernel types, allocates or can panic; the same files are
+//! built, tested and fuzzed in user space.
 //!
 //! All multi-byte fields are big-endian. Tags are opaque to the target; this driver sends them
 //! big-endian too. Names are those of T10 SRP r16a and of `include/scsi/srp.h`.
 //!
-//! The types implement `core::fmt::Display`; the kernel's print macros take them through
+//! The types implement `core::fmt::Display`; pass them to the kernel's print macros through
 //! `format_args!`.
 
 pub mod address;

@@ -5,7 +5,7 @@
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
 //! live session reconnects; any other is removed. The state machine is one table, [`recovery`];
-//! each of its work items has a file below this one. They run on separate queues, because the
+//! each of its work items has a module below this one. They run on separate queues, because the
 //! removal of the disks waits for commands that another work item ends.
 //!
 //! Lock order: the port's list of sessions and the mutex of the class's remote port come before
@@ -101,7 +101,7 @@ use kernel::{
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
 
-/// What is released at the end of the session.
+/// Resources that are released at the end of the session.
 #[derive(Default)]
 struct Live {
     pd: Option<Arc<Pd>>,
@@ -114,12 +114,12 @@ struct Live {
 #[pin_data]
 pub struct Session {
     key: Key,
-    /// The list that it is on.
+    /// The list that the session is on.
     registry: Arc<dyn Registry>,
     /// Where to log in, initially and on each reconnect.
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
-    /// Ends the connections.
+    /// Helps to end the connections.
     crew: Crew,
     /// The state machine.
     #[pin]
@@ -164,7 +164,7 @@ impl Deref for Session {
 }
 
 impl Session {
-    /// Makes a session of `port` that is connecting, for the list of `registry`.
+    /// Creates a connecting session of `port`, for the list `registry`.
     pub fn new(
         port: Arc<Port>,
         registry: Arc<dyn Registry>,
@@ -219,7 +219,7 @@ impl Session {
         self.on(Recovery::fail_fast);
     }
 
-    /// A snapshot of its state.
+    /// A snapshot of the state machine.
     #[cfg(SRP_KUNIT)]
     pub(super) fn recovery(&self) -> Recovery {
         *self.recovery.lock()
@@ -234,7 +234,7 @@ impl Session {
         outcome
     }
 
-    /// Called with `recovery` locked.
+    /// Publishes a change of state. Called with `recovery` locked.
     fn publish(&self, before: recovery::State, after: recovery::State) {
         if before.view() != after.view() {
             self.nexus.status.set_view(after.view());
@@ -259,7 +259,7 @@ impl Session {
     {
         let recovery = self.recovery.lock();
         if !recovery.state().life.is_ending() {
-            // If it is armed already, that suffices.
+            // Fails if the timer is armed already, which suffices.
             let _ = <Delayed<Self, ID>>::schedule(self.clone(), delay);
         }
     }
@@ -268,7 +268,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if the session is ending already.
+    /// `ENODEV` if the session has lost its connection or is ending.
     pub fn keep(
         &self,
         pd: Arc<Pd>,
@@ -278,7 +278,7 @@ impl Session {
     ) -> Result {
         self.nexus.need_descriptors(descriptors);
         let mut live = self.live.lock();
-        // The teardown sets these before it takes the lock.
+        // Both states are set before the teardown takes the lock.
         if self.is_lost() || self.is_ending() {
             return Err(ENODEV);
         }
@@ -317,21 +317,21 @@ impl Session {
         Login::new(&self.nexus, self.clone(), pd, purpose, patience)
     }
 
-    /// Waits until all commands of a lost connection are ended, for as long as the device takes.
+    /// Waits until all commands of a lost connection have ended, for as long as the device takes.
     /// There may be a new connection by then. Sleeps.
     pub(super) fn wait_down(&self) {
         self.changed.wait(|| self.is_down() || !self.is_lost());
     }
 
-    /// Waits until a lost session is live again, or nothing in flight could make it so, and a host
-    /// reset has had its attempt; at most `timeout` milliseconds. Sleeps.
+    /// Waits until recovery is over, see [`is_settled`](recovery::State::is_settled), for at most
+    /// `timeout` milliseconds. Sleeps.
     fn wait_settled(&self, timeout: Msecs) {
         let _ = self
             .changed
             .wait_timeout(timeout, || self.view().is_settled());
     }
 
-    /// The channels and the host, if the login has made them.
+    /// The channels and the host, if the login has created them.
     pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn Upper>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())

@@ -40,17 +40,17 @@ pub struct Sessions {
     port: Arc<Port>,
     transport: Arc<Transport<Session>>,
     queues: Queues,
-    /// Taken before [`Session`]'s locks. Under it work is only queued, except for a resume, which
+    /// Taken before [`Session`]'s locks. Under it, work is only queued, except on a resume, which
     /// waits for a connection test in flight.
     #[pin]
     list: Mutex<List>,
-    /// A session has left the list.
+    /// Notified when a session has left the list.
     #[pin]
     gone: CondVar,
 }
 
 impl Sessions {
-    /// Makes an empty list.
+    /// Creates an empty list.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Sessions {
         )
     }
 
-    /// The port.
+    /// The port of the sessions.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -88,7 +88,7 @@ impl Sessions {
         &self.transport
     }
 
-    /// Makes a session and puts it on the list. Sleeps.
+    /// Creates a session and puts it on the list. Sleeps.
     ///
     /// # Errors
     ///

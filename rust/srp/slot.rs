@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The place of one command on a channel.
+//! A slot for one command on a channel.
 //!
-//! The slot's number is blk-mq's tag. A slot owns for its lifetime what a command needs: a chunk of
-//! the channel's message memory and the regions of a memory handle. Its state says which context
-//! may access it, see [`logic::slot`](super::logic::slot).
+//! Its number normally equals the command's blk-mq tag. It owns what every command needs: a chunk
+//! of the channel's message memory and the regions of a memory handle. Its state determines which
+//! context may access it; see [`logic::slot`](super::logic::slot).
 
 use super::{
     bounce::Piece,
@@ -54,23 +54,23 @@ pub struct Slot {
     pub bounce: Option<Piece>,
     /// The data path of the command.
     pub way: Way,
-    /// Bytes of data.
+    /// Length of the command's data, in bytes.
     pub len: u32,
     /// The logical unit of the command.
     pub lun: Lun,
-    /// Its number on the channel.
+    /// Index of the slot on its channel.
     pub index: u16,
     tag: scsi::Tag,
 }
 
 impl Slot {
-    /// The blk-mq tag of the command. It normally equals the number of the channel and of the slot,
-    /// except when the channel of the hardware queue is missing.
+    /// The blk-mq tag of the command. It normally equals the indices of the channel and the slot;
+    /// they may differ while a channel is not connected.
     pub fn tag(&self) -> scsi::Tag {
         self.tag
     }
 
-    /// Makes slot number `index`, without a command.
+    /// Creates the slot with this index, without a command.
     pub fn new(index: u16, iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
         Self {
             iu,
@@ -95,10 +95,10 @@ pub struct Cell {
     slot: StateCell<Slot>,
     /// The logical unit of the command, for searches.
     lun: Atomic<u64>,
-    /// The [`Slot::tag`] of the command.
+    /// The [`Slot::tag`] of the command, for searches.
     tag: Atomic<u32>,
-    /// The last command that was recalled from the target: [`RECALLED`] and its generation. A
-    /// response to it may be in flight even when another command has the slot.
+    /// [`RECALLED`] and the generation of the last command recalled from the target; 0 if there is
+    /// none. A response to that command may arrive when another command has the slot.
     recalled: Atomic<u64>,
 }
 
@@ -106,7 +106,7 @@ fn number(tag: scsi::Tag) -> u32 {
     u32::from(tag.hw_queue) << 16 | u32::from(tag.index)
 }
 
-/// A command has been recalled.
+/// Flag of `Cell::recalled`: a command has been recalled.
 const RECALLED: u64 = 1 << 32;
 
 /// A slot that the caller owns, and the state that other contexts see.
@@ -116,7 +116,7 @@ pub struct Held<'a> {
 }
 
 impl Cell {
-    /// A free slot.
+    /// Creates a cell with a free slot.
     pub fn new(slot: Slot) -> Self {
         Self {
             slot: StateCell::new(Word::default().raw(), slot),
@@ -126,18 +126,18 @@ impl Cell {
         }
     }
 
-    /// The state. It may change at any time.
+    /// The state and the generation, which may change at any time.
     pub fn word(&self) -> Word {
         Word::from_raw(self.slot.load().0)
     }
 
-    /// Takes the slot for a new command of the unit `lun`, if it is free. `random` goes into its
-    /// generation.
+    /// Takes the slot for a new command of the unit `lun`, if it is free. `random` becomes the
+    /// upper half of its generation.
     #[inline]
     pub fn claim(&self, random: u16, lun: Lun, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
         let mut slot = self.acquire(from, from.claim(random)?)?;
-        // Usually they equal those of the previous command.
+        // The unit and the tag usually equal those of the previous command.
         if slot.lun != lun {
             slot.lun = lun;
             self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
@@ -149,13 +149,13 @@ impl Cell {
         Some(slot)
     }
 
-    /// Takes the slot if it is not held and its state allows `event`, and moves it on.
+    /// Takes the slot if it is not held and its state allows `event`, and applies the event.
     #[inline]
     pub fn take(&self, event: Event) -> Option<Held<'_>> {
         self.take_from(self.word(), event)
     }
 
-    /// Takes the slot if it is not held and its state is `from`, and moves it on by `event`.
+    /// Takes the slot if it is not held and its state is `from`, and applies `event`.
     #[inline]
     pub fn take_from(&self, from: Word, event: Event) -> Option<Held<'_>> {
         self.acquire(from, from.next(event)?)
@@ -187,7 +187,8 @@ impl Cell {
     pub fn recall(&self, generation: u32) {
         self.recalled
             .store(RECALLED | u64::from(generation), Relaxed);
-        // A CPU that sees that the command has left the slot sees this, too.
+        // Pairs with the barrier in `is_recalled()`: a CPU that sees that the command has left the
+        // slot sees this store, too.
         smp_wmb();
     }
 
@@ -203,8 +204,8 @@ impl Cell {
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// Returns the state if the slot has the command with this tag, past Building. A slot in
-    /// Building may still have the tag of the previous command.
+    /// Returns the state if the slot has the command with this tag and is not in Building, in which
+    /// it may have the tag of the previous command.
     pub fn of_tag(&self, tag: scsi::Tag) -> Option<Word> {
         let word = self.word();
         let built = !matches!(word.state(), State::Free | State::Building);
@@ -226,14 +227,14 @@ impl Held<'_> {
         self.word
     }
 
-    /// Releases the slot in its state.
+    /// Releases the slot without changing its state.
     #[inline]
     pub fn release(self) {
         self.guard.release(self.word.raw());
     }
 
-    /// Moves the slot on and releases it. An event that the state does not allow, which is a driver
-    /// bug, leaves the state unchanged.
+    /// Applies `event` and releases the slot. An event that the state does not allow, which is a
+    /// driver bug, leaves the state unchanged.
     #[inline(always)]
     pub fn release_after(mut self, event: Event) {
         self.word = self.word.next(event).unwrap_or(self.word);

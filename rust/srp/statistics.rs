@@ -12,12 +12,12 @@ use kernel::sync::atomic::{
 pub struct Count(Atomic<u64>);
 
 impl Count {
-    /// Makes a counter of 0.
+    /// Creates a counter that is zero.
     pub(super) const fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// The count.
+    /// The present count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -27,7 +27,7 @@ impl Count {
         self.0.add(1, Relaxed);
     }
 
-    /// Adds `n` without an atomic operation. Concurrent calls may lose counts.
+    /// Adds `n` by a load and a store. Concurrent calls may lose counts.
     #[inline(always)]
     pub fn add_alone(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
@@ -40,24 +40,25 @@ impl fmt::Display for Count {
     }
 }
 
-/// The counts of a session that do not belong to a channel.
+/// The counters of a session that do not belong to a channel.
 pub struct Statistics {
-    /// Lost connections, including those that a reconnect had just made.
+    /// Number of lost connections, including those that a reconnect had just made.
     pub connections_lost: Count,
-    /// Logins, the first one and each attempt to reconnect.
+    /// Number of logins: the first one and each attempt to reconnect.
     pub login_tries: Count,
-    /// Aborts by the error handler.
+    /// Number of aborts by the error handler.
     pub aborts: Count,
-    /// Resets of a logical unit.
+    /// Number of resets of a logical unit.
     pub device_resets: Count,
-    /// Resets of the host, which end the connection.
+    /// Number of resets of the host, which end the connection.
     pub host_resets: Count,
-    /// Connections lost to protocol violations of the target.
+    /// Number of connections lost to protocol violations by the target or by a node that answers
+    /// for it.
     pub violations: Count,
 }
 
 impl Statistics {
-    /// Makes counters of 0.
+    /// Creates the counters, all zero.
     pub(super) const fn new() -> Self {
         Self {
             connections_lost: Count::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state of a session, as its connections and others see it.
+//! The state of a session, as its connections and other code see it.
 
 use super::{
     geometry::Geometry,
@@ -29,17 +29,17 @@ use kernel::{
     }, //
 };
 
-/// What is visible of a session without a lock: its identity and state. Any context.
+/// What can be read of a session without a lock: its identity and state. Any context.
 pub struct Status {
-    /// The [`View`] of its state, which a command checks first.
+    /// The [`View`] of the session's state, checked first for each command.
     view: Atomic<u32>,
-    /// The number of the SCSI host, when there is one.
+    /// The number of the SCSI host, once there is one.
     host_number: SetOnce<u32>,
     port: Arc<Port>,
     target: PortId,
-    /// Its sizes.
+    /// The sizes of the session.
     pub geometry: Geometry,
-    /// Its event counters.
+    /// The event counters of the session.
     pub statistics: Statistics,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Name<'_> {
 }
 
 impl Status {
-    /// Makes the status of a session of `port` at `target`.
+    /// Creates the status of a session of `port` at `target`.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Status {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// The port of the login.
+    /// The port that the session logs in through.
     pub fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -85,17 +85,17 @@ impl Status {
         &self.target
     }
 
-    /// The name in the log.
+    /// The name of the session in the log.
     pub fn name(&self) -> Name<'_> {
         Name(self.port.name(), &self.target)
     }
 
-    /// The number of the SCSI host, when there is one.
+    /// The number of the SCSI host, once there is one.
     pub fn host_number(&self) -> Option<u32> {
         self.host_number.copy()
     }
 
-    /// That number for the trace events; without a host, one that no host has.
+    /// The number of the SCSI host, for the trace events; `u32::MAX` without one.
     pub fn host(&self) -> u32 {
         self.host_number().unwrap_or(u32::MAX)
     }
@@ -105,7 +105,7 @@ impl Status {
         self.host_number.populate(number);
     }
 
-    /// What is visible of the state without a lock.
+    /// What can be read of the session's state without a lock.
     #[inline]
     pub fn view(&self) -> View {
         View::from_word(self.view.load(Acquire))
@@ -125,12 +125,12 @@ impl Status {
         self.view().is_lost()
     }
 
-    /// Whether all commands of the lost connection are ended, and its queue pairs gone.
+    /// Whether all commands of the lost connection have ended and its queue pairs are gone.
     pub fn is_down(&self) -> bool {
         self.view().is_down()
     }
 
-    /// The stage of its life.
+    /// The stage of the session's life.
     pub fn life(&self) -> Life {
         self.view().life()
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits the logins in flight at one target.
+//! Limits the number of logins in flight to one target.
 //!
 //! Many sessions lose their connections together. A target that gets all their requests at once
-//! answers the last one only after all others, and holds memory for each; so does our side. So a
-//! login needs a permit, and logins from the same port to the same place share a few. A login that
-//! hears nothing for a while waits without its permit, so an unreachable target holds up no other
-//! login.
+//! answers the last one only after all others, and holds memory for each; so does the initiator. So
+//! a login needs a permit, and logins from the same port to the same destination share a few. A
+//! login that hears nothing for a while waits without its permit, so an unreachable target holds up
+//! no other login.
 
 use super::ktime::{
     ktime_get,
@@ -20,7 +20,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Logins in flight at a time.
+/// Maximum number of logins in flight.
 const PERMITS: usize = 8;
 /// Milliseconds of silence of the target after which a login gives its permit back.
 pub const SILENCE_MS: Msecs = 2_000;
@@ -31,7 +31,7 @@ pub struct Throttle {
     /// Counts the free permits.
     #[pin]
     free: Completion,
-    /// When the target last said something.
+    /// When the target last sent something.
     heard: AtomicKtime,
 }
 
@@ -51,8 +51,8 @@ impl Throttle {
         Ok(this)
     }
 
-    /// Waits for a permit, at most `timeout` milliseconds; `None` if there was none. Waiters are
-    /// served in the order of these calls. Sleeps.
+    /// Waits for a permit, at most `timeout` milliseconds; returns `None` if there was none.
+    /// Waiters are served in FIFO order. Sleeps.
     ///
     /// # Errors
     ///
@@ -65,19 +65,19 @@ impl Throttle {
         }
     }
 
-    /// The target has said something. Any context.
+    /// Records that the target has sent something. Any context.
     pub fn hear(&self) {
         self.heard.store(ktime_get());
     }
 
-    /// Milliseconds since the target last said something to any login, or since `since` if that is
+    /// Milliseconds since the target last sent something to any login, or since `since` if that is
     /// later. Any context.
     pub fn silence(&self, since: Ktime) -> Msecs {
         ktime_get().ms_since(since.max(self.heard.load()))
     }
 }
 
-/// Lets a login proceed. Given back when it is dropped.
+/// Lets a login proceed. Dropping it returns the permit.
 pub struct Permit(Arc<Throttle>);
 
 impl Drop for Permit {
@@ -122,7 +122,7 @@ mod tests {
         assert!(throttle.silence(since) >= 40);
         throttle.hear();
         assert!(throttle.silence(since) < 40);
-        // What was heard before does not count.
+        // What the target sent before `since` does not count.
         assert_eq!(throttle.silence(ktime_get()), 0);
         Ok(())
     }

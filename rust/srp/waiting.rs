@@ -21,7 +21,7 @@ use kernel::{
 type Timer = Delayed<Waiting>;
 impl_has_delayed! { impl HasDelayed<0> for Waiting { self.timeout } }
 
-/// Interrupts such calls.
+/// Interrupts calls that have no deadline.
 #[pin_data]
 pub struct Waiting {
     #[pin]
@@ -31,7 +31,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Returns one without a thread. Timeouts run on `queue`.
+    /// Creates one without a thread. Timeouts run on `queue`.
     ///
     /// # Errors
     ///
@@ -51,15 +51,15 @@ impl Waiting {
         self.thread.run(f)
     }
 
-    /// Calls `f`, in a call of [`Self::run`], and ends its waits after `limit` milliseconds. Also
-    /// returns whether that time was over. Sleeps.
+    /// Calls `f`, within a call of [`Self::run`], and interrupts its waits after `limit`
+    /// milliseconds. Also returns whether the limit has expired. Sleeps.
     pub fn at_most<R>(self: &Arc<Self>, limit: Msecs, f: impl FnOnce() -> R) -> (R, bool) {
         let _ = Timer::schedule(self.clone(), limit);
         let result = f();
         (result, !Timer::cancel_sync(self))
     }
 
-    /// Ends the waits of the thread in [`Self::run`]. Any context.
+    /// Interrupts the waits of the thread in [`Self::run`]. Any context.
     pub fn interrupt(&self) {
         self.thread.interrupt();
     }

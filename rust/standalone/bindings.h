@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The input of bindgen for the kernel crate: what its modules that we use (`files`) call. */
+/* The input of bindgen for the kernel crate: what the modules listed in `files` call. */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>

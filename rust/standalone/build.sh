@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # build.sh CRATE OUT: builds `core` and the parts of the kernel crate in CRATE/rust that we use, as bitcode and metadata
-# in OUT/rust, with the kernel's configuration for rustc in OUT. Called by Kbuild in the kernel's build folder, with
+# in OUT/rust, with the kernel's configuration for rustc in OUT. Called by Kbuild in the kernel's build directory, with
 # RUSTC, BINDGEN, and the kernel's flags in RUST_FLAGS and C_FLAGS.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -53,7 +53,7 @@ sed -Ei -e 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' \
 	-e 's/^( *)pub fn _printk\(/\1#[link_name="srp_shim_printk"]\n&/' "$to/bindings/bindings_generated.rs"
 sed -Ei 's/pub fn rust_helper_([a-zA-Z0-9_]*)/#[link_name="rust_helper_\1"]\n    pub fn \1/g' "$to/bindings/bindings_helpers_generated.rs"
 
-# `files` lists the files and folders taken from the kernel crate. The others are ours, or empty.
+# `files` lists the files and directories taken from the kernel crate. The others are ours, or empty.
 listed() {
 	local f=$1
 	while ! grep -qxF -e "$f" "$here/files"; do

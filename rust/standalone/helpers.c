@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The helpers of the kernel crate's modules that we use. */
+/* The helpers that the kernel crate's modules listed in `files` call. */
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #include "shims.h"
@@ -32,7 +32,7 @@
 #include "helpers/wait.c"
 #include "helpers/workqueue.c"
 
-/* linux/timer.h: under another name in this kernel */
+/* linux/timer.h: this kernel has the function under another name */
 __rust_helper void rust_helper_timer_init_key(struct timer_list *timer, void (*func)(struct timer_list *),
 	unsigned int flags, const char *name, struct lock_class_key *key)
 {

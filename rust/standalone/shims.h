@@ -9,7 +9,7 @@
 #include <linux/timer.h>
 #include <linux/vmalloc.h>
 
-/* Without CONFIG_RUST, lib/vsprintf.c prints no Rust arguments (%pA): here the kernel crate formats them. */
+/* Without CONFIG_RUST, lib/vsprintf.c cannot print Rust arguments (%pA): the kernel crate formats them instead. */
 int srp_shim_printk(const char *format, ...);
 /* From the kernel crate. */
 char *rust_fmt_argument(char *buf, char *end, const void *arguments);

@@ -90,7 +90,7 @@ unsafe impl Backend for SpinLockBhBackend {
 
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        // Reading first does not take the cache line from the owner.
+        // Reading the lock first avoids taking its cache line from the owner.
         // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
         if unsafe { bindings::srp_helper_spin_is_locked(ptr) } {
             return None;

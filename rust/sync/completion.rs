@@ -66,7 +66,7 @@ impl Completion {
     /// Wakes one waiter, a current one or the next. Callable in any context except NMI.
     #[inline]
     pub fn complete(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         unsafe { bindings::complete(self.inner.get()) }
     }
 
@@ -74,34 +74,34 @@ impl Completion {
     /// [`Completion::reinit`]. Callable in any context except NMI.
     #[inline]
     pub fn complete_all(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         unsafe { bindings::complete_all(self.inner.get()) }
     }
 
-    /// Makes it incomplete again, for the next use. Callable in any context except NMI.
+    /// Resets the completion to incomplete, for the next use. Callable in any context except NMI.
     ///
     /// The caller must ensure that no `complete` of the last use is outstanding: it would count for
-    /// the next use. A waiter that was woken and has not run yet continues to wait; where that is
-    /// possible, use a [`WaitQueue`](super::WaitQueue).
+    /// the next use. A waiter that was woken and has not run yet continues to wait; where that can
+    /// happen, use a [`WaitQueue`](super::WaitQueue).
     #[inline]
     pub fn reinit(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         unsafe { bindings::srp_helper_reinit_completion(self.inner.get()) }
     }
 
     /// Returns whether a wait would return at once. Callable in any context except NMI.
     #[inline]
     pub fn is_done(&self) -> bool {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         unsafe { bindings::completion_done(self.inner.get()) }
     }
 
     /// Waits without a timeout; sleeps uninterruptibly.
     ///
-    /// Only for events that the kernel itself is bound to bring about.
+    /// Only for events that the kernel itself is certain to bring about.
     #[inline]
     pub fn wait(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         unsafe { bindings::wait_for_completion(self.inner.get()) }
     }
 
@@ -109,9 +109,9 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// [`ETIMEDOUT`] if it is not complete by then.
+    /// [`ETIMEDOUT`] if the completion is not complete by then.
     pub fn wait_timeout(&self, timeout: Msecs) -> Result {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         let left = unsafe {
             bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(timeout))
         };
@@ -126,9 +126,9 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// [`ETIMEDOUT`] if it is not complete by then, [`ERESTARTSYS`] after a signal.
+    /// [`ETIMEDOUT`] if the completion is not complete by then, [`ERESTARTSYS`] after a signal.
     pub fn wait_interruptible_timeout(&self, timeout: Msecs) -> Result {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant, `inner` is initialised.
         let left = unsafe {
             bindings::wait_for_completion_interruptible_timeout(
                 self.inner.get(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RCU grace periods, which many objects may share.
+//! RCU grace periods, which many objects can share.
 //!
 //! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
 //!
@@ -29,12 +29,12 @@ use kernel::ffi::c_ulong;
 
 /// Waits until every RCU read-side critical section that is running has ended; sleeps.
 pub fn synchronize_rcu() {
-    // SAFETY: It has no preconditions; lockdep reports a caller that must not sleep.
+    // SAFETY: The function has no precondition except that it may sleep, which lockdep checks.
     unsafe { bindings::synchronize_rcu() }
 }
 
-/// A grace period that has begun. Every read-side critical section that is running now has ended
-/// when [`GracePeriod::wait`] returns.
+/// A grace period. Every RCU read-side critical section that was running at [`GracePeriod::begin`]
+/// has ended when [`GracePeriod::wait`] returns.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct GracePeriod(c_ulong);
@@ -42,13 +42,13 @@ pub struct GracePeriod(c_ulong);
 impl GracePeriod {
     /// Begins a grace period, or joins the next one. Callable in any context.
     pub fn begin() -> Self {
-        // SAFETY: It has no preconditions.
+        // SAFETY: The function has no preconditions.
         Self(unsafe { bindings::start_poll_synchronize_rcu() })
     }
 
-    /// Waits for its end, which may already have come; sleeps.
+    /// Waits until the grace period has ended, which may already be the case; sleeps.
     pub fn wait(self) {
-        // SAFETY: It has no preconditions except the context, which lockdep checks.
+        // SAFETY: The function has no precondition except that it may sleep, which lockdep checks.
         unsafe { bindings::cond_synchronize_rcu(self.0) }
     }
 }

@@ -41,8 +41,8 @@ const SIGNAL: c_int = bindings::SIGINT as c_int;
 /// Lets other threads end the interruptible waits of a thread, in C functions that have no timeout.
 #[pin_data]
 pub struct Interrupt {
-    /// The thread in [`Interrupt::run`]. A kernel thread allows the signal at least as long as it
-    /// is here.
+    /// The thread in [`Interrupt::run`]. A kernel thread accepts the signal at least as long as it
+    /// is stored here.
     #[pin]
     task: SpinLockIrq<Option<Waiter>>,
 }
@@ -50,7 +50,7 @@ pub struct Interrupt {
 /// A thread in [`Interrupt::run`].
 struct Waiter {
     task: ARef<Task>,
-    /// It was interrupted.
+    /// Whether the thread was interrupted.
     hit: bool,
 }
 
@@ -62,10 +62,10 @@ impl Interrupt {
         })
     }
 
-    /// Calls `f`. Its interruptible waits end after [`Interrupt::interrupt`]. Process context.
+    /// Calls `f`. [`Interrupt::interrupt`] ends the interruptible waits of `f`. Process context.
     ///
-    /// One thread at a time: for another one, this only calls `f`, without interruption. To a user
-    /// thread, an interrupt looks like a pending signal until `f` returns.
+    /// Only one thread at a time can be interrupted: in any other thread, this only calls `f`. To a
+    /// user thread, an interrupt looks like a pending signal until `f` returns.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let task: ARef<Task> = ARef::from(&**current!());
         let of_kernel = is_of_kernel(&task);
@@ -73,13 +73,14 @@ impl Interrupt {
             return f();
         }
         if of_kernel {
-            // Outside the lock, because it enables interrupts.
-            // SAFETY: It changes how the current thread treats a signal that it otherwise ignores.
+            // Outside the lock, because `allow_kernel_signal()` enables interrupts.
+            // SAFETY: The call changes how the current thread treats a signal that it otherwise
+            // ignores.
             unsafe { bindings::srp_helper_allow_kernel_signal(SIGNAL) };
         }
         if !self.enter(task) {
             if of_kernel {
-                // SAFETY: Restores the previous state.
+                // SAFETY: The thread ignores the signal again, as before.
                 unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
             }
             return f();
@@ -89,9 +90,9 @@ impl Interrupt {
         if !of_kernel {
             if let Some(Waiter { task, hit: true }) = waiter {
                 // Later waits must not end early, and the system call must not restart.
-                // SAFETY: It is the current thread's flag.
+                // SAFETY: The call clears a flag of the current thread.
                 unsafe { bindings::srp_helper_clear_notify_signal() };
-                // SAFETY: The task is the current one. The flag is also set for pending task work.
+                // SAFETY: `task` is the current task. The flag is also set for pending task work.
                 if unsafe { bindings::srp_helper_task_work_pending(task.as_ptr()) } {
                     // SAFETY: The task is valid.
                     unsafe { bindings::srp_helper_set_notify_signal(task.as_ptr()) };
@@ -99,16 +100,16 @@ impl Interrupt {
             }
             return result;
         }
-        // SAFETY: Restores the previous state. No other thread sends the signal now.
+        // SAFETY: The thread ignores the signal again, as before. No other thread sends it now.
         unsafe { bindings::srp_helper_disallow_signal(SIGNAL) };
         if let Some(Waiter { task, .. }) = waiter {
-            // SAFETY: It is the current thread, which takes no other signal.
+            // SAFETY: `task` is the current thread, which takes no other signal.
             unsafe { bindings::flush_signals(task.as_ptr()) };
         }
         result
     }
 
-    /// Makes `task` the one that can be interrupted; `false` if there is one already.
+    /// Registers `task` as the interruptible thread. Returns `false` if there is one already.
     fn enter(&self, task: ARef<Task>) -> bool {
         let mut place = self.task.lock();
         if place.is_some() {
@@ -118,8 +119,8 @@ impl Interrupt {
         true
     }
 
-    /// Ends the current wait of the thread in [`Interrupt::run`], and each wait that it begins
-    /// there. Any context except NMI.
+    /// Ends the current wait of the thread in [`Interrupt::run`], and each wait that the thread
+    /// begins before it leaves that function. Any context except NMI.
     pub fn interrupt(&self) {
         let mut place = self.task.lock();
         let Some(Waiter { task, hit }) = &mut *place else {
@@ -127,7 +128,7 @@ impl Interrupt {
         };
         *hit = true;
         if is_of_kernel(task) {
-            // SAFETY: The task is valid, and takes the signal while it is here.
+            // SAFETY: The task is valid, and accepts the signal while it is stored in `self.task`.
             unsafe { bindings::send_sig(SIGNAL, task.as_ptr(), 1) };
         } else {
             // SAFETY: The task is valid.
@@ -140,9 +141,9 @@ impl Interrupt {
 
 /// Returns whether `task` is a kernel thread, which has no signals of its own.
 fn is_of_kernel(task: &Task) -> bool {
-    // SAFETY: A task has flags.
+    // SAFETY: The task is valid.
     let flags = unsafe { &raw const (*task.as_ptr()).flags };
-    // SAFETY: As above. The task may change other flags concurrently, but not this one.
+    // SAFETY: The task is valid. It may change other flags concurrently, but not this one.
     let flags = unsafe { flags.read_volatile() };
     flags & bindings::PF_KTHREAD != 0
 }
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Calls [`Interrupt::interrupt`] in an interrupt.
+    /// Calls [`Interrupt::interrupt`] in hard interrupt context.
     #[pin_data]
     struct Alarm {
         #[pin]

@@ -57,13 +57,13 @@ pub use new_spinlock_irq;
 
 /// A `spinlock_t` that is held with the interrupts of this CPU disabled.
 ///
-/// It is the kernel crate's type, if that has one. It may be taken in any context except NMI, and
+/// It is the kernel crate's type, if there is one. It may be taken in any context except NMI, and
 /// its owner must not sleep. Nested guards must be dropped in reverse order: unless the type is the
 /// kernel crate's, each guard restores the interrupt state that it found.
 ///
 /// With PREEMPT_RT interrupts stay enabled, and the owner can be preempted. Interrupt handlers are
-/// threads there, and may take it. It must not be taken with interrupts disabled or a raw spinlock
-/// held.
+/// threads there, and may take the lock. It must not be taken with interrupts disabled or a raw
+/// spinlock held.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
 /// The guard of a [`SpinLockIrq`].

@@ -25,7 +25,7 @@ use crate::bindings;
 /// deadlock.
 #[inline]
 pub fn noio<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: It only changes the flags of the current task, which are restored below.
+    // SAFETY: The call only changes the flags of the current task, which are restored below.
     let flags = unsafe { bindings::srp_helper_memalloc_noio_save() };
     let result = f();
     // SAFETY: This ends the scope begun above; scopes that `f` has begun have ended.

@@ -35,7 +35,7 @@ pub(crate) type Context<T> = fn(&T);
 struct Racer<T: Send + Sync + 'static> {
     shared: Arc<T>,
     context: Context<T>,
-    /// Contexts that have not reached the start.
+    /// Number of contexts that have not reached the start.
     missing: Arc<Atomic<i32>>,
     #[pin]
     done: Completion,
@@ -52,7 +52,7 @@ impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
 
     fn run(this: Arc<Self>) {
         this.missing.fetch_sub(1, Full);
-        // Bounded, for a kernel that cannot run all of them at once.
+        // Bounded, because a kernel may be unable to run all contexts at once.
         for _ in 0..1_000_000 {
             if this.missing.load(Acquire) <= 0 {
                 break;
@@ -64,15 +64,15 @@ impl<T: Send + Sync + 'static> WorkItem for Racer<T> {
     }
 }
 
-/// Running contexts.
+/// The running contexts of a race.
 pub(crate) struct Race<T: Send + Sync + 'static> {
     racers: KVec<Arc<Racer<T>>>,
-    // Its drop waits for them.
+    // Dropping the queue waits for the contexts.
     _queue: WorkQueue,
 }
 
 impl<T: Send + Sync + 'static> Race<T> {
-    /// Waits until all have ended, at most two minutes for each.
+    /// Waits until all contexts have ended, at most two minutes for each.
     pub(crate) fn wait(&self) -> Result {
         for racer in &self.racers {
             racer.done.wait_timeout(120_000)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data that one context at a time may access, with its state in the same atomic word.
+//! Data that one context at a time may access, with one atomic word for its state and its
+//! ownership.
 //!
 //! An I/O slot passes from the submitter to the completion callback to the error handler without a
 //! lock: the context that advances the state word owns the data until it changes the word again.
@@ -55,7 +56,7 @@ const OWNED: u64 = 1 << 63;
 ///
 /// The user defines the meaning of the word. A context takes the data by naming the expected word
 /// and the new one, and gives the data back by naming the next word. Nothing ever waits: if the
-/// word differs or the data is taken, the call fails and the context must decide.
+/// word differs or the data is taken, the call fails and the context must decide what to do.
 ///
 /// # Invariants
 ///
@@ -73,7 +74,7 @@ unsafe impl<T: Send> Send for StateCell<T> {}
 unsafe impl<T: Send> Sync for StateCell<T> {}
 
 impl<T> StateCell<T> {
-    /// Creates a cell that is not held. Bit 63 of `word` is ignored.
+    /// Creates a cell with its data not taken. Bit 63 of `word` is ignored.
     pub fn new(word: u64, data: T) -> Self {
         // INVARIANT: `OWNED` is clear and there is no guard.
         Self {
@@ -106,7 +107,8 @@ impl<T> StateCell<T> {
         })
     }
 
-    /// Changes the word from `expected` to `new` without taking the data, unless it is taken.
+    /// Changes the word from `expected` to `new` without taking the data. Fails if the data is
+    /// taken.
     ///
     /// Any context. Returns whether the word was changed.
     #[inline]
@@ -141,7 +143,7 @@ impl<T> StateCell<T> {
 pub struct Guard<'a, T> {
     cell: &'a StateCell<T>,
     word: u64,
-    // A cell is `Sync` even if its data is only `Send`.
+    // The cell is `Sync` even if `T` is only `Send`; this makes the guard `Sync` only if `T` is.
     _data: PhantomData<&'a mut T>,
 }
 

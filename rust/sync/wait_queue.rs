@@ -47,7 +47,7 @@ use kernel::{
 /// A `wait_queue_head_t`.
 ///
 /// A woken waiter checks its condition again. So, unlike with a reused
-/// [`Completion`](super::Completion), it does not matter what else has happened by the time it
+/// [`Completion`](super::Completion), it does not matter what else has happened before the waiter
 /// runs.
 ///
 /// # Invariants
@@ -76,16 +76,16 @@ impl WaitQueue {
         })
     }
 
-    /// Makes all waiters check their conditions; must be called after each change of them. Callable
-    /// in any context except NMI.
+    /// Makes all waiters check their conditions; must be called after each change to a condition.
+    /// Callable in any context except NMI.
     pub fn wake_all(&self) {
-        // SAFETY: By the type invariant. 0 is for all of them.
+        // SAFETY: By the type invariant, `head` is initialised. 0 wakes all waiters.
         unsafe { bindings::__wake_up(self.head.get(), bindings::TASK_NORMAL, 0, null_mut()) };
     }
 
     /// Waits until `condition`, which must not sleep, holds. Sleeps uninterruptibly.
     ///
-    /// Only for conditions that the kernel itself is bound to fulfil.
+    /// Only for conditions that the kernel itself is certain to fulfil.
     pub fn wait(&self, condition: impl FnMut() -> bool) {
         let _ = self.wait_jiffies(c_long::MAX, condition);
     }
@@ -98,7 +98,7 @@ impl WaitQueue {
     pub fn wait_timeout(&self, timeout: Msecs, condition: impl FnMut() -> bool) -> Result {
         // `LONG_MAX` would wait forever.
         let jiffies = msecs_to_jiffies(timeout).min(c_long::MAX as usize - 1);
-        // CAST: It fits.
+        // CAST: At most `LONG_MAX` - 1.
         self.wait_jiffies(jiffies as c_long, condition)
     }
 
@@ -107,10 +107,12 @@ impl WaitQueue {
             return Ok(());
         }
         let entry = Opaque::<bindings::wait_queue_entry>::uninit();
-        // SAFETY: It is on the stack of the current thread, which stays here until `finish_wait`.
+        // SAFETY: `entry` is on the stack of the current thread, which stays here until
+        // `finish_wait`.
         unsafe { bindings::init_wait(entry.get()) };
         let result = loop {
-            // SAFETY: Both are initialised. A later change of the condition wakes the thread.
+            // SAFETY: `head` and `entry` are initialised. A later change of the condition wakes the
+            // thread.
             unsafe {
                 bindings::prepare_to_wait(
                     self.head.get(),
@@ -127,7 +129,7 @@ impl WaitQueue {
             // SAFETY: The thread may sleep here. The timeout is not negative.
             left = unsafe { bindings::schedule_timeout(left) };
         };
-        // SAFETY: Both are initialised, and the entry is on no other queue.
+        // SAFETY: `head` and `entry` are initialised, and `entry` is on no other queue.
         unsafe { bindings::finish_wait(self.head.get(), entry.get()) };
         result
     }
@@ -194,7 +196,7 @@ mod tests {
             assert!(begin.elapsed().as_millis() < 50_000);
         }
 
-        /// Starts when a waiter waits or is about to.
+        /// Sets the condition once a waiter waits or is about to.
         fn waker(&self) {
             while !self.waits.load(Acquire) {
                 cpu_relax();
@@ -214,8 +216,8 @@ mod tests {
             );
             start.elapsed().as_millis() >= 10
         };
-        // In a guest without its CPUs, ticks arrive late and in bursts, and a time in ticks is
-        // short then.
+        // In a guest that does not get its CPUs, ticks arrive late and in bursts, and a timeout in
+        // ticks may end early.
         assert!((0..10).any(|_| waits(&shared)));
         assert_eq!(shared.queue.wait_timeout(0, || false), Err(ETIMEDOUT));
         shared.set();

@@ -18,7 +18,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A type with objects behind a `struct device`, so that attributes of the device are functions on
+/// A type of objects with a `struct device`, so that attributes of the device are functions on
 /// [`Container::Data`].
 ///
 /// Registering the device of a container takes an [`AttributeGroup`] of the same container, which
@@ -27,7 +27,7 @@ pub trait Container: 'static {
     /// The argument of the attribute functions.
     type Data: Sync + 'static;
 
-    /// Returns the data behind `dev`.
+    /// Returns the data of the container of `dev`.
     ///
     /// # Safety
     ///
@@ -36,7 +36,7 @@ pub trait Container: 'static {
     unsafe fn data<'a>(dev: *mut bindings::device) -> &'a Self::Data;
 }
 
-/// The text that an attribute shows: at most one page less a byte; the rest is truncated, as in
+/// The text that an attribute shows. It is truncated to one byte less than a page, as in
 /// `sysfs_emit`.
 ///
 /// Writing with `write!` never fails.
@@ -58,7 +58,7 @@ impl<'a> Page<'a> {
         self.free.len()
     }
 
-    /// Appends the text; `page.emit(fmt!("{}\n", value))`.
+    /// Appends a formatted text, as in `page.emit(fmt!("{}\n", value))`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ pub trait Operations {
     /// Whether `store` is implemented.
     const HAS_STORE: bool = false;
 
-    /// Writes the value.
+    /// Writes the value of the attribute to the page.
     fn show(_data: &<Self::Container as Container>::Data, _page: &mut Page<'_>) -> Result {
         Err(EIO)
     }
@@ -120,7 +120,7 @@ pub struct Attribute<C>(Opaque<bindings::device_attribute>, PhantomData<fn(C)>);
 unsafe impl<C> Sync for Attribute<C> {}
 
 impl<C: Container> Attribute<C> {
-    /// Makes the attribute that `O` describes.
+    /// Creates the attribute that `O` describes.
     pub const fn new<O: Operations<Container = C>>() -> Self {
         const {
             assert!(O::MODE & !0o644 == 0, "only 0o644 and less");
@@ -156,10 +156,11 @@ unsafe extern "C" fn show<O: Operations>(
     _attr: *mut bindings::device_attribute,
     page: *mut c_char,
 ) -> isize {
-    // SAFETY: By the safety requirements; the access lasts until this function returns.
+    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`. The access
+    // lasts until this function returns.
     let data = unsafe { O::Container::data(dev) };
-    // SAFETY: By the safety requirements. sysfs treats a full page as an error, so the last byte is
-    // left out.
+    // SAFETY: By the safety requirements, `page` points at `PAGE_SIZE` bytes. sysfs treats a full
+    // page as an error, so the last byte is left out.
     let buffer = unsafe { core::slice::from_raw_parts_mut(page, PAGE_SIZE - 1) };
     let mut page = Page::new(buffer);
     match O::show(data, &mut page) {
@@ -180,9 +181,10 @@ unsafe extern "C" fn store<O: Operations>(
     text: *const c_char,
     len: usize,
 ) -> isize {
-    // SAFETY: By the safety requirements; the access lasts until this function returns.
+    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`. The access
+    // lasts until this function returns.
     let data = unsafe { O::Container::data(dev) };
-    // SAFETY: By the safety requirements.
+    // SAFETY: By the safety requirements, `text` points at `len` bytes.
     let text = unsafe { core::slice::from_raw_parts(text, len) };
     match O::store(data, text) {
         // CAST: At most a page.
@@ -200,11 +202,11 @@ unsafe extern "C" fn store<O: Operations>(
 #[doc(hidden)]
 pub struct AttributeList<C, const N: usize>([*const bindings::attribute; N], PhantomData<fn(C)>);
 
-// SAFETY: It is immutable.
+// SAFETY: The pointers are never changed.
 unsafe impl<C, const N: usize> Sync for AttributeList<C, N> {}
 
 impl<C: Container, const N: usize> AttributeList<C, N> {
-    /// Makes a list of `attributes`; `N` is one more than their number.
+    /// Creates a list of `attributes`; `N` is one more than their number.
     pub const fn new<const M: usize>(attributes: [&'static Attribute<C>; M]) -> Self {
         const { assert!(N == M + 1) };
         let mut list = [core::ptr::null(); N];
@@ -214,7 +216,7 @@ impl<C: Container, const N: usize> AttributeList<C, N> {
             list[i] = attributes[i].0.get().cast();
             i += 1;
         }
-        // INVARIANT: By the type of `attributes`.
+        // INVARIANT: `attributes` are static attributes of `C`; the last pointer stays null.
         Self(list, PhantomData)
     }
 }
@@ -234,7 +236,7 @@ pub struct RawGroup<C>(Opaque<bindings::attribute_group>, PhantomData<fn(C)>);
 unsafe impl<C> Sync for RawGroup<C> {}
 
 impl<C: Container> RawGroup<C> {
-    /// Makes a group. Its files are in the device's directory, or in a subdirectory of this name.
+    /// Creates a group. Its files are in the device's directory, or in its subdirectory `folder`.
     pub const fn new<const N: usize>(
         folder: Option<&'static CStr>,
         list: &'static AttributeList<C, N>,
@@ -244,19 +246,19 @@ impl<C: Container> RawGroup<C> {
             group.name = as_char_ptr_in_const_context(name);
         }
         compat::attribute::set_list(&mut group, list.0.as_ptr());
-        // INVARIANT: By the type of `list`.
+        // INVARIANT: `list` is an `AttributeList` of `C`.
         Self(Opaque::new(group), PhantomData)
     }
 }
 
-/// The attributes of the devices of a container, made by [`attribute_group!`].
+/// The attributes of the devices of a container, created by [`attribute_group!`].
 ///
 /// # Invariants
 ///
 /// It is a null-terminated array of static [`RawGroup`]s of `C`.
 pub struct AttributeGroup<C>([*const bindings::attribute_group; 3], PhantomData<fn(C)>);
 
-// SAFETY: It is immutable.
+// SAFETY: The pointers are never changed.
 unsafe impl<C> Sync for AttributeGroup<C> {}
 
 impl<C: Container> AttributeGroup<C> {
@@ -270,13 +272,13 @@ impl<C: Container> AttributeGroup<C> {
             all[i] = groups[i].0.get().cast_const();
             i += 1;
         }
-        // INVARIANT: By the type of `groups`; the last pointer stays null.
+        // INVARIANT: `groups` are static groups of `C`; the last pointer stays null.
         Self(all, PhantomData)
     }
 
     /// Returns the C form for `struct class` and `struct scsi_host_template`.
     ///
-    /// It must be given to devices of containers `C` only.
+    /// It must only be used for devices of containers `C`.
     pub(crate) const fn as_raw(&'static self) -> *const *const bindings::attribute_group {
         self.0.as_ptr()
     }
@@ -287,8 +289,8 @@ impl<C: Container> AttributeGroup<C> {
 /// Each line has the name of the file, its permissions, and a function for each permission: `show`
 /// is a `fn(&Data, &mut Page<'_>) -> Result`, `store` a `fn(&Data, &[u8]) -> Result` that takes all
 /// of the text or fails. Both run in process context and may sleep; removing the device waits for
-/// them. Mismatched permissions and functions do not compile. After the files there may be those of
-/// a subdirectory, `"statistics" { ... }`. See the example in [`sysfs`](crate::sysfs).
+/// them. Mismatched permissions and functions do not compile. The files of a subdirectory may
+/// follow, as `"statistics" { ... }`. See the example in [`sysfs`](crate::sysfs).
 #[macro_export]
 macro_rules! attribute_group {
     (

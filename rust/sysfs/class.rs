@@ -87,7 +87,7 @@ impl<T: Send + Sync + 'static> Class<T> {
         >,
     ) -> Result<Arc<Self>> {
         let init = try_pin_init!(Self {
-            // INVARIANT: It is registered here, at its final address, with these attributes.
+            // INVARIANT: The class is registered here, at its final address, with these attributes.
             class <- Opaque::try_ffi_init(|slot: *mut bindings::class| {
                 let mut class: bindings::class = pin_init::zeroed();
                 class.name = name.as_char_ptr();
@@ -98,7 +98,8 @@ impl<T: Send + Sync + 'static> Class<T> {
                 }
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(class) };
-                // SAFETY: It has been initialised, and stays in place until it is unregistered.
+                // SAFETY: The class has been initialised, and stays in place until it is
+                // unregistered.
                 to_result(unsafe { bindings::class_register(slot) })
             }),
             _devices: PhantomData,
@@ -110,8 +111,8 @@ impl<T: Send + Sync + 'static> Class<T> {
 #[pinned_drop]
 impl<T> PinnedDrop for Class<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. Its devices are gone, because each holds
-        // a reference until it is released.
+        // SAFETY: By the type invariant, the class is registered. Its devices are gone, because
+        // each holds a reference until it is released.
         unsafe { bindings::class_unregister(self.class.get()) };
     }
 }
@@ -161,7 +162,7 @@ unsafe impl<T: Send + Sync + 'static> Send for ClassDevice<T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for ClassDevice<T> {}
 
 impl<T: Send + Sync + 'static> ClassDevice<T> {
-    /// Makes the device `name` and adds it under `parent` and to the class. Sleeps.
+    /// Creates the device `name` and adds it under `parent` and to the class. Sleeps.
     ///
     /// Its attributes may be accessed before this returns.
     ///
@@ -190,7 +191,7 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         let inner = KBox::into_raw(unsafe { Pin::into_inner_unchecked(inner) });
         // SAFETY: `inner` points at a valid value.
         let dev = unsafe { (*inner).dev.get() };
-        // SAFETY: It is zeroed, as `device_initialize` expects.
+        // SAFETY: `dev` is zeroed, as `device_initialize` expects.
         unsafe { bindings::device_initialize(dev) };
         // SAFETY: The device has no other user yet.
         unsafe { (*dev).release = Some(release::<T>) };
@@ -204,9 +205,9 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
             // parent, which the caller keeps until then.
             unsafe { (*dev).parent = parent };
         }
-        // INVARIANT: It was initialised above, and is not added yet.
+        // INVARIANT: The device was initialised above, and is not added yet.
         let mut this = Self {
-            // SAFETY: It comes from a box.
+            // SAFETY: `inner` comes from a `KBox`.
             inner: unsafe { NonNull::new_unchecked(inner) },
             added: false,
             _class: class.clone(),
@@ -217,7 +218,7 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         // `T` is initialised, and the attributes are those of `ClassDevice<T>`, by the type
         // invariant of `Class`.
         to_result(unsafe { bindings::device_add(dev) })?;
-        // INVARIANT: It has just been added.
+        // INVARIANT: The device has just been added.
         this.added = true;
         Ok(this)
     }
@@ -231,8 +232,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         let name = CString::try_from_fmt(name)?;
         // SAFETY: By the type invariant `inner` is valid.
         let _naming = unsafe { self.inner.as_ref() }.naming.lock();
-        // SAFETY: By the type invariants the device is added, because `new` returns no other, and
-        // the name is a C string that the call copies. The lock serialises the calls.
+        // SAFETY: By the type invariants the device is added, because `new` returns only added
+        // devices, and the name is a C string that the call copies. The lock serialises the calls.
         to_result(unsafe { bindings::device_rename(self.dev(), name.as_char_ptr()) })
     }
 
@@ -255,7 +256,7 @@ impl<T: Send + Sync + 'static> Drop for ClassDevice<T> {
     fn drop(&mut self) {
         let dev = self.dev();
         if self.added {
-            // SAFETY: By the type invariant it is added, and this happens once.
+            // SAFETY: By the type invariant, the device is added. It is removed only once.
             unsafe { bindings::device_del(dev) };
         }
         // SAFETY: By the type invariant this object has a reference, which is not used again.
@@ -263,8 +264,8 @@ impl<T: Send + Sync + 'static> Drop for ClassDevice<T> {
         // SAFETY: `inner` is valid until the end of this function. Without this wait the module
         // could be unloaded before `release` runs.
         unsafe { self.inner.as_ref() }.released.wait();
-        // SAFETY: It came from a box, the device in it has been released, and `release` was the
-        // last to access it.
+        // SAFETY: `inner` came from a `KBox`, the device in it has been released, and `release` was
+        // the last to access it.
         drop(unsafe { Pin::new_unchecked(KBox::from_raw(self.inner.as_ptr())) });
     }
 }
@@ -273,8 +274,8 @@ impl<T: Send + Sync + 'static> Container for ClassDevice<T> {
     type Data = T;
 
     unsafe fn data<'a>(dev: *mut bindings::device) -> &'a T {
-        // SAFETY: By the safety requirements it is the device of a `ClassDevice<T>`. An access to
-        // an attribute ends before `device_del` returns, and so before the data is dropped.
+        // SAFETY: By the safety requirements, `dev` is the device of a `ClassDevice<T>`. An access
+        // to an attribute ends before `device_del` returns, and so before the data is dropped.
         &unsafe { &*inner_of::<T>(dev) }.data
     }
 }
@@ -286,7 +287,8 @@ impl<T: Send + Sync + 'static> Container for ClassDevice<T> {
 /// `dev` is the device of a `ClassDevice<T>`.
 unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
     let dev: *const Opaque<bindings::device> = Opaque::cast_from(dev);
-    // SAFETY: By the safety requirements and the type invariant of `ClassDevice`.
+    // SAFETY: By the safety requirements, `dev` is the device of a `ClassDevice<T>`, which is in an
+    // `Inner<T>`.
     unsafe { container_of!(dev.cast_mut(), Inner<T>, dev) }
 }
 
@@ -298,7 +300,7 @@ unsafe fn inner_of<T>(dev: *mut bindings::device) -> *const Inner<T> {
 unsafe extern "C" fn namespace<T: Namespaced>(
     dev: *const bindings::device,
 ) -> *const compat::NamespaceTag {
-    // SAFETY: By the safety requirements.
+    // SAFETY: By the safety requirements, `dev` is in an `Inner<T>` that has its data.
     let inner = unsafe { &*inner_of::<T>(dev.cast_mut()) };
     inner.data.namespace().as_raw()
 }
@@ -309,7 +311,8 @@ unsafe extern "C" fn namespace<T: Namespaced>(
 ///
 /// `dev` is the device of a `ClassDevice<T>`, and its last reference is gone.
 unsafe extern "C" fn release<T>(dev: *mut bindings::device) {
-    // SAFETY: By the safety requirements; the memory is only freed after this.
+    // SAFETY: By the safety requirements, `dev` is in an `Inner<T>`, which is only freed after this
+    // call.
     unsafe { &*inner_of::<T>(dev) }.released.complete_all();
 }
 
@@ -327,7 +330,7 @@ mod tests {
         Relaxed, //
     };
 
-    /// Renames that failed.
+    /// Number of renames that failed.
     struct Failed(Atomic<u32>);
 
     impl Failed {

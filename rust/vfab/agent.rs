@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Common parts of all agents: which MADs are for them, and which port a MAD names.
+//! Code common to all agents: which MADs are for them, and which port a MAD names.
 
 use super::mad::{
     Refusal,
@@ -20,18 +20,18 @@ pub const VENDOR: [u8; 3] = [0x00, 0x14, 0x05];
 /// DeviceID of channel adapters and switches.
 pub const DEVICE: u16 = 0x7fab;
 
-/// What an SMP asks of the agent.
+/// What an SMP requests from the agent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// To return an attribute.
+    /// Return an attribute.
     Get,
-    /// To change an attribute and return it.
+    /// Change an attribute and return it.
     Set,
-    /// To stop repeating a trap.
+    /// Stop repeating a trap.
     Repress,
     /// An invalid request.
     Refused(Refusal),
-    /// Nothing: it is not for the agent.
+    /// Nothing: the SMP is not for the agent.
     None,
 }
 
@@ -54,10 +54,10 @@ impl Request {
     }
 }
 
-/// SMSupportExtendedSpeeds. Ignored, as no port has them.
+/// SMSupportExtendedSpeeds. Ignored, as no port supports extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 31;
 
-/// The port in the modifier of PortInfo, at most `last`.
+/// The port that the modifier of PortInfo names, at most `last`.
 ///
 /// # Errors
 ///

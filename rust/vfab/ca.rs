@@ -41,7 +41,7 @@ use super::{
 /// Maximum number of ports of an adapter.
 pub const MAX_PORTS: usize = 4;
 
-/// NodeType in NodeInfo.
+/// NodeType of a channel adapter.
 const NODE_TYPE: u8 = 1;
 
 const CAPABILITY: u32 = capability::TRAP
@@ -50,10 +50,11 @@ const CAPABILITY: u32 = capability::TRAP
     | capability::CAP_MASK_NOTICE
     | capability::CLIENT_REREGISTER;
 
-/// What `process_mad` returns.
+/// The result of `process_mad`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// There is a response, and this has changed: `IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY`.
+    /// There is a response; `Changes` says what has changed: `IB_MAD_RESULT_SUCCESS
+    /// IB_MAD_RESULT_REPLY`.
     Reply(Changes),
     /// The MAD was for the agent, and there is no response: `IB_MAD_RESULT_SUCCESS |
     /// IB_MAD_RESULT_CONSUMED`.
@@ -72,8 +73,8 @@ pub struct Ca {
 }
 
 impl Ca {
-    /// An adapter with `ports` ports, at most [`MAX_PORTS`], all without a cable. `guid` is that of
-    /// the node and of its system; port n has `guid` + n.
+    /// Creates an adapter with `ports` ports, at most [`MAX_PORTS`], without cables. `guid` is the
+    /// GUID of the node and of its system; port n has the GUID `guid` + n.
     pub const fn new(guid: u64, ports: u8) -> Self {
         let count = if ports as usize > MAX_PORTS {
             MAX_PORTS as u8
@@ -88,7 +89,7 @@ impl Ca {
         }
     }
 
-    /// Number of its ports, counted from 1.
+    /// The number of ports. They are numbered from 1.
     pub fn ports(&self) -> u8 {
         self.count
     }
@@ -98,7 +99,7 @@ impl Ca {
         self.guid
     }
 
-    /// Port `number`.
+    /// Returns port `number`.
     pub fn port(&self, number: u8) -> Option<&Port> {
         self.index(number).and_then(|at| self.ports.get(at))
     }
@@ -149,12 +150,12 @@ impl Ca {
         changes
     }
 
-    /// Whether port `number` would train.
+    /// Returns [`Link::trains`] of port `number`.
     pub fn trains(&self, number: u8) -> bool {
         self.port(number).is_some_and(|port| port.link.trains())
     }
 
-    /// Called each second: traps that are not repressed become due again, leases run.
+    /// Called once per second: traps that are not repressed become due again, leases run.
     pub fn tick(&mut self) {
         self.all().for_each(Port::tick);
     }
@@ -167,8 +168,8 @@ impl Ca {
         })
     }
 
-    /// Handles `mad`, which came in at port `number` from `slid`, or from this node itself. Writes
-    /// `reply` only if there is a response.
+    /// Handles `mad`, which came in at port `number` from LID `slid`, or from this node itself.
+    /// Writes `reply` only if there is a response.
     pub fn process(&mut self, number: u8, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let smp = Smp::of(mad);
         let request = Request::of(smp);
@@ -206,7 +207,7 @@ impl Ca {
         Outcome::Reply(shown.unwrap_or(Changes::none(number)))
     }
 
-    /// Fills `data` with the attribute that `smp` asks for.
+    /// Fills `data` with the attribute that `smp` requests.
     fn get(&self, number: u8, smp: &Smp, data: &mut Data) -> Result<(), Refusal> {
         let port = self.port(number).ok_or(Refusal::Value)?;
         let attr_mod = smp.attr_mod.get();
@@ -243,7 +244,7 @@ impl Ca {
         Ok(())
     }
 
-    /// Executes the Set `smp`, all of it or nothing.
+    /// Executes the Set request in `smp`, or on error changes nothing.
     fn set(&mut self, number: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let named = match smp.attr_id.get() {
@@ -273,7 +274,7 @@ impl Ca {
         }
     }
 
-    /// The port in the modifier of PortInfo, or if that is 0 the one at which the SMP came in.
+    /// The port that the modifier of PortInfo names; 0 means the port at which the SMP came in.
     fn named(&self, attr_mod: u32, number: u8) -> Result<u8, Refusal> {
         Ok(match named_port(attr_mod, self.count)? {
             0 => number,
@@ -293,7 +294,7 @@ const fn port(guid: u64, number: u8) -> Port {
     )
 }
 
-/// The block in the modifier of VLArbitrationTable. Its port is ignored.
+/// The block in the modifier of VLArbitrationTable, whose port is ignored.
 fn block(attr_mod: u32) -> u16 {
     (attr_mod >> 16) as u16
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Changes at a port, made by a subnet manager or a cable.
+//! Changes at a port, caused by a subnet manager or a cable.
 
 /// A set of changes at one port, for `enum ib_event_type`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
-    /// The port.
+    /// Port number.
     pub port: u8,
     bits: u8,
 }
@@ -23,12 +23,12 @@ impl Changes {
     pub const ACTIVE: u8 = 1 << 4;
     /// The port has left ACTIVE.
     pub const ERROR: u8 = 1 << 5;
-    /// The subnet manager asks for all subscriptions and group memberships again.
+    /// The subnet manager requests that all subscriptions and group memberships be made again.
     pub const REREGISTER: u8 = 1 << 6;
     /// The link must go down, and up again if both ends train.
     pub const LINK: u8 = 1 << 7;
 
-    /// No change at `port`.
+    /// No changes at `port`.
     pub const fn none(port: u8) -> Self {
         Self { port, bits: 0 }
     }
@@ -45,7 +45,7 @@ impl Changes {
         self.bits & bits != 0
     }
 
-    /// Whether nothing has changed.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.bits == 0
     }

@@ -44,7 +44,7 @@ const LINE: usize = 128;
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is too long or not UTF-8.
+/// `EINVAL` if the line is too long or not UTF-8.
 pub fn line(reader: &mut UserSliceReader, with: impl FnOnce(&str) -> Result) -> Result {
     let mut bytes = [0; LINE];
     let len = reader.len();
@@ -53,7 +53,7 @@ pub fn line(reader: &mut UserSliceReader, with: impl FnOnce(&str) -> Result) -> 
     with(from_utf8(bytes).map_err(|_| EINVAL)?)
 }
 
-/// The next word as a number, which may be hexadecimal.
+/// Parses the next word as a number, which may be hexadecimal.
 fn number(words: &mut SplitAsciiWhitespace<'_>) -> Result<u64> {
     let word = words.next().ok_or(EINVAL)?;
     match word.strip_prefix("0x") {
@@ -63,12 +63,12 @@ fn number(words: &mut SplitAsciiWhitespace<'_>) -> Result<u64> {
     .map_err(|_| EINVAL)
 }
 
-/// The next word as a number that fits `T`.
+/// Parses the next word as a number that fits into `T`.
 fn small<T: TryFrom<u64>>(words: &mut SplitAsciiWhitespace<'_>) -> Result<T> {
     T::try_from(number(words)?).map_err(|_| EINVAL)
 }
 
-/// Orders a fault; see [`Order::parse`].
+/// Arms a fault; see [`Order::parse`].
 ///
 /// # Errors
 ///
@@ -181,8 +181,8 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 ///
 /// # Errors
 ///
-/// `EINVAL` if it is malformed, `ENOENT` without the queue pair, `EBUSY` if port N has a cable,
-/// `EIO` if the port refuses.
+/// `EINVAL` if the line is malformed, `ENOENT` if there is no such queue pair, `EBUSY` if port N
+/// has a cable, `EIO` if the port refuses.
 pub fn set_port(hca: &Arc<Hca>, reader: &mut UserSliceReader) -> Result {
     line(reader, |text| {
         let mut words = text.split_ascii_whitespace();

@@ -2,8 +2,8 @@
 
 //! Completion queues.
 //!
-//! As in adapters, polling a completion frees the queue slots of its request and of all requests
-//! before it: a send queue that is too small, or polled too late, is full.
+//! As in real adapters, polling a completion frees the queue slots of its request and of all
+//! earlier requests. A send queue that is too small, or polled too late, becomes full.
 
 use super::fault::{
     Faults,
@@ -45,16 +45,16 @@ use kernel::{
     }, //
 };
 
-/// Count of the requests of a queue that are done and polled, modulo 2^32.
+/// Number of requests of a queue that are done and polled, modulo 2^32.
 pub struct Freed(Atomic<u32>);
 
 impl Freed {
-    /// No requests.
+    /// Starts at 0.
     pub fn none() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// The count.
+    /// The number of freed requests.
     #[inline]
     pub fn count(&self) -> u32 {
         self.0.load(Acquire)
@@ -83,11 +83,11 @@ enum Armed {
 
 struct Ring {
     entries: KVVec<Entry>,
-    /// Counts of completions added and polled, modulo 2^32.
+    /// Number of completions added (`head`) and polled (`tail`), modulo 2^32.
     head: u32,
     tail: u32,
     armed: Armed,
-    /// Completions from this count on are delayed.
+    /// Completions are delayed from this number on.
     held: Option<u32>,
     overrun: bool,
 }
@@ -106,14 +106,14 @@ pub struct Cq {
     size: u32,
 }
 
-/// What [`Cq::push`] did.
+/// The outcome of [`Cq::push`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pushed {
-    /// Added the completion, or dropped it for a fault.
+    /// The completion was added, or a fault dropped it.
     Fine,
-    /// The queue is full.
+    /// The completion queue is full.
     Overrun,
-    /// A fault made it an error: the queue pair must fail.
+    /// A fault made the completion an error: the queue pair must fail.
     Broken,
 }
 
@@ -154,23 +154,23 @@ impl Cq {
         )
     }
 
-    /// Its capacity in completions.
+    /// The capacity in completions.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Its interrupt.
+    /// The queue's interrupt.
     pub fn notify(&self) -> &Notify {
         &self.notify
     }
 
-    /// The receiver of its events.
+    /// Receives the queue's events.
     pub fn target(&self) -> &CqTarget {
         &self.target
     }
 
-    /// Adds the completion of request `count - 1` of a queue. `faults` has the faults that apply,
-    /// and the request's bit for them. Any context.
+    /// Adds the completion of request `count - 1` of a queue. `faults` contains the faults that
+    /// apply, and the bit that selects the request. Any context.
     #[inline]
     pub fn push(
         self: &Arc<Self>,
@@ -198,7 +198,8 @@ impl Cq {
         Pushed::Fine
     }
 
-    /// Adds a completion with faults. The send queue itself sets the status of its requests.
+    /// Adds a completion, applying faults. The send queue itself changes the status of its
+    /// requests.
     #[cold]
     fn push_with(
         self: &Arc<Self>,
@@ -255,7 +256,7 @@ impl Cq {
         result
     }
 
-    /// Polls completions into `room` and returns how many.
+    /// Polls completions into `room`. Returns their number.
     #[inline]
     pub fn poll(&self, room: &mut Room<'_>) -> usize {
         let mut ring = self.ring.lock();
@@ -284,7 +285,7 @@ impl Cq {
         ring.held.unwrap_or(ring.head) != ring.tail
     }
 
-    /// Removes the completions of a queue pair.
+    /// Removes all completions of a queue pair.
     pub fn purge(&self, qp: QpName) {
         let mut ring = self.ring.lock();
         let (mut from, head) = (ring.tail, ring.head);
@@ -314,7 +315,7 @@ impl Cq {
         }
     }
 
-    /// Ends delayed completions. Sleeps.
+    /// Cancels delayed completions. Sleeps.
     pub fn stop(&self) {
         self.late.cancel();
     }

@@ -48,10 +48,10 @@ use kernel::{
 
 /// A debugfs file of an adapter.
 type Control = Pin<KBox<File<Arc<Hca>>>>;
-/// A debugfs file of all adapters.
+/// A debugfs file for all adapters.
 pub type DevicesFile = Pin<KBox<File<Arc<Devices>>>>;
 
-/// An adapter, registered with `ib_core`. Its fields are dropped in their order.
+/// An adapter, registered with `ib_core`. The fields are dropped in this order.
 struct Device {
     _fault: Control,
     _port: Control,
@@ -90,11 +90,11 @@ struct Place {
 }
 
 impl Devices {
-    /// Creates as many adapters as the parameters say. May sleep.
+    /// Creates as many adapters as the parameters request. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL`, `ENOMEM`, and those of `ib_core`.
+    /// `EINVAL`, `ENOMEM`, or the error of `ib_core`.
     pub fn new(params: Params) -> Result<(Arc<Self>, Running)> {
         let running = Net::run(Fabric::new(params.devices, params.ports)?)?;
         if params.static_lids {
@@ -185,7 +185,7 @@ impl Devices {
         })
     }
 
-    /// Creates the file that adds and removes adapters, and the one that lists the personalities.
+    /// Creates the file that adds and removes adapters, and the file that lists the personalities.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Devices {
         drop(all);
     }
 
-    /// Removes an adapter, as if its driver were unbound, and switches its power off.
+    /// Removes an adapter, as if its driver were unbound, and switches the adapter off.
     fn remove(&self, number: u8) -> Result {
         let device = self.taken(number)?;
         device.leaves();
@@ -236,7 +236,7 @@ impl Devices {
         for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
             fabric.plug(id, true);
         }
-        // Unless it has been added again.
+        // Unless the adapter has been added again.
         if all
             .get(usize::from(number))
             .is_some_and(|place| place.device.is_none())
@@ -245,7 +245,7 @@ impl Devices {
         }
     }
 
-    /// Adds an adapter, with this personality or the last one of the slot.
+    /// Adds an adapter, with the given personality or the last one of the slot.
     fn add(&self, number: u8, personality: Option<&'static Personality>) -> Result {
         let mut all = self.all.lock();
         let place = all.get_mut(usize::from(number)).ok_or(ENODEV)?;
@@ -263,7 +263,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Resets an adapter, as its personality says.
+    /// Resets an adapter as its personality specifies.
     fn reset(&self, number: u8) -> Result {
         let all = self.all.lock();
         let place = all.get(usize::from(number)).ok_or(ENODEV)?;

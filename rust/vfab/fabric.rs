@@ -50,17 +50,17 @@ use kernel::{
 /// A port of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortId {
-    /// The adapter, from 0.
+    /// Adapter number, starting at 0.
     pub ca: u8,
-    /// Its port, from 1.
+    /// Port number on the adapter, starting at 1.
     pub port: u8,
 }
 
-/// Spare ports of the switch, up to its maximum.
+/// Number of spare switch ports, as far as [`MAX_PORTS`] permits.
 const SPARE: u8 = 2;
-/// GUIDs of nodes: this plus a number.
+/// Base of all node GUIDs; the lower bits number the nodes.
 const GUID: u64 = 0x5eed_0000_0000_0000;
-/// The bits of [`Changes`] that are reported, in this order.
+/// The bits of [`Changes`] that [`Fabric::news`] reports, in the order of reporting.
 const BITS: [u8; 7] = [
     Changes::ERROR,
     Changes::ACTIVE,
@@ -84,13 +84,13 @@ struct Inner {
 /// The cable of an adapter port.
 #[derive(Clone, Copy)]
 struct Cable {
-    /// Its switch port, from 1. No two cables have the same one.
+    /// Switch port number, starting at 1. No two cables share a switch port.
     at: u8,
-    /// Whether it is plugged in.
+    /// Whether the cable is plugged in.
     plugged: bool,
-    /// Whether there is a link.
+    /// Whether the link is up.
     up: bool,
-    /// Changes of the adapter port that are not reported yet.
+    /// Changes at the adapter port that have not been reported yet.
     changes: Changes,
 }
 
@@ -112,7 +112,7 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no port, or more than the switch can have; `ENOMEM`
+    /// `EINVAL` if there are no ports, or more than the switch can have; `ENOMEM`.
     pub fn new(cas: u8, per_ca: u8) -> Result<Arc<Self>> {
         let ports = cas.checked_mul(per_ca).ok_or(EINVAL)?;
         if ports == 0 || usize::from(ports) > MAX_PORTS {
@@ -128,7 +128,7 @@ impl Fabric {
             per_ca,
             power: [true; MAX_PORTS],
             ends: core::array::from_fn(|n| Cable {
-                // CAST: It is below 16.
+                // CAST: It is below [`MAX_PORTS`], 16.
                 at: n as u8 + 1,
                 plugged: false,
                 up: false,
@@ -150,7 +150,7 @@ impl Fabric {
         Ok(this)
     }
 
-    /// GUID of an adapter.
+    /// The node GUID of an adapter.
     pub fn guid(ca: u8) -> u64 {
         GUID | (u64::from(ca) + 1) << 8
     }
@@ -171,8 +171,8 @@ impl Fabric {
         inner.port(id).map(at)
     }
 
-    /// Calls `at` with an adapter and a port, with the lock held, to change violation counts or
-    /// capabilities.
+    /// Calls `at` with an adapter and a port number, with the lock held, to change violation counts
+    /// or capabilities.
     pub fn with<R>(&self, id: PortId, at: impl FnOnce(&mut Ca, u8) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         let result = inner
@@ -184,7 +184,7 @@ impl Fabric {
         result
     }
 
-    /// Plugs a port's cable in or out.
+    /// Plugs in or unplugs a port's cable.
     pub fn plug(&self, id: PortId, plugged: bool) {
         let mut inner = self.inner.lock();
         if let Some(cable) = inner.cable_mut(id) {
@@ -195,11 +195,11 @@ impl Fabric {
         self.changed();
     }
 
-    /// Moves a port's cable to another switch port. It stays plugged in or out.
+    /// Moves a port's cable to switch port `number`. The cable stays plugged in or unplugged.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no such port, `EBUSY` if it has a cable.
+    /// `EINVAL` if the switch has no such port, `EBUSY` if that port has a cable.
     pub fn move_to(&self, id: PortId, number: u8) -> Result {
         let mut inner = self.inner.lock();
         if number == 0 || number > inner.switch.ports() {
@@ -218,7 +218,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Switches an adapter's power. Without power, it loses what a manager has set.
+    /// Switches an adapter on or off. Without power it loses what a subnet manager has set.
     pub fn power(&self, ca: u8, on: bool) {
         let mut inner = self.inner.lock();
         let per_ca = inner.per_ca;
@@ -241,13 +241,13 @@ impl Fabric {
         inner.is_up(id)
     }
 
-    /// The switch port of a port's cable, from 1.
+    /// Switch port number of the cable of `id`, starting at 1.
     pub fn switch_port(&self, id: PortId) -> u8 {
         self.inner.lock().number(id)
     }
 
-    /// Returns the port at which a packet to a LID arrives, if it does: only active ports send and
-    /// receive.
+    /// Returns the port at which a packet from `from` to `dlid` arrives, or `None` if it is lost.
+    /// Only ACTIVE ports send and receive.
     pub fn route(&self, from: PortId, dlid: u16) -> Option<PortId> {
         let inner = self.inner.lock();
         let own = inner
@@ -268,8 +268,8 @@ impl Fabric {
         arrives.then_some(to)
     }
 
-    /// Returns the ports at which copies of a packet to a group arrive: those to which the switch
-    /// copies it, and `from` itself, as other queue pairs there may be in the group.
+    /// Returns the ports that receive a copy of a packet to a group: those to which the switch
+    /// copies it, and `from` itself, as other queue pairs of that port may be in the group.
     pub fn spread(&self, from: PortId, mlid: u16) -> impl Iterator<Item = PortId> {
         let inner = self.inner.lock();
         let mut to = [None; MAX_PORTS];
@@ -291,7 +291,8 @@ impl Fabric {
         to.into_iter().flatten()
     }
 
-    /// Passes a management datagram to an adapter's agent. [`Fabric::news`] reports the changes.
+    /// Passes a management datagram to an adapter's agent. [`Fabric::news`] reports what it
+    /// changes.
     pub fn process(&self, id: PortId, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let mut inner = self.inner.lock();
         let Some(ca) = inner.cas.get_mut(usize::from(id.ca)) else {
@@ -315,8 +316,8 @@ impl Fabric {
         outcome
     }
 
-    /// Routes an SMP that a port sends and returns the port at which it arrives. Updates `lrh` and
-    /// `mad` to those that arrive.
+    /// Routes an SMP that `from` sends. Returns the port at which the SMP, or the switch's
+    /// response, arrives. Updates `lrh` and `mad` to the packet there.
     pub fn smp(&self, from: PortId, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
         let mut inner = self.inner.lock();
         let own = inner.port(from)?;
@@ -346,7 +347,7 @@ impl Fabric {
         to
     }
 
-    /// Called each second.
+    /// Called once per second.
     pub fn tick(&self) {
         let mut inner = self.inner.lock();
         for ca in &mut inner.cas {
@@ -355,8 +356,8 @@ impl Fabric {
         inner.switch.tick();
     }
 
-    /// Takes the next due trap of any node and returns the port at which it arrives, with `lrh` and
-    /// `mad` as they arrive.
+    /// Takes the next due trap of any node. Returns the port at which it arrives, and sets `lrh`
+    /// and `mad` to the packet that arrives.
     pub fn trap(&self, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
         // A trap that does not arrive is lost.
         loop {
@@ -380,7 +381,7 @@ impl Fabric {
         }
     }
 
-    /// Takes the next change that is not reported yet: a port and one bit of [`Changes`].
+    /// Takes the next unreported change: a port and one bit of [`Changes`].
     pub fn news(&self) -> Option<(PortId, u8)> {
         let mut inner = self.inner.lock();
         for id in inner.ids() {
@@ -409,7 +410,7 @@ impl Fabric {
         }
     }
 
-    /// Passes an SMP to the switch, as from a manager at a port that has a link.
+    /// Passes an SMP to the switch as if a manager sent it from a port with a link.
     pub fn manage_switch(&self, mad: &mut Mad) {
         let mut lrh = Lrh::PERMISSIVE;
         let mut inner = self.inner.lock();
@@ -420,7 +421,7 @@ impl Fabric {
         self.changed();
     }
 
-    /// All ports of adapters.
+    /// Returns all adapter ports.
     pub fn ports(&self) -> impl Iterator<Item = PortId> {
         self.inner.lock().ids()
     }
@@ -430,10 +431,10 @@ impl Fabric {
         a & 0x7fff != 0 && a & 0x7fff == b & 0x7fff && (a | b) & 0x8000 != 0
     }
 
-    /// The index of the entry that matches in a port's P_Key table.
+    /// The index of the first entry in the port's P_Key table that matches `pkey`.
     pub fn partition(&self, id: PortId, pkey: u16) -> Option<u16> {
         self.look(id, |port| {
-            // CAST: There are 16.
+            // CAST: `PKEYS` is 16.
             (0..PKEYS as u16).find(|n| {
                 port.pkey((*n).into())
                     .is_some_and(|ours| Self::partners(ours, pkey))
@@ -443,10 +444,10 @@ impl Fabric {
 }
 
 impl Inner {
-    /// All ports of adapters.
+    /// Returns all adapter ports.
     fn ids(&self) -> impl Iterator<Item = PortId> {
         let per_ca = self.per_ca;
-        // CAST: There are 16 at most.
+        // CAST: There are at most 16 adapters.
         (0..self.cas.len() as u8)
             .flat_map(move |ca| (1..=per_ca).map(move |port| PortId { ca, port }))
     }
@@ -464,7 +465,7 @@ impl Inner {
         self.ends.get_mut(at)
     }
 
-    /// The switch port of a port's cable, from 1.
+    /// Switch port number of the cable of `id`, starting at 1.
     fn number(&self, id: PortId) -> u8 {
         self.cable(id).map_or(0, |cable| cable.at)
     }

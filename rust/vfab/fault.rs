@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fault injection: from the n-th operation of a kind on, a number of them go wrong, and are
-//! counted.
+//! Fault injection: starting with the n-th operation of a kind, a number of operations go wrong and
+//! are counted.
 //!
 //! Only reliable connections and datagrams of queue pair 1 have faults, so that the subnet and its
 //! management stay up.
@@ -22,25 +22,25 @@ use kernel::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Kind {
-    /// A request is executed, but its completion has this status, and the queue pair fails. For a
-    /// flushed request, only the completion changes.
+    /// A request is executed, but its completion has the given status, and the queue pair fails.
+    /// For a flushed request, only the completion changes.
     Error,
-    /// A request is not executed: it ends with this status, and the queue pair fails.
+    /// A request is not executed. It completes with the given status, and the queue pair fails.
     Fail,
-    /// The next receive request ends with this status, and the queue pair fails, before a request
-    /// is posted or memory is mapped.
+    /// Before a request is posted or memory is mapped, the next receive request completes with the
+    /// given status, and the queue pair fails.
     Receive,
-    /// A completion, and all after it, are some milliseconds late.
+    /// A completion and all later ones are delayed by some milliseconds.
     Delay,
     /// A completion is lost.
     Swallow,
-    /// A completion comes twice.
+    /// A completion is added twice.
     Double,
-    /// A completion finds its queue full.
+    /// A completion queue is treated as full.
     Overrun,
-    /// `ib_post_send` refuses a request and those after it.
+    /// `ib_post_send` refuses a request and the rest of its list.
     Post,
-    /// `ib_post_recv` refuses a request and those after it.
+    /// `ib_post_recv` refuses a request and the rest of its list.
     PostRecv,
     /// A registration fails.
     Register,
@@ -48,11 +48,11 @@ pub enum Kind {
     Death,
     /// A request is lost in flight.
     Loss,
-    /// The acknowledgement of a request is lost, so the request comes twice.
+    /// The acknowledgement of a request is lost, so the request is sent twice.
     Ack,
     /// The move to the error state takes some milliseconds.
     Hang,
-    /// The move to the error state is refused, and the queue pair works on.
+    /// The move to the error state is refused, and the queue pair keeps working.
     Stop,
     /// Destroying a queue pair is refused, and it stays as it is.
     Destroy,
@@ -62,13 +62,13 @@ pub enum Kind {
     SaBusy,
     /// A management datagram that queue pair 1 sends is lost.
     GmpLoss,
-    /// A management datagram that queue pair 1 sends comes twice.
+    /// A management datagram that queue pair 1 sends arrives twice.
     GmpDouble,
-    /// A management datagram that queue pair 1 sends is some seconds late.
+    /// A management datagram that queue pair 1 sends is delayed by some seconds.
     GmpLate,
 }
 
-/// The names of the kinds, in their order.
+/// Names of the kinds, in the order of [`Kind`].
 pub const NAMES: [&str; 21] = [
     "error",
     "fail",
@@ -118,24 +118,24 @@ const KINDS: [Kind; 21] = [
     Kind::GmpLate,
 ];
 
-/// Which requests: those of a receive queue.
+/// Selects requests of a receive queue.
 pub const RECV: u32 = 1;
-/// Which requests: those with a message.
+/// Selects send requests with a message.
 pub const MESSAGE: u32 = 1 << 1;
-/// Which requests: those that read or write the peer's memory.
+/// Selects send requests that read or write the peer's memory.
 pub const RDMA: u32 = 1 << 2;
-/// Which requests: those that register a region.
+/// Selects send requests that register a region.
 pub const REG_MR: u32 = 1 << 3;
-/// Which requests: those that invalidate a key.
+/// Selects send requests that invalidate a key.
 pub const LOCAL_INV: u32 = 1 << 4;
-/// Which requests: those of a send queue.
+/// Selects all send requests.
 pub const SEND: u32 = MESSAGE | RDMA | REG_MR | LOCAL_INV;
-/// Not a request: memory is mapped to a region.
+/// Selects the mapping of memory to a region, not a request.
 pub const MAP: u32 = 1 << 5;
-/// Bits of flushed requests are shifted left by this.
+/// Bits of flushed requests are shifted left by this number.
 pub const FLUSHED: u32 = 8;
 
-/// The names of these.
+/// Names of the selections of requests.
 const WHICH: [(&str, u32); 9] = [
     ("send", SEND),
     ("recv", RECV),
@@ -148,7 +148,7 @@ const WHICH: [(&str, u32); 9] = [
     ("flushed-recv", RECV << FLUSHED),
 ];
 
-/// Which datagrams: those of this kind of [`gmp::NAMES`].
+/// Selects datagrams of kind `kind`, an index into [`gmp::NAMES`].
 pub fn gmp_bit(kind: usize) -> u32 {
     1 << kind
 }
@@ -165,9 +165,9 @@ pub fn bad_status(name: &str) -> Result<Status> {
 }
 
 struct Plan {
-    /// How many operations come before it.
+    /// Number of operations left before the fault happens.
     before: Atomic<i32>,
-    /// How often it happens.
+    /// Number of times left.
     times: Atomic<i32>,
     value: Atomic<u64>,
     which: Atomic<u32>,
@@ -192,9 +192,10 @@ pub struct Order {
 }
 
 impl Order {
-    /// Parses the kind; which operation it is (the next is 1); a datagram of [`gmp::NAMES`], if the
-    /// kind needs one; a status, milliseconds, seconds or an errno, if the kind needs one; which
-    /// requests, by a word such as `send` (default: all of both queues); how often (default: once).
+    /// Parses the kind; the number of the operation (the next is 1); a datagram of [`gmp::NAMES`],
+    /// if the kind needs one; a status, milliseconds, seconds or an errno, if the kind needs one;
+    /// which requests, by a word such as `send` (default: all of both queues); how often (default:
+    /// once).
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl Order {
             }
             Kind::Stop | Kind::Destroy => {
                 let errno: u16 = words.next().ok_or(EINVAL)?.parse().map_err(|_| EINVAL)?;
-                // The range of an `Error`.
+                // The range of errnos in an `Error`.
                 if !(1..=4095).contains(&errno) {
                     return Err(EINVAL);
                 }
@@ -263,7 +264,7 @@ impl Faults {
         }
     }
 
-    /// Arms a fault in place of the one of its kind; 0 times disarms it.
+    /// Arms a fault in place of the fault of its kind. 0 times disarms it.
     pub fn order(&self, order: Order) {
         let bit = 1 << order.kind as u32;
         let plan = &self.plans[order.kind as usize];
@@ -284,7 +285,7 @@ impl Faults {
         }
     }
 
-    /// Counts an operation. Returns the fault's value if it goes wrong.
+    /// Counts an operation. Returns the fault's value if the operation must go wrong.
     #[inline]
     pub fn hit(&self, kind: Kind, which: u32) -> Option<u64> {
         if self.armed.load(Relaxed) & 1 << kind as u32 == 0 {
@@ -293,22 +294,23 @@ impl Faults {
         self.count(kind, which)
     }
 
-    /// As [`Self::hit`], for a kind with a status.
+    /// Like [`Self::hit`], for a kind whose value is a status.
     #[inline]
     pub fn status(&self, kind: Kind, which: u32) -> Option<Status> {
-        // CAST: Made from a status.
+        // CAST: It is a status number.
         self.hit(kind, which).map(|n| Status::numbered(n as u32))
     }
 
-    /// As [`Self::hit`], for a kind with an errno, which is about a queue pair as a whole.
+    /// Like [`Self::hit`], for a kind whose value is an errno and which applies to a whole queue
+    /// pair.
     ///
     /// # Errors
     ///
-    /// That error.
+    /// The error of the fault.
     #[inline]
     pub fn refusal(&self, kind: Kind) -> Result {
         match self.hit(kind, SEND) {
-            // CAST: It is at most 4095.
+            // CAST: The errno is at most 4095.
             Some(errno) => Err(Error::from_errno(-(errno as i32))),
             None => Ok(()),
         }
@@ -337,7 +339,7 @@ impl Faults {
         self.armed.load(Relaxed) != 0
     }
 
-    /// How often each kind has happened, in the order of [`NAMES`].
+    /// How often each kind of fault has happened, in the order of [`NAMES`].
     pub fn happened(&self) -> [u64; NAMES.len()] {
         core::array::from_fn(|n| self.plans[n].happened.load(Relaxed))
     }

@@ -10,16 +10,16 @@ use super::mad::{
     PERMISSIVE, //
 };
 
-/// Entries of the linear forwarding table.
+/// Number of entries in the linear forwarding table.
 pub const UNICAST: usize = 1024;
-/// Entries of the multicast forwarding table.
+/// Number of entries in the multicast forwarding table.
 pub const MULTICAST: usize = 64;
 
-/// No port.
+/// An entry without a port.
 const NONE: u8 = 0xff;
-/// Entries in a block of the multicast table.
+/// Number of entries in a block of the multicast table.
 const GROUPS: usize = 32;
-/// Ports in a position of a block of the multicast table.
+/// Number of ports in each position of a block of the multicast table.
 const POSITION: u32 = 16;
 
 /// The unicast and the multicast table.
@@ -45,7 +45,7 @@ impl Forwarding {
         not_primary: NONE,
     };
 
-    /// The output port for `lid`, if it is at most `last`.
+    /// The output port for `lid`, if that port is at most `last`.
     pub fn unicast(&self, lid: u16, last: u8) -> Option<u8> {
         if lid == 0 || lid > self.top {
             return None;
@@ -56,7 +56,7 @@ impl Forwarding {
             .filter(|port| *port <= last)
     }
 
-    /// The output ports, a bit for each, of a packet for the group `lid` that came in at `inport`.
+    /// The output ports of a packet for group `lid` that came in at `inport`, a bit for each.
     pub fn multicast(&self, lid: u16, inport: u8) -> u32 {
         if !(FIRST_MULTICAST..PERMISSIVE).contains(&lid) {
             return 0;
@@ -99,8 +99,8 @@ impl Forwarding {
         Ok(())
     }
 
-    /// The block of MulticastForwardingTable that `attr_mod` names: 32 groups, 16 ports. There are
-    /// no ports beyond 31.
+    /// Reads the block of MulticastForwardingTable that `attr_mod` names: 32 groups, 16 ports.
+    /// There are no ports above 31.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Forwarding {
     }
 }
 
-/// Block and first port in a modifier of MulticastForwardingTable.
+/// The block and first port that a modifier of MulticastForwardingTable names.
 fn group_block(attr_mod: u32) -> Result<(usize, u32), Refusal> {
     let (position, block) = (attr_mod >> 28, attr_mod & 0x0fff_ffff);
     match position {
@@ -144,7 +144,7 @@ fn group_block(attr_mod: u32) -> Result<(usize, u32), Refusal> {
     }
 }
 
-/// The bit of `port`; 0 for 32 and above.
+/// The bit of `port`, or 0 if `port` is above 31.
 fn bit(port: u8) -> u32 {
     1_u32.checked_shl(port.into()).unwrap_or(0)
 }

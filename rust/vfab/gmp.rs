@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kinds of management datagrams of queue pair 1, by their headers (IBTA 13.4, 15,
+//! Kinds of management datagrams of queue pair 1, identified by their headers (IBTA 13.4, 15,
 //! `include/rdma/ib_cm.h`).
 
 use super::mad::{
@@ -20,7 +20,7 @@ const PATH_RECORD: u16 = 0x0035;
 /// `IB_MGMT_MAD_STATUS_BUSY`.
 const BUSY: u16 = 0x0001;
 
-/// The names of the kinds of [`kind`].
+/// Names of the kinds that [`kind`] returns.
 pub const NAMES: [&str; 13] = [
     "other",
     "sa-path",
@@ -67,7 +67,8 @@ pub fn is_sa(kind: usize) -> bool {
     matches!(kind, SA_PATH | SA_REQUEST | SA_ANSWER)
 }
 
-/// Turns a subnet administration request into a BUSY response; `false` if it is no such request.
+/// Turns a subnet administration request into a BUSY response. Returns `false` for all other
+/// datagrams.
 pub fn refuse(mad: &mut Mad) -> bool {
     if !matches!(kind(mad), SA_PATH | SA_REQUEST) {
         return false;

@@ -122,18 +122,18 @@ pub struct Hca {
     memory: Arc<Memory>,
     faults: Arc<Faults>,
     target: Arc<DeviceTarget>,
-    /// The last region. Held while a queue pair or a region is created.
+    /// Number of the last region. Held while a queue pair or region is created.
     #[pin]
     making: Mutex<u32>,
-    /// The next eight bits of [`Variant::Changing`].
+    /// The next low eight bits of a key, for [`Variant::Changing`].
     variants: Atomic<u32>,
-    /// An outage has taken the links of its ports down.
+    /// Whether an outage has taken the links of the ports down.
     unplugged: Atomic<bool>,
 }
 
 impl Hca {
-    /// Creates adapter `number` of this network, with this personality; its regions may be of
-    /// pieces if that or `gaps` says so. May sleep.
+    /// Creates adapter `number` of network `net`. It supports regions of pieces if `gaps` is true
+    /// or the personality does. May sleep.
     ///
     /// # Errors
     ///
@@ -191,47 +191,47 @@ impl Hca {
         &self.memory.dma
     }
 
-    /// Number of registrations, and of the pages or pieces of all of them.
+    /// The number of registrations, and the total number of pages or pieces in them.
     pub fn registered(&self) -> (u64, u64) {
         self.memory.registered()
     }
 
-    /// Its faults.
+    /// The adapter's faults.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Its personality and outages.
+    /// The adapter's personality and current outage.
     pub fn manner(&self) -> &Manner {
         &self.manner
     }
 
-    /// Its queue pairs.
+    /// The queue pairs, except 0 and 1.
     pub fn qps(&self) -> &Qps {
         &self.qps
     }
 
-    /// Its network.
+    /// The adapter's network.
     pub fn net(&self) -> &Arc<Net> {
         &self.net
     }
 
-    /// Its number.
+    /// The adapter number.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Whether its ports are active without a subnet manager.
+    /// Whether the ports become active without a subnet manager.
     pub fn is_static(&self) -> bool {
         self.is_static
     }
 
-    /// Its ports, with their queue pairs.
+    /// The ports.
     pub fn ends(&self) -> impl Iterator<Item = &End> {
         self.ends.iter().map(|end| &**end)
     }
 
-    /// Its ports.
+    /// Identifiers of the ports.
     pub fn ids(&self) -> impl Iterator<Item = PortId> + '_ {
         self.ends.iter().map(|end| end.id)
     }
@@ -247,11 +247,11 @@ impl Hca {
         })
     }
 
-    /// Its port with this number.
+    /// The port with this number.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if there is no such port.
     pub fn end(&self, port: u32) -> Result<&Arc<End>> {
         self.ends.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)
     }
@@ -261,7 +261,7 @@ impl Hca {
     }
 }
 
-/// An adapter that receives packets. Dropping it ends that.
+/// An adapter that receives packets. Dropping it detaches its ports.
 pub struct Attached(Arc<Hca>);
 
 impl Deref for Attached {
@@ -287,9 +287,9 @@ impl Drop for Attached {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: The queues and queue pairs have these objects as fields, created with them. Memory is
-// accessed by [`Pieces`] only, for requests that have not completed and regions that are in use,
-// and destroying a region waits for that use.
+// SAFETY: Each object contains the notifier and target that it returns. Only [`Pieces`] accesses
+// memory, for requests that have not completed and regions in use; destroying a region waits until
+// it is not in use.
 unsafe impl Provider for Hca {
     type Cq = Cq;
     type Qp = Qp;
@@ -308,7 +308,7 @@ unsafe impl Provider for Hca {
             max_qp: MAX_QPS - 2,
             max_mr: most.max_mr.min(MAX_MR - 1),
             gaps: self.gaps,
-            // CAST: It is 16.
+            // CAST: `PKEYS` is 16.
             max_pkeys: PKEYS as u16,
             max_members: MAX_MEMBERS,
             ..most
@@ -326,9 +326,9 @@ unsafe impl Provider for Hca {
             sm_sl: port.sm_sl(),
             subnet_timeout: port.subnet_timeout(),
             prefix: port.prefix(),
-            // CAST: It is 16.
+            // CAST: `PKEYS` is 16.
             pkeys: PKEYS as u16,
-            // CAST: It is 8.
+            // CAST: `GUIDS` is 8.
             gids: GUIDS as u32,
         });
         attr.ok_or(EINVAL)

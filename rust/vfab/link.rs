@@ -18,7 +18,7 @@ use super::{
 pub enum State {
     /// No link.
     Down = 1,
-    /// There is a link, and SMPs pass.
+    /// There is a link; only SMPs pass.
     Init = 2,
     /// The subnet manager has set it up.
     Armed = 3,
@@ -30,7 +30,7 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Physical {
-    /// Waits until the other end wakes it.
+    /// Waits until the other end wakes it up.
     Sleep = 1,
     /// Looks for the other end.
     Polling = 2,
@@ -42,15 +42,15 @@ pub enum Physical {
 
 /// 1x and 4x.
 const WIDTHS: u8 = 0x03;
-/// 2.5, 5 and 10 Gbit/s for each lane.
+/// Supported link speeds: 2.5, 5 and 10 Gbit/s per lane.
 const SPEEDS: u8 = 0x07;
-/// 4096 bytes, `enum ib_mtu`.
+/// MTUCap: 4096 bytes, `enum ib_mtu`.
 pub const MTU_CAP: u8 = 5;
-/// VL0 to VL7.
+/// VLCap: VL0 to VL7.
 pub const VL_CAP: u8 = 4;
-/// Entries of each arbitration table.
+/// Number of entries in each arbitration table.
 const ARBITRATION: u8 = 8;
-/// Bytes of an arbitration table.
+/// Length of an arbitration table, in bytes.
 const ARBITRATION_LEN: usize = 2 * ARBITRATION as usize;
 
 /// One end of a link.
@@ -58,7 +58,7 @@ const ARBITRATION_LEN: usize = 2 * ARBITRATION as usize;
 pub struct Link {
     state: State,
     physical: Physical,
-    /// The physical state that follows when the current link is down.
+    /// The physical state that follows when the current link goes down.
     after: Option<Physical>,
     /// Always ACTIVE: port 0 of a switch.
     fixed: bool,
@@ -118,12 +118,12 @@ impl Link {
         self.physical
     }
 
-    /// Whether this end would train, once its current link is down.
+    /// Whether this end would train after its current link has gone down.
     pub fn trains(&self) -> bool {
         self.after.unwrap_or(self.physical) != Physical::Disabled
     }
 
-    /// NeighborMTU, `enum ib_mtu`: what may be sent.
+    /// NeighborMTU, `enum ib_mtu`.
     pub fn mtu(&self) -> u8 {
         self.mtu
     }
@@ -138,8 +138,8 @@ impl Link {
         self.speed
     }
 
-    /// Sets whether the cable is in and both ends train. Width and speed become the best that this
-    /// end has enabled. Returns whether the state has changed.
+    /// Sets whether the cable is in and both ends train. A link that comes up gets the best width
+    /// and speed that this end has enabled. Returns whether the state changed.
     pub fn set_up(&mut self, up: bool) -> bool {
         if self.fixed || up == (self.physical == Physical::LinkUp) {
             return false;
@@ -178,11 +178,12 @@ impl Link {
         info.thresholds = self.thresholds;
     }
 
-    /// Sets the part of `info` about the link. A failure may leave `self` half set.
+    /// Sets the fields of PortInfo that concern the link. A failure may leave `self` partly set.
     ///
     /// # Errors
     ///
-    /// If a field has a value that the link cannot have, or its state cannot be reached from here.
+    /// If a field has a value that the link does not support, or if its state cannot change as
+    /// requested.
     pub fn set(&mut self, info: &PortInfo, changes: &mut Changes) -> Result<(), Refusal> {
         self.widths = choose(info.link_width_enabled, 0xff, self.widths, WIDTHS)?;
         self.speeds = choose(info.speeds & 0x0f, 0x0f, self.speeds, SPEEDS)?;
@@ -210,7 +211,7 @@ impl Link {
         }
         match (state, physical) {
             (0, 0) => return Ok(()),
-            // A link that is down or goes down takes a new physical state.
+            // A link that is down or goes down changes to a new physical state.
             (0 | 1, 0..=3) => {
                 let after = match physical {
                     0 if self.physical == Physical::Disabled => Physical::Disabled,
@@ -239,7 +240,7 @@ impl Link {
         Ok(())
     }
 
-    /// The state of LinkDownDefaultState.
+    /// The physical state that LinkDownDefaultState selects.
     fn idle(&self) -> Physical {
         if self.down_default == Physical::Sleep as u8 {
             Physical::Sleep
@@ -289,8 +290,7 @@ fn highest(bits: u8) -> u8 {
     0x80_u8.checked_shr(bits.leading_zeros()).unwrap_or(0)
 }
 
-/// A set of bits that the subnet manager enables: 0 changes nothing, `all` enables all supported
-/// ones.
+/// The set of bits that the manager enables: 0 changes nothing, `all` enables all supported bits.
 fn choose(wanted: u8, all: u8, now: u8, supported: u8) -> Result<u8, Refusal> {
     if wanted == 0 {
         Ok(now)
@@ -303,7 +303,7 @@ fn choose(wanted: u8, all: u8, now: u8, supported: u8) -> Result<u8, Refusal> {
     }
 }
 
-/// A code from 1 to `most`; 0 changes nothing.
+/// The code that the manager sets, from 1 to `most`; 0 changes nothing.
 fn within(wanted: u8, now: u8, most: u8) -> Result<u8, Refusal> {
     match wanted {
         0 => Ok(now),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Management datagrams: the 256 bytes, the SMP header and its values.
+//! Management datagrams (MADs): the wire format, the SMP header and its values.
 //!
 //! The layouts are those of `include/rdma/ib_mad.h` and `ib_smi.h`, the rules those of the
 //! InfiniBand Architecture Specification, volume 1, chapters 13 and 14. All fields are big-endian.
@@ -24,9 +24,9 @@ use zerocopy_derive::{
 
 /// Length of a MAD in bytes.
 pub const LEN: usize = 256;
-/// Length of an attribute of subnet management in bytes.
+/// Length of a subnet management attribute, in bytes.
 pub const DATA_LEN: usize = 64;
-/// Entries of a path; entry 0 is not used.
+/// Number of entries in a path; entry 0 is not used.
 pub const PATH_LEN: usize = 64;
 
 /// A MAD as it is on the wire.
@@ -34,14 +34,14 @@ pub type Mad = [u8; LEN];
 /// The attribute in an SMP.
 pub type Data = [u8; DATA_LEN];
 
-/// The LID of the other end of the link.
+/// The permissive LID: the other end of the link.
 pub const PERMISSIVE: u16 = 0xffff;
 /// The first LID of a multicast group.
 pub const FIRST_MULTICAST: u16 = 0xc000;
 
 /// `IB_MGMT_BASE_VERSION`.
 pub const BASE_VERSION: u8 = 1;
-/// The class version of both kinds of SMPs.
+/// The class version of both SMP classes.
 pub const CLASS_VERSION: u8 = 1;
 
 /// `IB_MGMT_CLASS_SUBN_LID_ROUTED`.
@@ -74,7 +74,7 @@ pub mod attribute {
     pub const NODE_DESC: u16 = 0x0010;
     /// Kind, GUIDs and ports of the node.
     pub const NODE_INFO: u16 = 0x0011;
-    /// Sizes of a switch's tables.
+    /// Table sizes of a switch.
     pub const SWITCH_INFO: u16 = 0x0012;
     /// GUIDs of a port.
     pub const GUID_INFO: u16 = 0x0014;
@@ -82,13 +82,13 @@ pub mod attribute {
     pub const PORT_INFO: u16 = 0x0015;
     /// Partitions of a port.
     pub const PKEY_TABLE: u16 = 0x0016;
-    /// Virtual lane of each service level.
+    /// Virtual lane for each service level.
     pub const SL_TO_VL_TABLE: u16 = 0x0017;
-    /// Weights of virtual lanes.
+    /// Weights of the virtual lanes.
     pub const VL_ARB_TABLE: u16 = 0x0018;
-    /// Port of each unicast LID.
+    /// Output port for each unicast LID.
     pub const LINEAR_FORWARD_TABLE: u16 = 0x0019;
-    /// Ports of each multicast LID.
+    /// Output ports for each multicast LID.
     pub const MCAST_FORWARD_TABLE: u16 = 0x001b;
     /// State of a subnet manager.
     pub const SM_INFO: u16 = 0x0020;
@@ -98,32 +98,32 @@ pub mod attribute {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Refusal {
-    /// A class version that the agent does not know.
+    /// A class version that the agent does not support.
     Version = 0x0004,
     /// A method that the class does not have.
     Method = 0x0008,
-    /// An attribute that this node does not have, or not with this method.
+    /// An attribute that this node does not have, or does not support with this method.
     Attribute = 0x000c,
     /// A bad field of the attribute, or a bad attribute modifier.
     Value = 0x001c,
 }
 
-/// The status bit of a directed-route SMP on its way back, `IB_SMP_DIRECTION`.
+/// Set in the status of a directed-route SMP on its way back, `IB_SMP_DIRECTION`.
 pub const DIRECTION: u16 = 0x8000;
 
-/// The fields of a packet's local route header that route it.
+/// The local route header fields that determine a packet's path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lrh {
-    /// LID of the port that sent it.
+    /// LID of the source port.
     pub slid: u16,
-    /// LID of the port that it is for.
+    /// LID of the destination port.
     pub dlid: u16,
     /// Service level, 0 to 15.
     pub sl: u8,
 }
 
 impl Lrh {
-    /// To the other end of the link.
+    /// A packet to the other end of the link.
     pub const PERMISSIVE: Self = Self {
         slid: PERMISSIVE,
         dlid: PERMISSIVE,
@@ -143,13 +143,13 @@ pub struct Smp {
     pub class_version: u8,
     /// The method, for example [`GET`].
     pub method: u8,
-    /// Status of a response; with [`DIRECTION`] in a directed-route SMP.
+    /// Status of a response; includes [`DIRECTION`] in a directed-route SMP.
     pub status: U16,
     /// Position of a directed-route SMP on its path.
     pub hop_ptr: u8,
     /// Length of the path, 0 to 63.
     pub hop_cnt: u8,
-    /// Opaque; the same in request and response.
+    /// Transaction ID: opaque, the same in request and response.
     pub tid: U64,
     /// One of [`attribute`].
     pub attr_id: U16,
@@ -169,38 +169,38 @@ pub struct Smp {
     pub data: Data,
     /// Output ports of a directed-route SMP, from entry 1.
     pub initial_path: [u8; PATH_LEN],
-    /// Its input ports, from entry 1.
+    /// Input ports of a directed-route SMP, from entry 1.
     pub return_path: [u8; PATH_LEN],
 }
 
 impl Smp {
-    /// The fields of `mad`.
+    /// The header fields of `mad`.
     pub fn of(mad: &Mad) -> &Self {
         zerocopy::transmute_ref!(mad)
     }
 
-    /// The fields of `mad`, mutable.
+    /// The header fields of `mad`, mutable.
     pub fn of_mut(mad: &mut Mad) -> &mut Self {
         zerocopy::transmute_mut!(mad)
     }
 
-    /// Whether `mad` is an SMP.
+    /// Whether this is an SMP.
     pub fn is_smp(&self) -> bool {
         self.base_version == BASE_VERSION
             && matches!(self.mgmt_class, CLASS_LID_ROUTED | CLASS_DIRECTED)
     }
 
-    /// Whether it is directed-route.
+    /// Whether this is a directed-route SMP.
     pub fn is_directed(&self) -> bool {
         self.mgmt_class == CLASS_DIRECTED
     }
 
-    /// Whether it is a directed-route SMP on its way back.
+    /// Whether this is a directed-route SMP on its way back.
     pub fn is_returning(&self) -> bool {
         self.status.get() & DIRECTION != 0
     }
 
-    /// Turns a request into its response: success, or why it is refused.
+    /// Turns a request into its response, successful or refused.
     pub fn respond(&mut self, refusal: Option<Refusal>) {
         let direction = if self.is_directed() { DIRECTION } else { 0 };
         self.method = GET_RESP;

@@ -2,7 +2,8 @@
 
 //! A subnet without a manager: all ports are active with a LID from the start.
 //!
-//! Does once what a manager does, with the same packets. There is no subnet administrator then.
+//! Makes the settings of a manager once, with the same packets. Such a subnet has no subnet
+//! administrator.
 
 use super::{
     ca::Outcome,
@@ -32,13 +33,13 @@ use super::{
 };
 use kernel::prelude::*;
 
-/// LID of the switch. The n-th port of an adapter has LID n.
+/// LID of the switch. The n-th adapter port has LID n.
 const SWITCH_LID: u16 = 100;
-/// NeighborMTU of 4096 bytes.
+/// NeighborMTU field: 4096 bytes.
 const MTU: u8 = 5 << 4;
 /// ClientReregister.
 const REREGISTER: u8 = 0x80;
-/// One virtual lane.
+/// OperationalVLs field: one virtual lane.
 const LANES: u8 = 1 << 4;
 
 pub(super) fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> Mad {
@@ -54,8 +55,8 @@ pub(super) fn request(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> M
     mad
 }
 
-/// Sends `mad` to a port, or to the switch without one. Returns the attribute of the reply; `EIO`
-/// if refused.
+/// Sends `mad` to a port, or to the switch if `to` is `None`. Returns the attribute in the reply;
+/// `EIO` if refused.
 fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     let mut reply = *mad;
     match to {
@@ -76,8 +77,9 @@ fn ask(fabric: &Fabric, to: Option<PortId>, mad: &Mad) -> Result<Data> {
     Ok(smp.data)
 }
 
-/// Lets `with` change PortInfo of a port, or of port `number` of the switch. The states of port and
-/// link are 0, no change, unless `with` sets them; it gets the current port state.
+/// Lets `with` change PortInfo of a port, or of port `number` of the switch. The port and link
+/// states are 0, which means no change, unless `with` sets them; `with` also gets the current port
+/// state.
 fn change(
     fabric: &Fabric,
     to: Option<PortId>,
@@ -106,7 +108,7 @@ fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result
             info.sm_lid = 1.into();
             info.mtu_sm_sl = MTU;
             info.vls_enforce = LANES;
-            // The first pass sets all except the state; an active port stays active.
+            // The first pass sets everything except the state. An active port stays active.
             if state != State::Init && now < state as u8 {
                 info.speed_state |= state as u8;
             }
@@ -119,7 +121,7 @@ fn set_port(fabric: &Fabric, to: Option<PortId>, number: u8, lid: u16) -> Result
 ///
 /// # Errors
 ///
-/// `EIO` if one refuses.
+/// `EIO` if a node refuses.
 pub fn activate(fabric: &Fabric) -> Result {
     set_port(fabric, None, 0, SWITCH_LID)?;
     let data = ask(
@@ -157,11 +159,11 @@ pub fn activate(fabric: &Fabric) -> Result {
     Ok(())
 }
 
-/// Gives a port another LID, and routes that to it.
+/// Gives a port another LID, and routes that LID to the port.
 ///
 /// # Errors
 ///
-/// `EIO` if it, or the switch, refuses.
+/// `EIO` if the port or the switch refuses.
 pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     let block = u32::from(lid) / DATA_LEN as u32;
     let get = request(GET, attribute::LINEAR_FORWARD_TABLE, block, &[0; DATA_LEN]);
@@ -176,7 +178,7 @@ pub fn set_lid(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     })
 }
 
-/// Sets the LID of the subnet manager at a port.
+/// Tells a port another LID of the subnet manager.
 ///
 /// # Errors
 ///
@@ -187,7 +189,7 @@ pub fn set_sm(fabric: &Fabric, id: PortId, lid: u16) -> Result {
     })
 }
 
-/// Gives a port another subnet prefix, and so other GIDs.
+/// Gives a port another subnet prefix, which changes its GIDs.
 ///
 /// # Errors
 ///

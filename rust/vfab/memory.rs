@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that a device may access: checks the pieces of requests and copies between them.
+//! The memory that a device may access: checks SGEs of requests and copies between them.
 
 use super::mr::{
     Mr,
@@ -29,16 +29,16 @@ use kernel::{
     }, //
 };
 
-/// The key of all memory, for local requests of the kernel. No region has it.
+/// The key of all memory, for local requests of the kernel. No region has this key.
 pub const LOCAL_DMA_LKEY: u32 = 0xffff_ff00;
 
 /// The memory of a device.
 pub struct Memory {
     /// The device for which memory is mapped.
     pub dma: Arc<DmaDevice>,
-    /// Its regions, by their numbers; number 0 is unused.
+    /// The memory regions, by number; number 0 is unused.
     pub mrs: Table<Mr>,
-    /// Number of registrations, and of the pages or pieces of all of them.
+    /// Number of registrations, and total number of pages or pieces in them.
     registered: [Atomic<u64>; 2],
 }
 
@@ -60,16 +60,16 @@ pub struct Pieces<'a> {
     memory: &'a Memory,
     pd: PdName,
     access: u32,
-    /// Named by the peer.
+    /// Whether the peer named the piece.
     remote: bool,
     rest: &'a [Sge],
-    /// The region of the current piece, and what is left of the piece.
+    /// The region of the current piece, and the rest of the piece.
     region: Option<(Use<'a, Mr>, Sge)>,
     span: Span<'a>,
 }
 
 impl<'a> Pieces<'a> {
-    /// Pieces of a local request.
+    /// The SGEs of a local request.
     #[inline]
     pub fn local(memory: &'a Memory, pd: PdName, access: u32, list: &'a [Sge]) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// A piece that the peer has named.
+    /// A piece that the peer named.
     #[inline]
     pub fn remote(memory: &'a Memory, pd: PdName, access: u32, piece: &'a [Sge; 1]) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Sets `span` to the next part of the region. `false` if there is none.
+    /// Sets `span` to the next part of the current piece. Returns `false` if there is none.
     fn next_of_region(&mut self) -> Result<bool, Denied> {
         let Some((mr, piece)) = self.region.take() else {
             return Ok(false);
@@ -108,7 +108,7 @@ impl<'a> Pieces<'a> {
                 (addr, n.min(len))
             }
         };
-        // CAST: It is at most `piece.bytes()`.
+        // CAST: `n` is at most `piece.bytes()`.
         let n = n as u32;
         self.span = self.memory.span(addr, n as usize).ok_or(Denied)?;
         if n < piece.bytes() {
@@ -121,8 +121,8 @@ impl<'a> Pieces<'a> {
         Ok(true)
     }
 
-    /// Sets `span` to the next that is not empty; `false` if there is none. Inlines the common
-    /// case: memory of the kernel by its address.
+    /// Sets `span` to the next part that is not empty; returns `false` if there is none. Inlines
+    /// the common case, kernel memory named by its address.
     #[inline]
     fn next(&mut self) -> Result<bool, Denied> {
         if let (None, Some((first, rest))) = (&self.region, self.rest.split_first()) {
@@ -166,7 +166,7 @@ impl<'a> Pieces<'a> {
                 .mrs
                 .get(Mr::index_of(first.key()))
                 .ok_or(Denied)?;
-            // Check all of it before any access.
+            // Check the whole piece before any access.
             mr.admits(
                 self.pd,
                 first.key(),
@@ -179,11 +179,11 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Copies `len` bytes from other pieces.
+    /// Copies `len` bytes from `from` to these pieces.
     ///
     /// # Errors
     ///
-    /// The failed side. Some bytes may have been copied.
+    /// The side that failed. Some bytes may have been copied.
     #[inline]
     pub fn fill(&mut self, from: &mut Pieces<'_>, mut len: usize) -> Result<(), Side> {
         while len > 0 {
@@ -202,7 +202,7 @@ impl<'a> Pieces<'a> {
     ///
     /// # Errors
     ///
-    /// [`Denied`]
+    /// [`Denied`] if access is refused.
     pub fn write(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
         let mut from = Span::of(bytes);
         while from.left() > 0 {
@@ -218,7 +218,7 @@ impl<'a> Pieces<'a> {
     ///
     /// # Errors
     ///
-    /// [`Denied`]
+    /// [`Denied`] if access is refused.
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<(), Denied> {
         let mut to = Span::of(bytes);
         while to.left() > 0 {
@@ -230,7 +230,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Checks that the peer may access its piece, which must have a length.
+    /// Checks that the peer may access its piece, which must not be empty.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl<'a> Pieces<'a> {
 }
 
 impl Memory {
-    /// Memory with these regions.
+    /// Memory of device `dma`, with these regions.
     pub fn new(dma: Arc<DmaDevice>, mrs: Table<Mr>) -> Self {
         Self {
             dma,
@@ -250,26 +250,26 @@ impl Memory {
         }
     }
 
-    /// The memory at an address of a request, or of a region in use.
+    /// The memory at an address that a request or a region in use contains.
     #[allow(unsafe_code)]
     #[inline]
     fn span(&self, addr: u64, len: usize) -> Option<Span<'_>> {
-        // SAFETY: Only `Pieces` calls this, for a request that has not completed, and with the
-        // region in use.
+        // SAFETY: Only `Pieces` calls this, with an address in a request that has not completed or
+        // in a region that it uses.
         unsafe { self.dma.span(addr, len) }
     }
 
-    /// Number of registrations, and of the pages or pieces of all of them.
+    /// The number of registrations, and the total number of pages or pieces in them.
     pub fn registered(&self) -> (u64, u64) {
         let [count, parts] = &self.registered;
         (count.load(Relaxed), parts.load(Relaxed))
     }
 
-    /// Invalidates the region with this key, and waits until accesses to it have ended.
+    /// Invalidates the region that `key` names, and waits until accesses to it have ended.
     ///
     /// # Errors
     ///
-    /// [`Denied`] if there is none that is valid, or not in this domain.
+    /// [`Denied`] if there is no valid region with this key in this domain.
     pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Denied> {
         let index = Mr::index_of(key);
         let mr = self.mrs.get(index).ok_or(Denied)?;
@@ -279,8 +279,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether all bits of this key match, if it names a free region of this domain that a request
-    /// can register.
+    /// If `key` names a free region of this domain that requests can register, returns whether all
+    /// bits of `key` match.
     pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
         self.mrs.get(Mr::index_of(key))?.is_free(pd, key)
     }
@@ -289,7 +289,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if it is not one of this domain, or not free, or nothing was mapped to it.
+    /// [`Denied`] if the region is not of this domain or not free, or no memory was mapped to it.
     pub fn register(
         &self,
         pd: PdName,
@@ -302,7 +302,7 @@ impl Memory {
         let parts = mr.register(pd, key, access, iova).map_err(|_| Denied)?;
         let [count, all] = &self.registered;
         count.add(1, Relaxed);
-        // CAST: There are fewer than 2^32.
+        // CAST: There are fewer than 2^32 parts.
         all.add(parts as u64, Relaxed);
         Ok(())
     }

@@ -10,15 +10,15 @@ use super::mad::{
 /// A port's M_Key and what it protects.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MKey {
-    /// The key; 0 is no protection.
+    /// The key; 0 means no protection.
     pub key: u64,
-    /// Below 2 a Get needs no key; with 1 a Get without the key does not return it.
+    /// Below 2, a Get needs no key; with 1, a Get without the key does not return the key.
     pub protect: u8,
-    /// Seconds from an attempt with a wrong key until the protection ends; 0 is never.
+    /// Seconds from an access with a wrong key until the protection ends; 0 means never.
     pub lease: u16,
-    /// Attempts with a wrong key.
+    /// Number of accesses with a wrong key.
     pub violations: u16,
-    /// Seconds left of a running lease.
+    /// Seconds left of the running lease, or 0.
     left: u16,
 }
 
@@ -37,7 +37,7 @@ impl MKey {
     }
 
     /// Whether `smp`, a request or TrapRepress, is allowed. If not, it counts as a violation and
-    /// starts the lease. The right key stops the lease.
+    /// starts the lease. An SMP with the right key stops the lease.
     pub fn admits(&mut self, smp: &Smp) -> bool {
         if self.fits(smp) {
             self.left = 0;
@@ -53,7 +53,7 @@ impl MKey {
         false
     }
 
-    /// The key as the response to `smp` shows it.
+    /// The key that the response to `smp` shows.
     pub fn shown(&self, smp: &Smp) -> u64 {
         if smp.method == GET && self.protect == 1 && !self.fits(smp) {
             0
@@ -62,7 +62,7 @@ impl MKey {
         }
     }
 
-    /// Called each second.
+    /// Called once per second.
     pub fn tick(&mut self) {
         if self.left == 1 {
             self.protect = 0;

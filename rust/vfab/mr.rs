@@ -2,10 +2,10 @@
 
 //! Memory regions: a key, rights, and the memory behind it.
 //!
-//! A region of all memory, or of a process, is valid as long as it exists. Others are valid or
-//! free: REG_MR makes a free one valid and sets eight bits of its key; LOCAL_INV, or a
-//! SEND_WITH_INV of the peer, makes a valid one free and waits until accesses to its memory have
-//! ended.
+//! A region of all memory, or of a process, is valid as long as it exists. Every other region is
+//! valid or free: REG_MR makes a free region valid and sets eight bits of its key; LOCAL_INV, or a
+//! SEND_WITH_INV from the peer, makes a valid region free and waits until accesses to its memory
+//! have ended.
 
 use super::personality::Iova;
 use crate::rdma::provider::{
@@ -29,7 +29,7 @@ use kernel::{
     }, //
 };
 
-/// The region is valid.
+/// Set in the state of a valid region.
 const VALID: u64 = 1 << 63;
 /// The eight bits of the key that a registration sets.
 const VARIANT: u32 = 0xff;
@@ -38,7 +38,7 @@ const VARIANT: u32 = 0xff;
 enum Behind {
     All,
     Pages(Pages),
-    /// As above, with an address in the first page.
+    /// Like `Pages`, but registration requires an address within the first page.
     Offset(Pages),
     Process(Umem),
 }
@@ -48,9 +48,9 @@ pub struct Mr {
     index: u32,
     pd: PdName,
     behind: Behind,
-    /// The eight bits of its first key.
+    /// The low eight bits of the first key.
     first: u8,
-    /// [`VALID`], access rights, and the eight bits of the key.
+    /// [`VALID`], the access rights, and the low eight bits of the key.
     state: Atomic<u64>,
 }
 
@@ -59,8 +59,8 @@ pub struct Mr {
 pub struct Bad;
 
 impl Mr {
-    /// Creates region `index`. `variant` has the eight bits of its first key, `iova` the addresses
-    /// that it may have.
+    /// Creates region `index`. `variant` contains the low eight bits of its first key; `iova` says
+    /// which addresses the region may have.
     ///
     /// # Errors
     ///
@@ -95,23 +95,23 @@ impl Mr {
         })
     }
 
-    /// The table index of regions with this key.
+    /// The table index of the region that `key` names.
     #[inline]
     pub fn index_of(key: u32) -> usize {
         (key >> 8) as usize
     }
 
-    /// Its number.
+    /// The region's number.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Its key until a registration sets another one.
+    /// The key until a registration sets another one.
     pub fn first_key(&self) -> u32 {
         self.index << 8 | u32::from(self.first)
     }
 
-    /// Its pages or pieces, if requests can register it.
+    /// The pages or pieces, if requests can register the region.
     pub fn pages(&self) -> Option<&Pages> {
         match &self.behind {
             Behind::Pages(pages) | Behind::Offset(pages) => Some(pages),
@@ -119,13 +119,13 @@ impl Mr {
         }
     }
 
-    /// Makes it valid at `iova`, with this key and these rights. Returns the number of its pages or
-    /// pieces.
+    /// Makes the region valid at address `iova`, with this key and these rights. Returns the number
+    /// of its pages or pieces.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if it is valid, of another domain or cannot be registered, the key is of another
-    /// region, or the mapped memory is empty or does not allow `iova`.
+    /// [`Bad`] if the region is valid, of another domain or cannot be registered, the key is of
+    /// another region, or the mapped memory is empty or does not allow `iova`.
     #[allow(unsafe_code)]
     pub fn register(&self, pd: PdName, key: u32, access: u32, iova: u64) -> Result<usize, Bad> {
         let pages = self.pages().ok_or(Bad)?;
@@ -134,9 +134,9 @@ impl Mr {
             return Err(Bad);
         }
         // SAFETY: The region is not valid, so its list is not in use. As with any adapter, the user
-        // does not map memory to it or register it again at the same time.
+        // does not map memory to the region or register it again concurrently.
         unsafe { pages.turn(iova) };
-        // SAFETY: As above.
+        // SAFETY: The region is being registered; no memory is mapped to it now.
         let list = unsafe { pages.current() };
         if list.len == 0 || matches!(self.behind, Behind::Offset(_)) && !list.is_offset() {
             return Err(Bad);
@@ -146,20 +146,20 @@ impl Mr {
         Ok(list.count())
     }
 
-    /// If it is a free region of this domain that requests can register: whether `key` is its last
-    /// key.
+    /// Whether `key` is the last key of the region; `None` if the region is not free, of another
+    /// domain or not registered by requests.
     pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
         let state = self.state.load(Acquire);
         let free = pd == self.pd && self.pages().is_some() && state & VALID == 0;
         free.then_some(state as u32 & VARIANT == key & VARIANT)
     }
 
-    /// Makes it free. Accesses in flight may go on.
+    /// Makes the region free. Accesses in flight may continue.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if this is not its key, it is not valid, of another domain, or not registered by a
-    /// request.
+    /// [`Bad`] if `key` is not the region's key, or the region is not valid, of another domain or
+    /// not registered by a request.
     pub fn invalidate(&self, pd: PdName, key: u32) -> Result<(), Bad> {
         let state = self.state.load(Relaxed);
         let ours = state & VALID != 0 && state as u32 & VARIANT == key & VARIANT;
@@ -167,17 +167,17 @@ impl Mr {
             return Err(Bad);
         }
         self.state.store(state & !VALID, Relaxed);
-        // Full order, as for the count of accesses for which the caller waits.
+        // Full order: the caller then reads the count of accesses in flight and waits for them.
         self.state.xchg(state & !VALID, Full);
         Ok(())
     }
 
-    /// Checks an access to `len` bytes at `addr` with this key. Returns the place in the region,
-    /// or, for a region of all memory, the address itself.
+    /// Checks an access to `len` bytes at `addr` with this key. Returns the position in the
+    /// region's list, or, for a region of all memory, the address itself.
     ///
     /// # Errors
     ///
-    /// [`Bad`] if not.
+    /// [`Bad`] if it is not allowed.
     #[allow(unsafe_code)]
     #[inline]
     pub fn admits(
@@ -199,8 +199,8 @@ impl Mr {
         }
         let list = match &self.behind {
             Behind::All => return Ok(Place::Memory(addr)),
-            // SAFETY: The region is valid and in use by the caller, which has it from the table. An
-            // invalidation waits for the end of that use.
+            // SAFETY: The region is valid, and the caller, which got it from the table, holds a use
+            // of it. An invalidation waits until that use has ended.
             Behind::Pages(pages) | Behind::Offset(pages) => unsafe { pages.current() },
             Behind::Process(memory) => memory.list(),
         };
@@ -212,9 +212,9 @@ impl Mr {
     }
 }
 
-/// A place in memory.
+/// A location in memory.
 pub enum Place<'a> {
-    /// At a DMA address.
+    /// A DMA address.
     Memory(u64),
     /// An offset in a list of pages or pieces.
     Region(&'a List, u64),

@@ -11,21 +11,21 @@ use kernel::prelude::*;
 
 /// Maximum number of adapters.
 const MAX_DEVICES: u32 = 8;
-/// Maximum number of ports of each.
+/// Maximum number of ports per adapter.
 const MAX_PORTS: u32 = 2;
 
 /// Values of the module parameters.
 #[derive(Clone, Copy)]
 pub struct Params {
-    /// Adapters.
+    /// Number of adapters.
     pub devices: u8,
-    /// Ports of each.
+    /// Number of ports per adapter.
     pub ports: u8,
-    /// Bits of a DMA address.
+    /// Width of a DMA address, in bits.
     pub dma_bits: u32,
     /// How many of the first adapters reach all memory, without bounce buffers.
     pub direct: u32,
-    /// A bit for each adapter that can have regions of pieces.
+    /// A bit for each adapter that supports regions of pieces.
     pub gaps: u32,
     /// Whether the ports are active from the start.
     pub static_lids: bool,
@@ -64,9 +64,9 @@ impl Params {
             }
         }
         Ok(Self {
-            // CAST: They are at most 8.
+            // CAST: It is at most [`MAX_DEVICES`], 8.
             devices: devices as u8,
-            // CAST: As above.
+            // CAST: It is at most [`MAX_PORTS`], 2.
             ports: ports as u8,
             dma_bits,
             direct,

@@ -3,7 +3,7 @@
 //! The behaviour of an adapter that a user of the verbs can see, as data.
 //!
 //! Each [`Personality`] is one constant of [`table`]; `docs/adapters.md` has the source of each
-//! value. No other file knows their names.
+//! value. No other file depends on their names.
 
 mod table;
 
@@ -33,130 +33,133 @@ pub struct Personality {
     pub name: &'static str,
     /// The driver that the device reports.
     pub driver: Driver,
-    /// Its limits.
+    /// Limits of the adapter.
     pub limits: Limits,
-    /// Properties of its regions.
+    /// Properties of its memory regions.
     pub regions: Regions,
-    /// Properties of its connections.
+    /// Properties of its RC connections.
     pub connections: Connections,
     /// How requests of a queue pair in error are flushed.
     pub flush: Flush,
-    /// It drains queue pairs itself, with requests that it accepts while it refuses all others.
+    /// Whether the device drains queue pairs itself, and accepts drain requests while it refuses
+    /// all others.
     pub drains: bool,
-    /// Destroying a queue pair removes its completions.
+    /// Whether destroying a queue pair removes its completions.
     pub purges: bool,
-    /// What `reset` does to it.
+    /// What `reset` does to the device.
     pub reset: Reset,
-    /// Its behaviour from the moment at which its driver removes it.
+    /// Behaviour of the device from the moment its driver begins to remove it.
     pub removal: Outage,
 }
 
-/// Limits: fields of `struct ib_device_attr`, and of `struct ib_device`.
+/// Limits that the device reports in `struct ib_device_attr` and `struct ib_device`.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Requests of a queue.
+    /// Maximum number of requests per work queue.
     pub qp_wr: u32,
-    /// Pieces of a request of a send queue.
+    /// Maximum number of SGEs per send request.
     pub send_sge: u32,
-    /// Pieces of a receive request.
+    /// Maximum number of SGEs per receive request.
     pub recv_sge: u32,
-    /// Pieces of an RDMA READ.
+    /// Maximum number of SGEs per RDMA READ.
     pub read_sge: u32,
-    /// Completions of a queue.
+    /// Maximum number of completions per completion queue.
     pub cqe: u32,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub cq: u32,
-    /// Regions, 65,535 at most.
+    /// Maximum number of memory regions; capped at 65,535.
     pub mr: u32,
-    /// Concurrent RDMA READs of a connection.
+    /// Maximum number of concurrent RDMA READs per connection.
     pub reads: u32,
-    /// Completion vectors, if there are as many CPUs.
+    /// Maximum number of completion vectors; capped at the number of CPUs.
     pub vectors: u32,
 }
 
 /// Properties of regions.
 #[derive(Clone, Copy)]
 pub struct Regions {
-    /// Pages or pieces of a region that requests register; 0 if there are none.
+    /// Maximum number of pages or pieces per region that REG_MR registers; 0 if it is not
+    /// supported.
     pub pages: u32,
-    /// A bit for each page size.
+    /// Supported page sizes, a bit for each.
     pub page_sizes: u64,
-    /// Maximum length in bytes.
+    /// Maximum length of a region, in bytes.
     pub len: u64,
-    /// Regions may be of pieces of any size (`IB_MR_TYPE_SG_GAPS`).
+    /// Whether a region may consist of pieces of any size (`IB_MR_TYPE_SG_GAPS`).
     pub gaps: bool,
-    /// All memory has a key of its own (`IBK_LOCAL_DMA_LKEY`).
+    /// Whether a reserved key gives local access to all memory (`IBK_LOCAL_DMA_LKEY`).
     pub local_dma_lkey: bool,
-    /// The first value of the eight bits of the key that a user may change.
+    /// Initial low eight bits of a key, which the user may change.
     pub variant: Variant,
-    /// The addresses that a region may have.
+    /// Which addresses a region may have.
     pub iova: Iova,
-    /// The keys with which LOCAL_INV of a region that is not registered succeeds. It does nothing.
+    /// The keys with which LOCAL_INV of an unregistered region succeeds. It has no effect then.
     pub free_keys: FreeKeys,
 }
 
-/// Keys with which a region that is not registered may be invalidated.
+/// Keys with which an unregistered region may be invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FreeKeys {
-    /// None: it is an error.
+    /// None: LOCAL_INV fails.
     None,
-    /// Its last key.
+    /// The last key of the region.
     Same,
-    /// Its key with any lower eight bits.
+    /// The key of the region, with any low eight bits.
     Any,
 }
 
-/// The lower eight bits of the key of a new region.
+/// Initial low eight bits of the key of a new region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// 0
     Zero,
-    /// Different each time.
+    /// Different for each region.
     Changing,
 }
 
-/// The addresses of regions that requests register.
+/// The addresses that REG_MR may give a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Iova {
-    /// Any: only the bits of the offset in the first page count.
+    /// Any address: only its offset in the first page matters.
     Any,
-    /// One in the first page, by its DMA address: the device takes the distance to that as an
-    /// offset.
+    /// A DMA address within the first page: the device uses its distance from the start of that
+    /// page as an offset.
     FirstPage,
 }
 
 /// Properties of connections.
 #[derive(Clone, Copy)]
 pub struct Connections {
-    /// A message without a receive request is retried, as the attributes say; otherwise it ends the
-    /// connection.
+    /// Whether a message that finds no receive request is retried as the attributes say. Otherwise
+    /// it ends the connection.
     pub rnr_retries: bool,
 }
 
-/// Which flushed requests come first.
+/// In which order requests of the queues are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Those of the receive queue.
+    /// All receive requests first.
     ReceivesFirst,
-    /// Those of the send queue.
+    /// All send requests first.
     SendsFirst,
-    /// One of each in turn, while there are both, a send first.
+    /// Alternating while both queues have requests, starting with a send.
     Interleaved,
 }
 
 /// How requests of a queue pair in error are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flush {
-    /// Which come first.
+    /// The order of the queues.
     pub order: Order,
-    /// Delay until the first, and between batches, in ns; 0 is no delay.
+    /// Delay before the first batch and between batches, in ns; 0 for no delay.
     pub pause: u64,
-    /// Requests in a batch. An interrupt follows each batch.
+    /// Maximum number of requests per batch. An interrupt follows each batch.
     pub at_once: u32,
 }
 
 impl Flush {
-    /// A queue pair flushes in the call that causes the error, in the order of its locks.
+    /// A queue pair flushes its receive queue in the call that causes the error. The send queue
+    /// follows there, or in a work item.
     pub const SIMPLE: Self = Self {
         order: Order::ReceivesFirst,
         pause: 0,
@@ -167,28 +170,28 @@ impl Flush {
 /// What a device reports or does when it goes out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// IB_EVENT_DEVICE_FATAL
+    /// Reports IB_EVENT_DEVICE_FATAL.
     DeviceFatal,
     /// The link of each port goes down, with IB_EVENT_PORT_ERR.
     PortErr,
-    /// IB_EVENT_QP_FATAL of each connected queue pair.
+    /// Reports IB_EVENT_QP_FATAL for each RC queue pair that is not in RESET.
     QpFatal,
 }
 
-/// The error of a verb; `None` if it works.
+/// The error that a verb returns; `None` if the verb works.
 pub type Answer = Option<Error>;
 
-/// Results of verbs while the device is out of service. Those that destroy a queue pair or a
-/// completion queue succeed in all drivers.
+/// Results of verbs while the device is out of service. Destroying a queue pair or a completion
+/// queue succeeds in all drivers.
 #[derive(Clone, Copy)]
 pub struct Verbs {
     /// `ib_modify_qp` to the error state.
     pub stop: Answer,
-    /// How often that fails; then it succeeds.
+    /// How often `ib_modify_qp` to the error state fails before it succeeds.
     pub stops: u32,
     /// `ib_modify_qp` to other states.
     pub modify: Answer,
-    /// Creation of a completion queue, a queue pair, a region.
+    /// Creation of a completion queue, queue pair or region.
     pub create: Answer,
     /// `ib_dereg_mr`: the region stays.
     pub dereg: Answer,
@@ -200,7 +203,7 @@ impl Verbs {
     /// All verbs work.
     pub const WORK: Self = Self::fail(None);
 
-    /// All verbs that create or modify something return this.
+    /// Every verb that creates or modifies an object returns `answer`.
     pub const fn fail(answer: Answer) -> Self {
         Self {
             stop: answer,
@@ -216,31 +219,32 @@ impl Verbs {
 /// When a device that is out of service flushes the posted requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
-    /// When it stops.
+    /// When the device stops.
     AtOnce,
-    /// When their queue pair has been moved to the error state.
+    /// When the queue pair has been moved to the error state.
     WhenStopped,
-    /// When a user has tried that, even if it failed.
+    /// When a user has tried to move the queue pair there, even if that failed.
     WhenTried,
-    /// Never: no completion comes.
+    /// Never: the requests get no completion.
     Never,
 }
 
 /// The behaviour of a device that is out of service.
 #[derive(Clone, Copy)]
 pub struct Outage {
-    /// Queue pairs stop sending and receiving; otherwise they work until the users release them.
+    /// Whether queue pairs stop sending and receiving. Otherwise they work until they are
+    /// destroyed.
     pub stops: bool,
     /// When requests are flushed.
     pub flushed: Flushed,
-    /// Reports and actions, in this order.
+    /// What the device reports and does, in this order.
     pub told: &'static [Told],
     /// Results of verbs.
     pub verbs: Verbs,
 }
 
 impl Outage {
-    /// Nothing except the unregistration.
+    /// The device works until it is unregistered.
     pub const NONE: Self = Self {
         stops: false,
         flushed: Flushed::WhenStopped,
@@ -249,7 +253,7 @@ impl Outage {
     };
 }
 
-/// What follows the outage of a reset.
+/// What follows the outage that a reset causes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// The device is unregistered, and registered again after this many ms.
@@ -261,11 +265,11 @@ pub enum After {
 /// A reset.
 #[derive(Clone, Copy)]
 pub struct Reset {
-    /// Its behaviour from the beginning.
+    /// The outage that begins the reset.
     pub outage: Outage,
-    /// Time until `after`, in ms.
+    /// Time from the outage to `after`, in ms.
     pub pause: u32,
-    /// What follows.
+    /// What follows the outage.
     pub after: After,
 }
 
@@ -315,13 +319,13 @@ impl Personality {
     }
 }
 
-/// Personality and outages of an adapter.
+/// Personality and current outage of an adapter.
 pub struct Manner {
-    /// Its personality.
+    /// The adapter's personality.
     pub personality: &'static Personality,
     /// 0, [`RESET`] or [`REMOVAL`].
     phase: Atomic<u32>,
-    /// How often `ib_modify_qp` to the error state was refused since the reset.
+    /// Number of `ib_modify_qp` calls to the error state since the reset began.
     refused: Atomic<u32>,
 }
 
@@ -329,7 +333,7 @@ const RESET: u32 = 1;
 const REMOVAL: u32 = 2;
 
 impl Manner {
-    /// That of an adapter in service.
+    /// The state of an adapter in service.
     pub fn new(personality: &'static Personality) -> Self {
         Self {
             personality,
@@ -338,14 +342,14 @@ impl Manner {
         }
     }
 
-    /// Begins a reset and returns its outage.
+    /// Begins a reset. Returns the outage that it causes.
     pub fn begin_reset(&self) -> &'static Outage {
         self.refused.store(0, Relaxed);
         self.phase.store(RESET, Release);
         &self.personality.reset.outage
     }
 
-    /// Begins the removal and returns its outage; `None` if an outage has begun, which then
+    /// Begins the removal and returns its outage; `None` if another outage has begun, which then
     /// continues.
     pub fn begin_removal(&self) -> Option<&'static Outage> {
         if self.phase.load(Acquire) != 0 {
@@ -361,7 +365,7 @@ impl Manner {
         self.phase.store(0, Release);
     }
 
-    /// The outage, if it is out of service.
+    /// The current outage, if the device is out of service.
     fn outage(&self) -> Option<&'static Outage> {
         match self.phase.load(Acquire) {
             RESET => Some(&self.personality.reset.outage),
@@ -370,12 +374,12 @@ impl Manner {
         }
     }
 
-    /// Whether it is out of service, and its queue pairs have stopped.
+    /// Whether the current outage has stopped the queue pairs.
     pub fn is_dead(&self) -> bool {
         self.outage().is_some_and(|outage| outage.stops)
     }
 
-    /// When requests are flushed.
+    /// Returns when posted requests are flushed.
     pub fn flushed(&self) -> Flushed {
         self.outage().map_or(Flushed::AtOnce, |o| o.flushed)
     }
@@ -385,7 +389,7 @@ impl Manner {
         self.outage().map_or(&Verbs::WORK, |outage| &outage.verbs)
     }
 
-    /// The result of `ib_modify_qp` to the error state.
+    /// Counts an `ib_modify_qp` to the error state and returns its result.
     ///
     /// # Errors
     ///
@@ -399,11 +403,11 @@ impl Manner {
     }
 }
 
-/// An answer as a result.
+/// Converts an answer to a result.
 ///
 /// # Errors
 ///
-/// The answer.
+/// The error in `answer`.
 pub fn answered(answer: Answer) -> Result {
     answer.map_or(Ok(()), Err)
 }

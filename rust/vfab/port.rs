@@ -23,22 +23,22 @@ use super::{
     },
 };
 
-/// Entries of the P_Key table.
+/// Number of entries in the P_Key table.
 pub const PKEYS: usize = 16;
-/// Entries of GUIDInfo.
+/// Number of entries in GUIDInfo.
 pub const GUIDS: usize = 8;
 
 /// Bits of the capability mask, `enum ib_port_capability_mask_bits`.
 pub mod capability {
-    /// It sends traps.
+    /// The port sends traps.
     pub const TRAP: u32 = 1 << 3;
-    /// It has a table from service levels to virtual lanes.
+    /// The port has a table that maps service levels to virtual lanes.
     pub const SL_MAP: u32 = 1 << 6;
-    /// NodeInfo has a GUID of the system.
+    /// NodeInfo contains a system image GUID.
     pub const SYS_IMAGE_GUID: u32 = 1 << 11;
-    /// It reports changes of the mask.
+    /// The port reports changes of the mask.
     pub const CAP_MASK_NOTICE: u32 = 1 << 22;
-    /// It understands ClientReregister.
+    /// The port supports ClientReregister.
     pub const CLIENT_REREGISTER: u32 = 1 << 25;
 }
 
@@ -46,23 +46,23 @@ pub mod capability {
 const DEFAULT_PKEY: u16 = 0xffff;
 /// The subnet prefix until a subnet manager sets one.
 const LINK_LOCAL: u64 = 0xfe80_0000_0000_0000;
-/// ClientReregister.
+/// ClientReregister in PortInfo.
 const REREGISTER: u8 = 0x80;
-/// SubnetTimeOut and RespTimeValue.
+/// Mask of SubnetTimeOut and RespTimeValue.
 const TIMEOUT: u8 = 0x1f;
-/// LMC.
+/// Mask of LMC.
 const LMC: u8 = 0x07;
-/// Responses come within 4 us * 2^this.
+/// The port responds within 4 us * 2^this.
 const RESP_TIME: u8 = 16;
 
 /// A port that has a LID.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Port {
-    /// Its end of the link.
+    /// The port's end of the link.
     pub link: Link,
-    /// Its M_Key.
+    /// The port's M_Key.
     pub mkey: MKey,
-    /// Its traps to the subnet manager.
+    /// Traps from the port to the subnet manager.
     pub traps: Traps,
     number: u8,
     node_type: u8,
@@ -81,14 +81,15 @@ pub struct Port {
     lanes: [u8; LANES_LEN],
 }
 
-/// Bytes of a table from 16 service levels to virtual lanes.
+/// Length of a table from 16 service levels to virtual lanes, in bytes.
 pub const LANES_LEN: usize = 8;
 
-/// Service level n is on virtual lane n modulo 8.
+/// Maps service level n to virtual lane n modulo 8.
 pub const LANES: [u8; LANES_LEN] = [0x01, 0x23, 0x45, 0x67, 0x01, 0x23, 0x45, 0x67];
 
 impl Port {
-    /// Port `number` with `guid` of a node of `node_type`, with `guid_cap` entries of GUIDInfo.
+    /// Creates port `number` with `guid`, on a node of `node_type`, with `guid_cap` entries of
+    /// GUIDInfo.
     pub const fn new(
         number: u8,
         guid: u64,
@@ -123,22 +124,22 @@ impl Port {
         }
     }
 
-    /// Its LID; 0 until the subnet manager sets it.
+    /// The port's LID; 0 until the subnet manager sets one.
     pub fn lid(&self) -> u16 {
         self.lid
     }
 
-    /// LID of the subnet manager, or 0.
+    /// The subnet manager's LID, or 0.
     pub fn sm_lid(&self) -> u16 {
         self.sm_lid
     }
 
-    /// Service level to the subnet manager.
+    /// The service level to the subnet manager.
     pub fn sm_sl(&self) -> u8 {
         self.sm_sl
     }
 
-    /// The subnet's half of its GIDs.
+    /// The subnet prefix, the upper half of GIDs.
     pub fn prefix(&self) -> u64 {
         self.prefix
     }
@@ -148,22 +149,22 @@ impl Port {
         self.capability
     }
 
-    /// What the subnet manager has set up, `init_type_reply`.
+    /// Returns what the subnet manager has initialised, `init_type_reply`.
     pub fn init_type_reply(&self) -> u8 {
         self.init_type_reply
     }
 
-    /// A packet needs at most 4 us * 2^this through the subnet.
+    /// An exponent: a packet takes at most 4 us * 2^this through the subnet.
     pub fn subnet_timeout(&self) -> u8 {
         self.subnet_timeout
     }
 
-    /// Packets with a wrong P_Key.
+    /// The number of packets with a wrong P_Key.
     pub fn pkey_violations(&self) -> u16 {
         self.pkey_violations
     }
 
-    /// Packets with a wrong Q_Key.
+    /// The number of packets with a wrong Q_Key.
     pub fn qkey_violations(&self) -> u16 {
         self.qkey_violations
     }
@@ -173,7 +174,7 @@ impl Port {
         self.pkeys.get(at).copied()
     }
 
-    /// Entry `at` of GUIDInfo, which is the port's half of its GID `at`.
+    /// Returns entry `at` of GUIDInfo, the lower half of the port's GID `at`.
     pub fn guid(&self, at: usize) -> Option<u64> {
         self.guids
             .get(at)
@@ -181,7 +182,7 @@ impl Port {
             .filter(|_| at < usize::from(self.guid_cap))
     }
 
-    /// Whether data may pass.
+    /// Whether data packets pass.
     pub fn is_active(&self) -> bool {
         self.link.state() == State::Active
     }
@@ -210,7 +211,7 @@ impl Port {
         self.traps.description(self.issuer(), self.capability);
     }
 
-    /// Source and destination of its traps.
+    /// The source and destination of the port's traps.
     pub fn issuer(&self) -> Issuer {
         Issuer {
             node_type: self.node_type,
@@ -220,13 +221,13 @@ impl Port {
         }
     }
 
-    /// Called each second.
+    /// Called once per second.
     pub fn tick(&mut self) {
         self.mkey.tick();
         self.traps.tick();
     }
 
-    /// PortInfo of this port, as a response to `smp` that came in at `inport`.
+    /// Returns PortInfo of this port, as the response to `smp`, which arrived at port `inport`.
     pub fn info(&self, smp: &Smp, inport: u8) -> PortInfo {
         let mut info = PortInfo {
             mkey: self.mkey.shown(smp).into(),
@@ -251,11 +252,11 @@ impl Port {
         info
     }
 
-    /// Sets PortInfo, all of it or nothing.
+    /// Sets all of PortInfo, or on error nothing.
     ///
     /// # Errors
     ///
-    /// If a field has a value that this port cannot have.
+    /// If a field has a value that this port does not support.
     pub fn set_info(&mut self, info: &PortInfo) -> Result<Changes, Refusal> {
         let mut changes = Changes::none(self.number);
         let (lid, sm_lid, sm_sl) = (info.lid.get(), info.sm_lid.get(), info.mtu_sm_sl & 0x0f);
@@ -265,7 +266,7 @@ impl Port {
         {
             return Err(Refusal::Value);
         }
-        // Only the link can fail, so change a copy of that first.
+        // Only setting the link can fail, so set a copy of it first.
         let mut link = self.link.clone();
         link.set(info, &mut changes)?;
         self.link = link;
@@ -286,7 +287,7 @@ impl Port {
         self.mkey.key = info.mkey.get();
         self.mkey.protect = info.protect_lmc >> 6;
         self.mkey.lease = info.mkey_lease_period.get();
-        // A zero resets a count; any other value leaves it as it is.
+        // Writing 0 resets a count; any other value leaves the count unchanged.
         for (wanted, count) in [
             (info.mkey_violations, &mut self.mkey.violations),
             (info.pkey_violations, &mut self.pkey_violations),
@@ -342,8 +343,8 @@ impl Port {
         Ok(())
     }
 
-    /// Sets block `block` of GUIDInfo, except the first entry, which is the port's own GUID, and
-    /// entries that the port does not have.
+    /// Sets block `block` of GUIDInfo, except for the first entry, which is the port's own GUID,
+    /// and for entries that the port does not have.
     ///
     /// # Errors
     ///
@@ -360,7 +361,7 @@ impl Port {
         Ok(changes)
     }
 
-    /// SLtoVLMappingTable.
+    /// Reads SLtoVLMappingTable.
     pub fn lanes(&self, data: &mut Data) {
         get_lanes(&self.lanes, data);
     }
@@ -386,12 +387,12 @@ pub fn set_lanes(lanes: &mut [u8; LANES_LEN], data: &Data) {
     }
 }
 
-/// Shows ClientReregister, as only the response to the Set of PortInfo with it does.
+/// Sets ClientReregister, which only the response to a Set with that bit shows.
 pub fn reregistering(data: &mut Data) {
     PortInfo::of_mut(data).reregister_timeout |= REREGISTER;
 }
 
-/// The tables of a port have one block.
+/// Each table of a port has one block, number 0.
 fn first_block(block: u32) -> Result<(), Refusal> {
     if block == 0 {
         Ok(())

@@ -2,14 +2,14 @@
 
 //! Queue pairs.
 //!
-//! A send request is executed before its post returns: the data is in the peer's memory, and the
-//! completions are in the queues of both. A request that must wait, for a receive request of the
-//! peer or because a packet was lost, stays in the send queue until a timer retries it.
+//! A send request is executed before its post returns: the data is in the peer's memory, and both
+//! queue pairs have their completions. A request that must wait, because the peer has no receive
+//! request or a packet was lost, stays in the send queue until a timer retries it.
 //!
-//! Locks, outer to inner: the send queue, the receive queue of the peer (or of the same queue
-//! pair), a completion queue. The lock of [`Fabric`](super::fabric::Fabric) is taken between the
-//! first two and released again; that of [`Groups`](groups::Groups) is held there while a datagram
-//! is copied to the members of a group.
+//! Lock order, outer to inner: the send queue, the receive queue of the peer (or of the same queue
+//! pair), a completion queue. The lock of [`Fabric`](super::fabric::Fabric) is taken and released
+//! between the first two; the lock of [`Groups`](groups::Groups) is held there while a datagram is
+//! copied to the members of a group.
 
 pub mod datagram;
 mod flush;
@@ -91,7 +91,7 @@ use kernel::{
 /// A queue pair.
 #[pin_data]
 pub struct Qp {
-    /// Its number.
+    /// Queue pair number.
     pub num: u32,
     kind: Kind,
     pd: PdName,
@@ -101,7 +101,7 @@ pub struct Qp {
     faults: Arc<Faults>,
     manner: Arc<Manner>,
     net: Arc<Net>,
-    /// Its port. May change until the queue pair is connected.
+    /// The port, which may change until the queue pair is connected.
     #[pin]
     end: SpinLockIrq<Arc<End>>,
     #[pin]
@@ -111,10 +111,10 @@ pub struct Qp {
     state: Atomic<u32>,
     /// Incremented on each connect and reset.
     epoch: Atomic<u32>,
-    /// The device has stopped: nothing is flushed before the queue pair is moved to the error
+    /// The device has stopped, and flushes nothing until the queue pair is moved to the error
     /// state.
     frozen: Atomic<bool>,
-    /// The device drains it, with requests that it accepts while it refuses all others.
+    /// The device drains the queue pair: drain requests are accepted while all others are refused.
     draining: Atomic<bool>,
     /// Pending actions of the work item: a bit for each of [`TOLD`], [`FLUSH`] and [`OVERRUN`].
     events: Atomic<u32>,
@@ -149,11 +149,11 @@ const OVERRUN: u32 = 1 << 9;
 pub struct New<'a> {
     /// Its kind.
     pub kind: Kind,
-    /// Its protection domain.
+    /// Protection domain.
     pub pd: PdName,
-    /// The name in its completions.
+    /// Name in completions.
     pub name: QpName,
-    /// Sizes of its queues.
+    /// Sizes of the two queues.
     pub sizes: Sizes,
     /// Whether each send request has a completion.
     pub all_signaled: bool,
@@ -161,13 +161,13 @@ pub struct New<'a> {
     pub send_cq: &'a Arc<Cq>,
     /// Completion queue of the receive requests.
     pub recv_cq: &'a Arc<Cq>,
-    /// The memory that it accesses.
+    /// The memory that the queue pair accesses.
     pub memory: &'a Arc<Memory>,
     /// Its faults.
     pub faults: &'a Arc<Faults>,
-    /// Personality and outages of its adapter.
+    /// Personality and current outage of the adapter.
     pub manner: &'a Arc<Manner>,
-    /// Its first port.
+    /// The initial port.
     pub end: Arc<End>,
 }
 
@@ -221,12 +221,12 @@ impl Qp {
         )
     }
 
-    /// The receiver of its events.
+    /// Receives the queue pair's events.
     pub fn target(&self) -> &QpTarget {
         &self.target
     }
 
-    /// Its port.
+    /// The current port.
     fn end(&self) -> Arc<End> {
         self.end.lock().clone()
     }
@@ -236,12 +236,12 @@ impl Qp {
         self.kind
     }
 
-    /// Sizes of its queues.
+    /// The sizes of the queues.
     pub fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// Its state.
+    /// The current state.
     #[inline]
     pub fn state(&self) -> State {
         const ALL: [State; 7] = [
@@ -261,20 +261,20 @@ impl Qp {
         self.state.store(state as u32, Release);
     }
 
-    /// Its attributes, with its state.
+    /// The attributes, including the current state.
     pub fn attr(&self) -> QpAttr {
         let mut attr = self.sq.lock().attr;
         attr.state = self.state();
         attr
     }
 
-    /// Its faults, if any are armed. Only reliable connections have faults.
+    /// The faults, if any are armed. Only RC queue pairs have faults.
     #[inline]
     fn faults(&self) -> Option<&Faults> {
         (self.faults.any() && self.kind == Kind::Rc).then_some(&*self.faults)
     }
 
-    /// Returns an error if a fault refuses `what`.
+    /// Returns an error if a fault makes operation `what` fail.
     ///
     /// # Errors
     ///
@@ -283,11 +283,11 @@ impl Qp {
         self.faults().map_or(Ok(()), |faults| faults.refusal(what))
     }
 
-    /// Modifies the queue pair. `end` is the new port, if that changes. May sleep.
+    /// Modifies the queue pair. `end` is the new port, if the port changes. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the transition is not allowed or lacks an attribute, otherwise that of a fault.
+    /// `EINVAL` if the transition is not allowed or lacks an attribute, or the error of a fault.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
         let _changing = self.changing.lock();
         let now = self.state();
@@ -317,7 +317,7 @@ impl Qp {
         }
         let mut sq = self.sq.lock();
         let mut rq = self.rq.lock();
-        // An error may have changed the state since.
+        // An error may have changed the state meanwhile.
         if to != State::Err && self.state() != now {
             return Err(EINVAL);
         }
@@ -343,8 +343,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Resets the queue pair. Posted requests get no completion; `purges` also removes the
-    /// completions in the queues. May sleep.
+    /// Resets the queue pair. Posted requests get no completion; `purges` also removes its
+    /// completions from the queues. May sleep.
     fn reset(self: &Arc<Self>, purges: bool) {
         let peer = {
             let mut sq = self.sq.lock();
@@ -374,14 +374,14 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// The error of the fault.
+    /// The error of a fault.
     pub fn may_go(&self) -> Result {
         self.refusal(Fault::Destroy)
     }
 
     /// Resets the queue pair and releases its queues. May sleep.
     pub fn destroy(self: &Arc<Self>) {
-        // A flush that has seen the error state must not start the timer after this.
+        // A flush that has seen the error state must not start the timer after the reset.
         let _changing = self.changing.lock();
         self.reset(self.kind != Kind::Rc || self.manner.personality.purges);
         let send = {
@@ -395,8 +395,8 @@ impl Qp {
         drop((send, recv));
     }
 
-    /// An error of the receive side: flushes both queues, the send queue by a work item, as its
-    /// lock is the outer one.
+    /// Handles an error of the receive side: flushes both queues. A work item flushes the send
+    /// queue, because its lock is the outer one.
     fn break_receive(self: &Arc<Self>, rq: &mut Responder, event: Option<event::Kind>) {
         pr_info!("{self}: receive error, both queues are flushed: {event:?}\n");
         self.set_state(State::Err);
@@ -411,14 +411,14 @@ impl Qp {
         self.flush_receives(&mut rq);
     }
 
-    /// Fails the queue pair without a completion that reports it. Any context without the receive
-    /// queue's lock.
+    /// Makes the queue pair fail without a completion that reports it. Any context without the
+    /// receive queue's lock.
     pub fn die(self: &Arc<Self>) {
         self.break_send();
         self.later(FLUSH | bit(event::Kind::QP_FATAL));
     }
 
-    /// Makes the work item do `what`.
+    /// Schedules the work item to do `what`.
     fn later(self: &Arc<Self>, what: u32) {
         let mut old = self.events.load(Relaxed);
         while let Err(now) = self.events.cmpxchg(old, old | what, Full) {

@@ -57,7 +57,7 @@ use super::{
 /// Maximum number of ports of a switch, without port 0.
 pub const MAX_PORTS: usize = 16;
 
-/// NodeType in NodeInfo.
+/// NodeType of a switch.
 const NODE_TYPE: u8 = 2;
 
 const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_IMAGE_GUID;
@@ -65,7 +65,7 @@ const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_
 /// Where an SMP goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// Out of this port. `Changes` has what has changed, and at which port.
+    /// Out of this port. `Changes` says what has changed at which port.
     Out(u8, Changes),
     /// Nowhere.
     Drop,
@@ -79,7 +79,7 @@ pub struct Switch {
     count: u8,
     zero: Port,
     links: [Link; MAX_PORTS],
-    /// SLtoVLMappingTable, by port out and port in.
+    /// SLtoVLMappingTable, indexed by output port and input port.
     lanes: [[[u8; LANES_LEN]; MAX_PORTS + 1]; MAX_PORTS],
     forwarding: Forwarding,
     life_time: u8,
@@ -87,8 +87,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch with `ports` ports, at most [`MAX_PORTS`], all without a cable. `guid` is that of
-    /// the node, its system and its port 0.
+    /// Creates a switch with `ports` ports, at most [`MAX_PORTS`], without cables. `guid` is the
+    /// GUID of the node, its system and its port 0.
     pub const fn new(guid: u64, ports: u8) -> Self {
         let count = if ports as usize > MAX_PORTS {
             MAX_PORTS as u8
@@ -108,12 +108,12 @@ impl Switch {
         }
     }
 
-    /// Number of its ports without port 0, counted from 1.
+    /// The number of ports without port 0. They are numbered from 1.
     pub fn ports(&self) -> u8 {
         self.count
     }
 
-    /// Port 0, that of its agent.
+    /// Port 0, that of the switch's agent.
     pub fn zero(&self) -> &Port {
         &self.zero
     }
@@ -153,7 +153,7 @@ impl Switch {
         changes
     }
 
-    /// Whether port `number` would train.
+    /// Returns [`Link::trains`] of port `number`.
     pub fn trains(&self, number: u8) -> bool {
         self.link_of(number).is_some_and(Link::trains)
     }
@@ -170,8 +170,8 @@ impl Switch {
             .is_some_and(|link| link.state() == State::Active)
     }
 
-    /// The output port for `dlid`, 0 for the switch itself; `None` if there is none or it is a
-    /// group.
+    /// The output port for `dlid`, 0 for the switch itself; `None` if there is none or `dlid` is a
+    /// group's.
     pub fn forward(&self, dlid: u16) -> Option<u8> {
         if dlid != 0 && dlid == self.zero.lid() {
             return Some(0);
@@ -179,13 +179,13 @@ impl Switch {
         self.forwarding.unicast(dlid, self.count)
     }
 
-    /// The output ports, bit n for port n, of a packet for the group `mlid` that came in at
-    /// `inport`.
+    /// The output ports of a packet for group `mlid` that came in at `inport`; bit n stands for
+    /// port n.
     pub fn multicast(&self, mlid: u16, inport: u8) -> u32 {
         self.forwarding.multicast(mlid, inport)
     }
 
-    /// Called each second: traps that are not repressed become due again, leases run.
+    /// Called once per second: traps that are not repressed become due again, leases run.
     pub fn tick(&mut self) {
         self.zero.tick();
     }
@@ -197,13 +197,13 @@ impl Switch {
         Some((port, lrh, mad))
     }
 
-    /// The output port for `lid`, if it has a link.
+    /// The output port for `lid`, if that port has a link.
     fn outward(&self, lid: u16) -> Option<u8> {
         self.forward(lid).filter(|port| self.is_up(*port))
     }
 
     /// Handles an SMP that came in at port `inport`: executes, answers or forwards it. Updates
-    /// `lrh` and `mad` to those that leave.
+    /// `lrh` and `mad` to the packet that leaves.
     pub fn smp(&mut self, inport: u8, lrh: &mut Lrh, mad: &mut Mad) -> Next {
         let smp = Smp::of_mut(mad);
         if !self.is_up(inport) || !smp.is_smp() {
@@ -246,7 +246,7 @@ impl Switch {
         port.map_or(Next::Drop, |port| Next::Out(port, changes))
     }
 
-    /// Executes the request `smp` and makes it the response. `None` if there is no response.
+    /// Executes the request `smp` and turns it into the response; `None` if there is no response.
     fn obey(&mut self, inport: u8, slid: u16, smp: &mut Smp) -> Option<Changes> {
         let request = Request::of(smp);
         if request == Request::None {
@@ -279,7 +279,7 @@ impl Switch {
         Some(shown.unwrap_or(Changes::none(inport)))
     }
 
-    /// Fills `data` with the attribute that `smp` asks for.
+    /// Fills `data` with the attribute that `smp` requests.
     fn get(&self, inport: u8, smp: &Smp, data: &mut Data) -> Result<(), Refusal> {
         let attr_mod = smp.attr_mod.get();
         match smp.attr_id.get() {
@@ -352,7 +352,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Executes the Set `smp`, all of it or nothing.
+    /// Executes the Set request in `smp`, or on error changes nothing.
     fn set(&mut self, inport: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let mut changes = Changes::none(inport);
@@ -399,14 +399,15 @@ impl Switch {
         self.forwarding.primary = info.default_mcast_primary_port;
         self.forwarding.not_primary = info.default_mcast_not_primary_port;
         self.life_time = info.life_state >> 3;
-        // Writing 1 clears it.
+        // Writing a 1 clears PortStateChange.
         if info.life_state & PORT_STATE_CHANGE != 0 {
             self.state_change = false;
         }
         Ok(())
     }
 
-    /// The input and output port in the modifier of SLtoVLMappingTable, the latter from 0.
+    /// The input and output port in the modifier of SLtoVLMappingTable; the output port counts from
+    /// 0.
     fn lanes_of(&self, attr_mod: u32) -> Result<(usize, usize), Refusal> {
         let [high, low, input, output] = attr_mod.to_be_bytes();
         let output = self.index(output).ok_or(Refusal::Value)?;
@@ -417,7 +418,7 @@ impl Switch {
     }
 }
 
-/// Takes an SMP one hop further and sets its header. `lid` is the switch's own.
+/// Moves an SMP one hop further and updates its header. `lid` is the LID of the switch.
 fn route(smp: &mut Smp, inport: u8, lrh: &mut Lrh, lid: u16) -> Hop {
     let to = hop(smp, inport);
     match to {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Conformance: what the verbs promise, each operation, each refused access, on two adapters.
+//! Conformance tests on two adapters: what the verbs promise, each operation, each refused access.
 
 use super::{
     fabric::{
@@ -68,7 +68,7 @@ mod process;
 mod queues;
 mod regions;
 
-/// Two adapters on a subnet, and a user of each. The users' queue pairs are connected.
+/// Two adapters on a subnet, with one user each. The users' queue pairs can be connected.
 struct Rig {
     a: User,
     b: User,
@@ -92,7 +92,7 @@ impl Rig {
         Self::like(&DEFAULT, 2, kind, size, user)
     }
 
-    /// With adapters of this personality. A bit of `gaps` lets an adapter have regions of pieces in
+    /// Uses adapters of this personality. A bit of `gaps` lets an adapter have regions of pieces in
     /// any case.
     fn like(
         personality: &'static Personality,
@@ -151,20 +151,21 @@ impl Rig {
         Ok(())
     }
 
-    /// Resets both and connects them again.
+    /// Resets both queue pairs and connects them again.
     fn again(&mut self, how: &How) -> Result {
         self.a.reset()?;
         self.b.reset()?;
         self.connect(how)
     }
 
-    /// Registers pages 1 to 3 of the memory of `b`, without the first 100 bytes, with these rights.
+    /// Registers pages 1 to 3 of the memory of `b`, except for the first 100 bytes, with these
+    /// rights.
     fn lend(&mut self, access: u32) -> Result<(u64, u32, usize)> {
         self.lend_these(access, &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)])
     }
 
     /// Registers these pieces (offset and length) of the memory of `b`. Returns address, key and
-    /// bytes.
+    /// length.
     fn lend_these(&mut self, access: u32, pieces: &[(usize, usize)]) -> Result<(u64, u32, usize)> {
         check_eq!(self.b.describe(pieces)?, pieces.len() as i32);
         let len = pieces.iter().map(|(_, len)| len).sum();
@@ -190,7 +191,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// A send of `len` bytes arrives, and both sides have their completion.
+/// Sends `len` bytes, and checks the data and the completions of both sides.
 fn exchange(rig: &mut Rig, id: u64, len: usize) -> Result {
     let (a, b) = (rig.a.lkey(), rig.b.lkey());
     pattern(&mut rig.a.bytes()[..len], id as usize);

@@ -18,7 +18,7 @@ use super::mad::{
     TRAP, //
 };
 
-/// Link state of a port of a switch has changed.
+/// Trap number: the link state of a switch port has changed.
 const LINK_STATE: u16 = 128;
 /// `IB_NOTICE_TRAP_CAP_MASK_CHG`.
 const CAPABILITY: u16 = 144;
@@ -38,15 +38,15 @@ const NODE_DESC_CHANGED: u8 = 0x01;
 const OTHER_CHANGES: u8 = 0x01;
 /// `IB_NOTICE_TRAP_DR_NOTICE`: the SMP was directed-route.
 const DIRECTED: u8 = 0x80;
-/// `IB_NOTICE_TRAP_DR_TRUNC`: the path is longer.
+/// `IB_NOTICE_TRAP_DR_TRUNC`: the path is truncated.
 const TRUNCATED: u8 = 0x40;
-/// Hops of a path that fit into a notice.
+/// Maximum number of hops of a path in a notice.
 const HOPS: usize = 30;
 
 /// Source and destination of traps.
 #[derive(Clone, Copy, Debug)]
 pub struct Issuer {
-    /// Of NodeInfo: 1 is a channel adapter, 2 a switch.
+    /// NodeType in NodeInfo: 1 is a channel adapter, 2 a switch.
     pub node_type: u8,
     /// LID of the port.
     pub lid: u16,
@@ -72,7 +72,8 @@ struct Trap {
     details: [u8; DETAILS_LEN],
 }
 
-/// Traps of a port: one of its state, one of a violation. A newer one replaces an older one.
+/// Traps of a port: one of its state, one of a violation. A newer one replaces an older one of its
+/// kind.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Traps {
     state: Option<Trap>,
@@ -125,14 +126,15 @@ impl Traps {
         self.state(issuer, CAPABILITY, INFO, details);
     }
 
-    /// No trap without a subnet manager, which will read all of this when it takes over the port.
+    /// Queues a trap about the port's state if there is a manager. A later one reads the state when
+    /// it takes over the port.
     fn state(&mut self, issuer: Issuer, number: u16, kind: u8, details: [u8; DETAILS_LEN]) {
         if issuer.is_managed() {
             self.state = self.trap(number, kind, details);
         }
     }
 
-    /// Queues trap 256: `smp` has come with a wrong M_Key from `slid`.
+    /// Queues trap 256: `smp` has arrived from `slid` with a wrong M_Key.
     pub fn bad_mkey(&mut self, smp: &Smp, slid: u16) {
         let mut details = [0; DETAILS_LEN];
         put(&mut details, 2, &slid.to_be_bytes());
@@ -145,7 +147,7 @@ impl Traps {
             let path = smp.return_path.get(..hops.min(HOPS)).unwrap_or(&[]);
             let truncated = if hops > HOPS { TRUNCATED } else { 0 };
             put(&mut details, 4, &smp.dr_slid.get().to_be_bytes());
-            // At most 30, so the cast keeps all of it.
+            // CAST: The path has at most 30 hops.
             put(&mut details, 23, &[DIRECTED | truncated | path.len() as u8]);
             put(&mut details, 24, path);
         }
@@ -161,7 +163,7 @@ impl Traps {
         }
     }
 
-    /// Called each second: traps that are not repressed become due again.
+    /// Called once per second: traps that are not repressed become due again.
     pub fn tick(&mut self) {
         for trap in [&mut self.state, &mut self.violation].into_iter().flatten() {
             trap.due = true;
@@ -203,7 +205,7 @@ impl Traps {
     }
 }
 
-/// Puts `bytes` at `at` of `details`, as far as there is room.
+/// Copies `bytes` to offset `at` of `details`, as far as there is room.
 fn put(details: &mut [u8; DETAILS_LEN], at: usize, bytes: &[u8]) {
     for (to, from) in details.iter_mut().skip(at).zip(bytes) {
         *to = *from;

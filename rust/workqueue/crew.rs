@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A parallel loop over many items, on a path that may not allocate.
+//! A parallel loop over many items, on a path that must not allocate.
 
 use super::{
     cancel_sync,
@@ -31,8 +31,8 @@ use kernel::{
 
 /// Work items that share a job with the calling thread.
 ///
-/// They are allocated beforehand, so that a job needs no memory. The calling thread itself does the
-/// work that the queue does not reach: a job proceeds even if no worker is available.
+/// They are allocated in advance, so that a job allocates no memory. The calling thread itself does
+/// the work that the queue does not reach: a job proceeds even if no worker is available.
 pub struct Crew {
     queue: Handle,
     hands: KVec<Arc<Hand>>,
@@ -54,7 +54,7 @@ impl_has_work! {
     impl HasWork<Hand> for Hand { self.work }
 }
 
-// SAFETY: `work` is a `Work`.
+// SAFETY: `work` is a `Work` and not part of a `DelayedWork`.
 unsafe impl Cancel for Hand {}
 
 struct Job<'a> {
@@ -65,7 +65,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs the indices that no other thread has taken.
+    /// Calls `run` for the indices that no other thread has taken.
     fn work(&self) {
         loop {
             let index = self.next.fetch_add(1, Relaxed);
@@ -81,7 +81,8 @@ impl WorkItem for Hand {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // SAFETY: By the type invariant, as the work runs. All accesses to a job are shared.
+        // SAFETY: The work is running, so by the type invariant `job` points to a live `Job`, to
+        // which there are shared references only.
         if let Some(job) = unsafe { this.job.load(Acquire).as_ref() } {
             job.work();
         }
@@ -98,7 +99,7 @@ impl Crew {
     pub fn new(queue: Handle, hands: usize) -> Result<Self> {
         let mut list = KVec::with_capacity(hands, GFP_KERNEL)?;
         for _ in 0..hands {
-            // INVARIANT: The work does not wait.
+            // INVARIANT: The work is neither queued nor running.
             let hand = Arc::pin_init(
                 pin_init!(Hand {
                     work <- new_work!("Crew::hand"),
@@ -137,12 +138,12 @@ impl Crew {
         for hand in hands.clone() {
             // INVARIANT: `job` lives until the end of this function, which waits for the work.
             hand.job.store((&raw const job).cast_mut().cast(), Release);
-            // If the queue is closed, this thread does all of it.
+            // If the queue is closed, this thread does all the work.
             let _ = self.queue.enqueue(hand.clone());
         }
         job.work();
         for hand in hands {
-            // A hand that has not begun would find nothing to do.
+            // A hand that has not started would find nothing left to do.
             cancel_sync(hand);
             hand.job.store(null_mut(), Relaxed);
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work items that run after a delay and can be cancelled before.
+//! Work items that run after a delay and can be cancelled before they run.
 //!
-//! [`kernel::workqueue::DelayedWork`] gets its queue only when it is scheduled: nothing would keep
-//! that queue until the timer fires. A [`Delayed`] has its queue from the start and counts as a
-//! user of it while it is scheduled.
+//! [`kernel::workqueue::DelayedWork`] gets its queue only when it is scheduled, so nothing would
+//! keep that queue alive until the timer fires. A [`Delayed`] has its queue from the start and
+//! counts as a user of it while it is scheduled.
 
 use super::Handle;
 use crate::bindings;
@@ -75,7 +75,7 @@ where
         work: (&'static CStr, Pin<&'static LockClassKey>),
         timer: (&'static CStr, Pin<&'static LockClassKey>),
     ) -> impl PinInit<Self> {
-        // INVARIANT: `init_work_with_key` sets the function. It is not pending.
+        // INVARIANT: `init_work_with_key` sets the function. The work is not pending.
         pin_init!(Self {
             dwork <- Opaque::ffi_init(move |slot: *mut bindings::delayed_work| {
                 // SAFETY: `slot` is valid for writes, and so is its field.
@@ -121,11 +121,10 @@ where
         let this = unsafe { &*T::raw_get_delayed(ptr) };
         let queue = this.queue.clone();
         let queued = queue.0.enter() && {
-            // INVARIANT: If it becomes pending, `ptr` is given up and the call to `enter` has no
-            // matching `leave` here.
-            // SAFETY: The queue is valid, since this is a user of it, and stays so while the timer
-            // is armed, which counts as a user. `dwork` is initialised, and valid until it has run
-            // or was cancelled, since `ptr` keeps it.
+            // INVARIANT: If the work becomes pending, it takes over the reference `ptr` and the
+            // user that `enter` has registered: this function then does not call `leave`.
+            // SAFETY: The queue is valid: this call is a user of it, and then the armed timer is.
+            // `dwork` is initialised, and `ptr` keeps it valid until it has run or was cancelled.
             let queued = unsafe {
                 bindings::queue_delayed_work_on(
                     // CAST: A value of the C enum that is passed as `int`.
@@ -148,8 +147,8 @@ where
         }
     }
 
-    /// Schedules `item` to run in `delay` milliseconds, even if it is already scheduled, for
-    /// whatever time. If it is running, it runs again. Callable in any context except NMI.
+    /// Schedules `item` to run in `delay` milliseconds, even if it is already scheduled for another
+    /// time. If it is running, it runs again. Callable in any context except NMI.
     ///
     /// # Errors
     ///
@@ -171,22 +170,23 @@ where
 
     /// Cancels `item`. Callable in any context except NMI.
     ///
-    /// Returns whether it was scheduled and will not run.
+    /// Returns whether the item was scheduled and now will not run.
     fn cancel(item: &Arc<T>) -> bool {
         let ptr = Arc::as_ptr(item);
         // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
         let this = unsafe { &*T::raw_get_delayed(ptr) };
-        // SAFETY: By the type invariant it is initialised.
+        // SAFETY: By the type invariant, `dwork` is initialised.
         let pending = unsafe { bindings::cancel_delayed_work(this.dwork.get()) };
         Self::taken_back(this, ptr, pending)
     }
 
-    /// Takes back what a cancelled item owned, if it was `pending`.
+    /// Drops the reference and the queue user that a cancelled item owned, if it was `pending`.
+    /// Returns `pending`.
     fn taken_back(this: &Self, ptr: *const T, pending: bool) -> bool {
         if pending {
-            // INVARIANT: It is not pending, so what it owned is returned.
+            // INVARIANT: The item is not pending, so it owns no reference and is no user.
             this.queue.0.leave();
-            // SAFETY: By the type invariant a reference was given up to it, and it will not run.
+            // SAFETY: By the type invariant, the pending item owned a reference. It will not run.
             drop(unsafe { Arc::from_raw(ptr) });
         }
         pending
@@ -195,13 +195,13 @@ where
     /// Cancels `item` and waits until it is not running; sleeps.
     ///
     /// On return the item is neither scheduled nor running, unless another context scheduled it
-    /// again. Returns whether it was scheduled and will not run. Must not be called in the item
-    /// itself, nor while holding anything that the item needs.
+    /// again. Returns whether the item was scheduled and now will not run. Must not be called in
+    /// the item itself, nor while holding anything that the item needs.
     pub fn cancel_sync(item: &Arc<T>) -> bool {
         let ptr = Arc::as_ptr(item);
         // SAFETY: The pointer of an `Arc` points at a valid value, which `item` keeps.
         let this = unsafe { &*T::raw_get_delayed(ptr) };
-        // SAFETY: By the type invariant it is initialised.
+        // SAFETY: By the type invariant, `dwork` is initialised.
         let pending = unsafe { bindings::cancel_delayed_work_sync(this.dwork.get()) };
         Self::taken_back(this, ptr, pending)
     }
@@ -217,19 +217,19 @@ unsafe extern "C" fn run_callback<T, const ID: u64>(work: *mut bindings::work_st
 where
     T: DelayedItem<ID> + HasDelayed<ID>,
 {
-    // SAFETY: By the safety requirements it is a field of a `struct delayed_work`.
+    // SAFETY: By the safety requirements, `work` is a field of a `struct delayed_work`.
     let dwork = unsafe { container_of!(work, bindings::delayed_work, work) };
     let dwork: *const Opaque<bindings::delayed_work> = Opaque::cast_from(dwork);
-    // SAFETY: By the safety requirements that is the `dwork` field of a `Delayed`.
+    // SAFETY: By the safety requirements, `dwork` is that field of a `Delayed`.
     let delayed = unsafe { container_of!(dwork.cast_mut(), Delayed<T, ID>, dwork) };
-    // SAFETY: By the safety requirements that is a field of a `T`.
+    // SAFETY: By the safety requirements, `delayed` is a field of a `T`.
     let ptr = unsafe { T::delayed_container_of(delayed) };
-    // SAFETY: By the type invariant of `Delayed` a reference was given up to it. It is not pending,
-    // so only this call takes that reference.
+    // SAFETY: By the type invariant of `Delayed`, the pending item owned a reference. It is not
+    // pending now, so only this call takes the reference.
     let item = unsafe { Arc::from_raw(ptr) };
     // SAFETY: `item` keeps the field alive.
     let queue = unsafe { &(*delayed).queue };
-    // The timer has fired; the drop of the queue waits for running items by other means.
+    // The timer has fired. `destroy_workqueue` waits for items that run.
     queue.0.leave();
     T::run(item);
 }
@@ -277,7 +277,7 @@ macro_rules! impl_has_delayed {
             unsafe fn delayed_container_of(
                 delayed: *const $crate::workqueue::Delayed<Self, $id>,
             ) -> *const Self {
-                // SAFETY: By the safety requirements it is this field of a `Self`.
+                // SAFETY: By the safety requirements, `delayed` is this field of a `Self`.
                 unsafe { ::kernel::container_of!(delayed.cast_mut(), Self, $($field).+) }
             }
         }

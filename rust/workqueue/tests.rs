@@ -35,7 +35,7 @@ impl_has_delayed! {
     impl HasDelayed<0> for Item { self.timer }
 }
 
-// SAFETY: `work` is a `Work`.
+// SAFETY: `work` is a `Work` and not part of a `DelayedWork`.
 unsafe impl Cancel for Item {}
 
 impl WorkItem for Item {
@@ -122,7 +122,7 @@ mod cases {
         let item = item(&queue)?;
         assert!(Delayed::<Item>::schedule(item.clone(), 10).is_ok());
         assert!(Delayed::<Item>::schedule(item.clone(), 10).is_err());
-        // The drop waits for the timer.
+        // Dropping the queue waits for the timer.
         drop(queue);
         assert_eq!(item.runs.load(Relaxed), 1);
         assert!(is_last(item));
@@ -136,7 +136,7 @@ mod cases {
         assert!(!Delayed::<Item>::cancel_sync(&item));
         assert!(Delayed::<Item>::schedule(item.clone(), 1_000_000).is_ok());
         assert!(Delayed::<Item>::cancel_sync(&item));
-        // Would wait for a quarter of an hour if the cancelled timer still counted.
+        // The drop would wait for a quarter of an hour if the cancelled timer still counted.
         drop(queue);
         assert_eq!(item.runs.load(Relaxed), 0);
         assert!(is_last(item));
@@ -150,7 +150,7 @@ mod cases {
         assert!(Delayed::<Item>::hurry(item.clone(), 1_000_000).is_ok());
         assert!(Delayed::<Item>::hurry(item.clone(), 500_000).is_ok());
         assert!(Delayed::<Item>::hurry(item.clone(), 1).is_ok());
-        // Would wait for minutes if one of the first two still counted.
+        // The drop would wait for minutes if one of the first two timers still counted.
         drop(queue);
         assert_eq!(item.runs.load(Relaxed), 1);
         assert!(Delayed::<Item>::hurry(item.clone(), 1).is_err());
@@ -187,7 +187,7 @@ mod cases {
         let queue = queue()?;
         let crew = Crew::new(queue.handle(), 3)?;
         for round in 0..20 {
-            // The first one waits for the last: each needs its own thread.
+            // Each call waits until all four have begun, so each needs its own thread.
             let begun = Atomic::new(0);
             let done = [0; 4].map(Atomic::<i32>::new);
             let (some, others) = done.split_at(round % 5);

@@ -18,7 +18,7 @@ static unsigned int table[2 * SLOTS];		/* hash -> slot, 0: empty */
 static uint64_t begun[SLOTS];
 static struct qemu_plugin_scoreboard *score;
 static FILE *out;
-/* With several CPUs, their threads translate concurrently. */
+/* Protects the tables above: with several CPUs, their threads translate concurrently. */
 static pthread_mutex_t translating = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned int slot_of(uint64_t address, uint64_t insns)

@@ -11,7 +11,7 @@ import struct
 import sys
 import zlib
 
-# The first pattern that matches `function module`.
+# Parts, each with a pattern for `function module`. The first match counts.
 PARTS = (
     # Functions of the kernel's Rust code that the driver calls count as the driver's.
     ("ib_srp", r".* ib_srp$|(rust_|_R)\S* $"),
@@ -26,7 +26,7 @@ PARTS = (
 )
 PARTS = tuple((name, re.compile(pattern)) for name, pattern in PARTS)
 
-# Calls of these functions, by both ends, grouped by name.
+# Functions by the name of their count. Calls by both ends are counted.
 CALLS = {
     "send doorbells": ("rxe_post_send",),
     "receive doorbells": ("rxe_post_recv",),
@@ -88,7 +88,7 @@ class Profile:
             self.parts[part] += n
             key = f"{name} [{module}]" if module else name
             self.functions[key] = self.functions.get(key, 0) + n
-            # A call starts a block.
+            # A call executes the first block of the function.
             if address == start:
                 entries[name] = entries.get(name, 0) + executions
         if not self.parts["peer"]:

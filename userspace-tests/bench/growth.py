@@ -14,10 +14,10 @@ import sys
 
 import counts
 
-# Limits for the ratio to C's figure and for growth. They allow for differences between rounds.
+# Maximum ratio to the C driver's figure, and maximum exponent of growth. They allow for differences between rounds.
 TOLERANCE = 1.03
 LINEAR = 1.1
-# After the loss of the target's port this many sessions must be back within this share of C's time.
+# STORM sessions must recover from the loss of the target's port within SHARE of the C driver's time.
 STORM, SHARE = 64, 1 / 3
 SPIN = "native_queued_spin_lock_slowpath"
 UNITS = {"ms": 1e6, "memory": 1024}

@@ -24,14 +24,14 @@ import zlib
 
 TRACING = "/sys/kernel/tracing"
 KEEP_ALIVE = "/sys/module/ib_srp/parameters/keep_alive"
-# Sessions that exist at the same time, each of its own initiator port.
+# Number of concurrent sessions, each from its own initiator port.
 LOGINS = 3
-# The trace is limited in I/Os and bytes, because each packet takes locks. The trace can show at most CHAIN work
-# requests per doorbell.
+# Limits of the trace in I/Os and bytes, because each packet takes locks, and the maximum number of work requests per
+# doorbell that it can show.
 TRACED = 128
 TRACED_BYTES = 16 << 20
 CHAIN = 3
-# Functions that take a lock of the kernel; Rust code calls them through a helper of the kernel.
+# Functions that take a kernel lock; Rust code calls them through a helper of the kernel.
 LOCKS = ("_raw_spin_lock", "_raw_spin_lock_irq", "_raw_spin_lock_irqsave", "_raw_spin_lock_bh", "mutex_lock")
 HELPER = "rust_helper_"
 HELPERS = (f"{HELPER}spin_lock", f"{HELPER}mutex_lock")
@@ -84,13 +84,13 @@ def free_memory():
     last, few = None, 4 * os.cpu_count()
     for _ in range(50):
         write("/proc/sys/vm/drop_caches", "3")
-        # Each of these runs on all CPUs, which takes minutes with many emulated ones.
+        # Each write runs on all CPUs, which takes minutes with many emulated ones.
         for cache in glob.glob("/sys/kernel/slab/*/shrink") if os.cpu_count() <= 4 else ():
             # Some caches refuse, and one may disappear.
             with contextlib.suppress(OSError):
                 write(cache, "1")
         zones = read("/proc/zoneinfo")
-        # The second number is the per-CPU page lists.
+        # `count` is the length of a per-CPU page list.
         pages = sum(map(int, re.findall(r"(?:nr_free_pages|^ +count:) +(\d+)", zones, re.MULTILINE)))
         if last is not None and abs(pages - last) < few:
             return pages * mmap.PAGESIZE
@@ -150,7 +150,7 @@ class Bench:
         self.put("symbols", ib_srp=ours, text=base64.b64encode(zlib.compress("".join(lines).encode(), 1)).decode())
 
     def note_symbols(self):
-        # The symbols of other modules once, when all are loaded.
+        # Record the symbols of the other modules once, when all are loaded.
         if not self.noted:
             self.symbols(False)
             self.noted = True
@@ -245,8 +245,8 @@ class Bench:
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
-            # The folder exists before its files (size is not the last one), and these before the device node. A node of
-            # that name may still belong to the previous disk.
+            # The directory exists before its files (size is not the last one), and these before the device node. A node
+            # of that name may still belong to the previous disk.
             with contextlib.suppress(OSError):
                 if os.path.exists(f"{path}/inflight") and read(f"{path}/size") != "0":
                     os.close(os.open(f"/dev/{os.path.basename(path)}", os.O_RDONLY))

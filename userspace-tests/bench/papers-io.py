@@ -22,7 +22,7 @@ import sys
 import time
 
 part, add_target, string = sys.argv[1:]
-# Per run: three times as much for a depth, a quarter for a client.
+# MiB per run; a run for a depth transfers three times as much, a client a quarter.
 MIB = int(os.environ.get("MIB", 8))
 COUNTS = (1, 2, 3, 5, 7, 9)
 # The selected parts of `far`.
@@ -155,7 +155,7 @@ def reads(disk, depth, sizes=SIZES, polled=0):
     for bytes in sizes:
         lines += [f"[{bytes}]", f"bs={bytes}", f"io_size={bytes * COMMANDS * depth}"]
     jobs = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))
-    # With more than one in flight the CPU is never idle.
+    # With several commands in flight the CPU is never idle, so each command takes its share of the latency.
     return [j["read"]["lat_ns"]["mean"] / depth for j in jobs]
 
 

@@ -11,9 +11,9 @@ import measure
 import peers
 
 # Seconds between the mark with the table and the start of counting: every function must have been seen on its stack
-# once. With several CPUs the clock is the host's, in which less happens.
+# once. With several CPUs the guest uses the host's clock, so less happens per second.
 KNOWN, KNOWN_SMP = 0.03, 1
-# Bits cleared in the table, and a pattern for functions with the first one: the start of an interrupt.
+# Bits that are cleared in the table (see paths.c). TREE is cleared for functions that start an interrupt.
 TREE, CHANGE = 1 << 63, 1 << 62
 INTERRUPT = re.compile(r"asm_(sysvec_|common_interrupt$|exc_)")
 
@@ -71,6 +71,6 @@ class Path(peers.Peers):
 
 
 if __name__ == "__main__":
-    # Does no RDMA.
+    # iSCSI over TCP does no RDMA.
     del peers.PEERS["iscsi"]
     Path(measure.arguments()).main()

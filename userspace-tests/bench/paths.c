@@ -27,12 +27,12 @@
 enum { NODES = 1 << 18, BLOCKS = 1 << 20, STACKS = 1 << 14, FRAMES = 256, CPUS = 16, ROOT = 0, USER = 1 };
 /* The size of a task's stack. Others are at least this far apart. */
 enum { STACK_BITS = 14, NEAR = 4096 };
-/* The entry area, where a CPU starts that comes from user space: half a TiB for all CPUs. */
+/* The CPU entry area, on a stack of which a CPU enters the kernel from user space: 512 GiB. */
 #define ENTRY_AREA (0xfffffe0000000000u >> 39)
 /* Cache line size, and the number of distinct lines: those in 4 contiguous GiB. */
 enum { LINE = 64, LINES = 1 << 26 };
 
-/* Shared data of all CPUs is read without a lock, and extended under it. */
+/* Data shared by all CPUs is read without this lock, and extended under it. */
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 static struct node { uint64_t parent, function; } nodes[NODES];
 static unsigned int n_nodes;
@@ -52,8 +52,8 @@ static struct cpu {
 	struct count { uint64_t calls, insns, lines; } counts[NODES];
 } *cpus[CPUS];
 
-/* Inline operations of blocks, because a callback for each block would take most of the guest's
- * time. */
+/* Updated by operations inlined into each block, because a callback for each block would take
+ * most of the guest's time. */
 static struct qemu_plugin_scoreboard *score;
 struct inlined { uint64_t active, user, was_user; };
 static qemu_plugin_u64 entry(size_t offset) { return (qemu_plugin_u64){ score, offset }; }
@@ -196,7 +196,7 @@ static struct frame *push(struct stack *s, struct block *b, uint64_t sp)
 	return &s->frames[s->depth++];
 }
 
-/* Whether there is such a frame. If so, it becomes the innermost one. */
+/* Makes the frame of `function` at `sp` the innermost one. Returns false if there is none. */
 static bool unwind(struct stack *s, uint64_t function, uint64_t sp)
 {
 	for (unsigned int i = s->depth; i && s->frames[i - 1].sp == sp; i--) {
@@ -234,7 +234,7 @@ static struct frame *frame(unsigned int vcpu, struct block *b, uint64_t sp)
 		/* The start of a function may be the target of a loop or of a cycle of jumps. */
 		if (unwind(s, b->function, sp))
 			return &s->frames[s->depth - 1];
-		/* A call on another stack starts with an empty one. */
+		/* A call that switches stacks starts on an empty one. */
 		if (s != before && before && !b->change) {
 			s->depth = 0;
 			s->base = innermost(before);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# The other targets, all with disk0 at 10.0.0.1 and their defaults; sourced by guest.sh.
+# The targets of the other initiators, all with disk0 at 10.0.0.1 and default settings; sourced by guest.sh.
 
-# All at once, because measure.py records the symbols when the first driver is loaded. rnbd_server listens at port 1234
-# from here on.
+# Load all modules at once, because measure.py records the symbols when the first driver is loaded. rnbd_server listens
+# at port 1234 from here on.
 modprobe -a nvme_rdma nvmet_rdma rnbd_server rnbd_client ib_iser ib_isert iscsi_tcp || fail "modules"
 
-# On an InfiniBand subnet they also resolve addresses by IP. All of them connect in the first network namespace only, so
-# both hosts are in it, and traffic between them must still leave through the sender's own adapter.
+# On an InfiniBand subnet these initiators also resolve addresses by IP. All of them connect in the first network
+# namespace only, so both hosts are in it, and traffic between them must still leave through the sender's own adapter.
 if [ $kind = vfab ]; then
 	modprobe ib_ipoib && ip rule add pref 100 lookup local && ip rule del pref 0 || fail "IP over InfiniBand"
 	net=($(ls /sys/class/infiniband/vfab0/device/net) $(ls /sys/class/infiniband/vfab1/device/net))

@@ -49,7 +49,7 @@ def parts():
     left = [0.0] * len(rows)
     total = [sum(workloads[w]["drivers"][v]["parts"].values()) for w, v in rows]
     for part in workloads[rows[0][0]]["drivers"][rows[0][1]]["parts"]:
-        # The two drivers, as shares of C's total.
+        # The parts of both drivers, as shares of the C driver's total.
         c = [sum(workloads[w]["drivers"].get("c", workloads[w]["drivers"][v])["parts"].values()) for w, v in rows]
         share = [workloads[w]["drivers"][v]["parts"][part] / n for (w, v), n in zip(rows, c)]
         axis.barh(range(len(rows)), share, left=left, label=part)

@@ -78,7 +78,7 @@ class Results:
             used = {
                 "parts": {k: v / ios for k, v in profile.parts.items()},
                 "calls": {k: v / ios for k, v in profile.calls.items()},
-                # At least one instruction per I/O.
+                # Omit functions with less than one instruction per I/O.
                 "functions": {f: n / ios for f, n in sorted(profile.functions.items(), key=lambda f: -f[1]) if n >= ios},
             }
         if workload not in self.order:
@@ -91,7 +91,7 @@ class Results:
             if len(several) > 1:
                 figures = figures | {"all": statistics.fmean(f["insn"] for f, _ in several)}
         else:
-            # The least disturbed one.
+            # The minimum is the least disturbed login.
             figures = {m: min(f[m] for f, _ in several if m in f) for one, _ in several for m in one}
         if used:
             self.profiles[workload, line["variant"]] = used
@@ -123,7 +123,7 @@ class Results:
             return {"min": min(values), "median": statistics.median(values), "max": max(values), "rounds": values}
 
         def ratio(values):
-            # Without counting the times are the host's, with its other load.
+            # Without counting, the times include the effects of the host's other load.
             more = {} if self.profiles or len(values) < 2 else {"mean": geometric(values), "ci95": interval(values)}
             return spread(values) | more
 
@@ -299,7 +299,7 @@ def check(results, path, short, again):
                 value, theirs = (results.requests[workload, v][metric.replace("-", " ")] for v in ("rust", "c"))
             else:
                 continue
-            # Some of C's must be present, and some of ours unless the bound is 0 or nothing was counted.
+            # The C driver's value must be positive; ours too, unless the bound is 0 or nothing was counted.
             kept = value <= limit and theirs > 0 and (value > 0) == (limit > 0)
             passed += kept
             failed += not kept

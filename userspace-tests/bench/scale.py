@@ -25,7 +25,7 @@ CURVES = {
     "targets": (1, 2, 4, 8),
     "channels": (1, 2, 4, 8, 16),
 }
-# Initiator extensions: UNITS + N has N logical units, SESSIONS + N is session N. With target N it is N.
+# Initiator extensions: UNITS + N is granted N logical units, SESSIONS + N is session N, and N is the one with target N.
 UNITS, SESSIONS = 0x10000, 0x20000
 # Seconds that the target's ports are off, and that I/O is counted.
 OFF, BUSY = 2, 0.5
@@ -89,7 +89,7 @@ class Scale(measure.Bench):
             try:
                 return write(file, f"{text},{options}")
             except FileExistsError:
-                # The target still has the last session.
+                # The target still has the previous session.
                 time.sleep(0.3)
         raise SystemExit(f"{options}: still logged in")
 
@@ -132,7 +132,7 @@ class Scale(measure.Bench):
         wait("no host", lambda: not self.hosts(), PATIENCE, 0.005)
 
     def running(self):
-        # No ports are added or removed meanwhile.
+        # No remote ports are added or removed while this runs.
         return all(read(path) == "running" for path in glob.glob("/sys/class/srp_remote_ports/*/state"))
 
     def first_reads(self, disks):

@@ -46,7 +46,7 @@ if rust_driver && [ $cpus -gt 1 ]; then
 		echo 1 >$tracing/events/rdma_core/cq_alloc/enable || fail "no event cq_alloc"
 		login 0 ",ch_count=2,comp_vector=$first"
 		echo 0 >$tracing/events/rdma_core/cq_alloc/enable
-		# A kworker allocates those of the target.
+		# Skip the completion queues of the target, which a kworker allocates.
 		vectors=$(sed -n '/kworker/d; s/.* comp_vector=\([0-9]*\) .*/\1/p' $tracing/trace | uniq | head -n 2 | paste -sd' ')
 		equal "the vectors of two channels with comp_vector=$first" "$vectors" "$first $(((first + 1) % (last + 1)))"
 		logout "$host"

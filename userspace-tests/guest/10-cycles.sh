@@ -8,7 +8,7 @@ rounds 12 100
 [ "$kind" = rxe ] || rounds 10 50
 n=$rounds
 fabric 1
-# The queue pairs of both ends.
+# Prints the number of queue pairs of both ends.
 pairs() { resources qp | grep -c "^link $kind"; }
 no_more_pairs() { [ "$(pairs)" -le $none ]; }
 none=$(pairs)

@@ -17,7 +17,7 @@ login 0
 dev=$(disk "$host" 0)
 start_io $dev --iodepth=16 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based
 fio=$!
-# Completed writes; udev only reads.
+# Returns whether writes complete; udev only reads.
 writing() { read -r _ _ _ _ writes _ </sys/block/${dev#/dev/}/stat && [ $writes -gt 50 ]; }
 within 30 "fio writes" writing
 for i in 1 2 3 4 5; do
@@ -38,7 +38,7 @@ for ((i = 1; i <= n; i++)); do
 	[ -e "$(add_target 0)" ] || fail "no add_target after load $i"
 	if ((i % 2)); then
 		login 0
-		# Sometimes with the disk ready, sometimes during the scan.
+		# Unload sometimes when the disk is ready, sometimes during the scan.
 		((i % 4 == 3)) || disk "$host" 0 >$tmp/d
 		within 20 "rmmod $i while logged in" unload_srp
 		within 10 "nothing of ours after unload $i" nothing_ours

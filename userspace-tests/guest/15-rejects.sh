@@ -12,7 +12,7 @@ g=$(service_guid)
 from 0
 where=src=$src,dest=$dest:$port
 
-# refused WHAT STRING ERROR...: the login fails with one of the errors.
+# refused WHAT STRING ERROR...: checks that the login fails with one of the errors.
 refused() {
 	local what=$1 string=$2 t error before e
 	shift 2
@@ -28,8 +28,8 @@ refused() {
 	in_time "$what" $t $now 15000000
 	say "$what: $error after $(ms $((now - t)))"
 }
-# named REGEX: our driver's log line. siw loses the private data of a rejection: it reports a reset, and
-# rdma_consumer_reject_data() returns nothing.
+# named REGEX: waits for our driver's log line that matches. siw loses the private data of a rejection: it reports a
+# reset, and rdma_consumer_reject_data() returns nothing.
 named() {
 	rust_driver || return 0
 	[ "$kind" != siw ] || { logged 'ib_srp: .*rejected'; return; }
@@ -74,7 +74,7 @@ refused "twice the same target" "$(login_string 0)" "File exists"
 logged 'already (connected|logged in)'
 dd if=$d of=/dev/null bs=4k count=16 iflag=direct status=none || fail "I/O on the first session"
 login 0 ,initiator_ext=0000000000000001
-# A session cannot access the memory regions of another one.
+# Each session has its own protection domain, so it cannot access the memory regions of another one.
 ! rust_driver || equal "protection domains of two sessions" "$(resources pd | grep -cF '[ib_srp]')" 2
 logout "$host"
 logout "$first"

@@ -11,7 +11,7 @@ back_debug disk 32
 target 0
 lun 0 0 disk
 echo 3 >/sys/block/${backdev[disk]#/dev/}/device/timeout
-# scsi_debug then drops every command, and its own disk driver aborts them.
+# stall: makes scsi_debug drop every command; the SCSI disk driver of the back end aborts them.
 stall() { echo 4 >$sd/opts && echo -1 >$sd/every_nth || fail "scsi_debug cannot be stalled"; }
 go_on() { echo 0 >$sd/every_nth; echo 0 >$sd/opts; }
 
@@ -74,7 +74,7 @@ sleep 1
 rport=/sys/class/srp_remote_ports/port-${host#host}:1
 delay=$(<$rport/reconnect_delay)
 for i in 1 2 3; do
-	# Works also without reconnect attempts by the timer.
+	# A host reset also works without reconnect attempts by the timer.
 	[ $i != 3 ] || echo off >$rport/reconnect_delay || fail "reconnect_delay off"
 	timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
 	is "remote port after host reset $i" $rport/state running
@@ -84,7 +84,7 @@ echo $delay >$rport/reconnect_delay
 io_ends $fio 90 "host resets"
 told ended lost="reset by the error handler"
 say "three host resets: I/O went on"
-# Also after the connection was lost without a reconnect timer, and in state fail-fast.
+# A host reset also works after a loss of the connection without a reconnect timer, in blocked and fail-fast.
 echo off >$rport/reconnect_delay || fail "reconnect_delay off"
 generic=/dev/$(ls /sys/block/${dev#/dev/}/device/scsi_generic)
 for state in blocked fail-fast; do

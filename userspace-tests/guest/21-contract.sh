@@ -26,7 +26,8 @@ become() {
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
 	insmod "${@:2}" || fail "insmod ${*:2}"
 }
-# identifiers FILE: the identifiers that a target receives. Topspin's and Cisco's need zeros and the node's GUID.
+# identifiers FILE: records which identifiers a target receives. Those of Topspin and Cisco need zeros and the node's
+# GUID.
 identifiers() {
 	local on ioc ports='i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\)'
 	for on in 1 0; do
@@ -70,7 +71,7 @@ equal "logins of an initiator that is 0 and the node" "$(grep -cE '^1 00(05ad|1b
 equal "logins of an initiator with its initiator_ext" "$(grep -cE '^(0|1 0002c9)[^:]* 0000:0000:0000:0005:' $tmp/identifiers.ours)" 4
 said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || { printf '%s\n' "$said"; fail "the drivers differ"; }
 
-# Only in our driver.
+# Parameters that only our driver has.
 p=/sys/module/ib_srp/parameters
 for value in 1 86400 0x10 0; do (echo $value >$p/keep_alive) 2>/dev/null || fail "keep_alive=$value was refused"; done
 for value in 86401 4294967296 -1 off x ''; do

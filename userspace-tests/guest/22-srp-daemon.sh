@@ -39,7 +39,7 @@ at_port vfab2 down
 within 30 "opensm without vfab2" not is_target $lid2
 within 30 "the target's capability" is_target $lid0
 
-# finds WHAT WANTED [OPTION]...: checks which targets it would log in to.
+# finds WHAT WANTED [OPTION]...: checks which targets srp_daemon would log in to.
 finds() {
 	local got
 	got=$(timeout 60 srp_daemon -o -c -i vfab1 "${@:3}" 2>$tmp/err | sort)
@@ -122,7 +122,7 @@ else
 	logout "$host"
 fi
 
-# udev has systemd start it for each port if the service is active.
+# udev has systemd start srp_daemon for each port if the service is active.
 printf '#!/bin/sh\necho ActiveState=active\n' >$tmp/systemctl
 chmod +x $tmp/systemctl
 [ -e /bin/systemctl ] || touch /bin/systemctl
@@ -132,7 +132,7 @@ umount /bin/systemctl
 udevadm info --query=property /sys/class/infiniband_mad/$umad >$tmp/properties
 grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@vfab1:1\.service' $tmp/properties || { cat $tmp/properties; fail "the rule of srp_daemon does not start it"; }
 
-# Starts it like systemd does, with the modules it requires.
+# Starts srp_daemon like systemd does, with the modules it requires.
 unit=/usr/lib/systemd/system/srp_daemon_port@.service
 modules=/etc/rdma/modules/srp_daemon.conf
 [ -f $unit ] && [ -f $modules ] || fail "no $unit or $modules"
@@ -152,7 +152,7 @@ reap 20 "${command[*]}" $daemon || fail "the end of ${command[*]}: status $?"
 equal "what ${command[*]} wrote" "$(head -n 1 $tmp/out)" "$only,initiator_ext=${gid0:16}"
 logout "$host"
 
-# From here on it only rescans after a notification.
+# From here on srp_daemon only rescans after a notification.
 daemon() {
 	stdbuf -oL srp_daemon -e -c -n -V -T 0 -i vfab1 >$tmp/out 2>&1 &
 	daemon=$!
@@ -161,7 +161,7 @@ times() { grep -c "$1" $tmp/out; }
 looks='^Starting a recalculation' skips='already connected - skip' logins='^id_ext='
 remember() { looked=$(times "$looks") skipped=$(times "$skips") added=$(times "$logins"); }
 more() { [ "$(times "$1")" -gt $2 ]; }
-# only_looks WHAT: it rescans and has nothing to do.
+# only_looks WHAT: checks that srp_daemon rescans and has nothing to do.
 only_looks() {
 	within 40 "srp_daemon looks again: $1" or_ended $daemon more "$looks" $looked
 	within 20 "srp_daemon finds what is connected: $1" or_ended $daemon more "$skips" $skipped

@@ -95,7 +95,7 @@ pages() {
 	# The event comes before its stack trace.
 	awk '/ mm_page_alloc: / {event = $0} /^ => .*ib_srp/ {if (event) print event; event = ""}' $tmp/trace >$tmp/ours
 	pages=$(wc -l <$tmp/ours)
-	# A queue pair of vfab needs fewer.
+	# A queue pair of vfab needs fewer pages.
 	[ $pages -ge $([ $kind = vfab ] && echo 2 || echo 4) ] || fail "only $pages allocations of pages by $1: $(head -n 40 $tmp/trace)"
 }
 reset() { timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"; }

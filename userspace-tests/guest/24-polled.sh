@@ -16,7 +16,7 @@ lun 0 0 disk
 lun 0 1 slow
 sd=/sys/bus/pseudo/drivers/scsi_debug
 echo 3 >/sys/block/${backdev[slow]#/dev/}/device/timeout
-# under_way: fio has started.
+# under_way: waits until fio has started.
 under_way() { within 30 "I/O on $dev" not nothing_in_flight $dev; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
@@ -98,7 +98,7 @@ for n in 1 2 3; do
 done
 
 say "log-out under polled I/O"
-# fio may treat a removed disk as it likes, including a retry, but must end.
+# How fio handles a removed disk does not matter, but it must end.
 polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/null 2>&1 &
 fio=$!
 under_way

@@ -14,7 +14,7 @@ back_null disk 64
 lun 0 0 disk
 dd if=/dev/urandom of=$tmp/before bs=1M count=64 status=none
 dd if=$tmp/before of="${backdev[disk]}" bs=1M oflag=direct status=none || fail "cannot fill the disk"
-# Bypasses the page cache, which does not see the target's writes.
+# same: returns whether the disk is unchanged. Bypasses the page cache, which does not see the target's writes.
 same() { dd if="${backdev[disk]}" bs=1M iflag=direct status=none | cmp -s $tmp/before -; }
 
 mkdir -p $tmp/tree/ci $tmp/tree/userspace-tests/bench
@@ -66,7 +66,7 @@ for name, entry in io.items():
     for figures in entry["drivers"].values():
         for metric in ("iops", "latency", "p99", "mbs"):
             assert len(figures[metric]["rounds"]) == 2 and figures[metric]["min"] > 0, (name, metric, figures[metric])
-        # This many are always in flight, submitted up to one latency before the second.
+        # This many I/Os are always in flight, submitted up to one latency before the measured second.
         depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
         for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
             seconds = latency / 1e9

@@ -14,7 +14,7 @@ undo() { echo 5 >$parameter; kill -CONT $odd; nft flush ruleset; heal 0; } 2>/de
 is "the default" $parameter 5
 speed
 
-# found FROM TO LIMIT REGEX: checks that it was detected within LIMIT seconds, and why.
+# found FROM TO LIMIT REGEX: checks that the loss was detected within LIMIT seconds, and its reason in the log.
 found() { bound "noticed" $1 $2 1 $3; logged "connection lost: $4"; }
 no_credit() { [ "$(</sys/class/scsi_host/$host/req_lim)" -le 1 ]; }
 lost() { within $((${1-40} * factor / 1000)) "the connection is lost" not running; clock; lost=$now; }

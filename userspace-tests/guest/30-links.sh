@@ -12,8 +12,8 @@ trace $host
 verify $dev2
 journal $dev --rport port-${host#host}:1
 
-# outage SECONDS BREAK MEND: a short outage causes no errors. Otherwise errors start in time, and end when the path is
-# back.
+# outage SECONDS BREAK MEND: interrupts the path. A short outage causes no errors. Otherwise errors start in time, and
+# end when the path is back.
 outage() {
 	local t1 seconds=$1
 	note "$seconds s: ${*:2}"

@@ -6,7 +6,7 @@
 . "$here/faults.sh"
 
 begin 600
-# The first attempt is immediate and must succeed: the next one would be too late.
+# The first reconnect attempt is immediate and must succeed: the next one would be too late.
 reconnect_delay=60 fast_io_fail=15
 rig
 # In a slow guest TCP waits longer before each retry.
@@ -39,7 +39,7 @@ reset() {
 broken "nothing reaches the target" hole target 0 -- heal 0
 broken "nothing reaches the initiator" hole initiator 0 -- heal 0
 if [ $kind = siw ]; then
-	# While this lasts, reconnects are refused.
+	# Until nft deletes the table, reconnects are refused.
 	echo 1 >$rport/reconnect_delay
 	broken "TCP reset" reset -- nft delete table inet resets
 	echo $reconnect_delay >$rport/reconnect_delay

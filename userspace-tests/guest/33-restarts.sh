@@ -24,7 +24,7 @@ reload() {
 	lun 0 1 other
 	on
 }
-# The target takes its name from the first device it sees. Reload it now that there are no others.
+# The target takes its name from the first device it sees. Reload it now that there are no other devices.
 unload
 reload
 attach 0

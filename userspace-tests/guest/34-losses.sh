@@ -9,7 +9,7 @@ begin 600
 [ -n "${LONG-}" ] || { fast_io_fail=3 dev_loss=10; }
 rig
 
-# states FROM: since then the remote port went through all states, in the right order.
+# states FROM: checks that since FROM the remote port has gone through all states in the right order.
 states() {
 	local got
 	got=$(awk -v t=$1 '$1 >= t && $2 == "state" {printf "%s ", $3} $2 == "gone" {printf "gone "}' $tmp/journal.events)

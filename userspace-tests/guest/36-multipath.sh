@@ -18,7 +18,7 @@ attach 0; host0=$host
 attach 1; host1=$host
 map_of_two
 dev=
-# Its path checkers would have a command in flight while events are enabled or disabled.
+# multipathd's path checkers would have a command in flight while events are enabled or disabled.
 pause() { kill -STOP $(pgrep -x multipathd); sleep 1; }
 go_on() { kill -CONT $(pgrep -x multipathd); }
 pause

@@ -53,7 +53,7 @@ enter() {
 	within 40 "the first read" or_ended ${reader[$host]} grep -qs reading $tmp/reader.$host
 	reads $host || fail "reading $dev: $(cat $tmp/err)"
 }
-# From the state blocked to the failed read.
+# read_failed HOST: measures the time from the state blocked to the failed read.
 read_failed() {
 	local end
 	end=$(tail -n 1 $tmp/reader.$1)
@@ -70,7 +70,7 @@ cut() {
 	within 30 "the loss is seen ($1)" not in_state $host running
 	say "$host: $1 was seen after $(((${EPOCHREALTIME/./} - t) / 1000)) ms"
 }
-# expired HOST WHAT FAST LOSS: all transitions until the removal.
+# expired HOST WHAT FAST LOSS: checks all transitions until the removal.
 expired() {
 	local h=$1 what=$2 fast=$3 loss=$4
 	within $((loss + 30)) "$h removed, dev_loss_tmo $loss" ended ${watching[$h]}
@@ -102,7 +102,7 @@ expiry() {
 
 dev=
 listen send done
-# The long one waits in parallel with the others.
+# The session with the long timeout waits in parallel with the others.
 enter 1 1 5 30
 slow=$host
 cut refuse 1

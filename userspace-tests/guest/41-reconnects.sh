@@ -22,9 +22,9 @@ timeouts $host 1 60 120
 watch_states $host
 trace $host
 
-# The objects of the initiator's device: its line of the summary.
+# Prints the summary line of the initiator's RDMA device.
 objects() { resources | grep " $(initiator 0):" | sed 's/^[0-9]*: //'; }
-# Its memory regions by name. On siw the target has so many that listing them takes minutes.
+# Prints the names of this device's memory regions. On siw the target has so many that listing them takes minutes.
 regions() { if [ $kind = rxe ]; then resources mr | grep "dev $(initiator 0) " | grep -o 'mrn [0-9]*' | sort; else echo unknown; fi; }
 as_before() { [ "$(objects)" = "$first" ]; }
 memory() { shrink; awk '$1 == "SUnreclaim:" {s = $2} $1 == "MemAvailable:" {a = $2} END {print s, a}' /proc/meminfo; }
@@ -63,8 +63,8 @@ start=$(credits)
 first=$(objects)
 names=$(regions)
 [ -n "$names" ] || fail "no memory region has a name"
-# Without I/O, after which regions are recreated if their invalidation was not seen. The region for the static memory of
-# each channel is always recreated, and the C driver recreates all.
+# Reset without I/O, after which regions are recreated if their invalidation was not seen. The region for the static
+# memory of each channel is always recreated, and the C driver recreates all.
 quiet $dev
 timeout 60 sg_reset -H $dev >$tmp/reset 2>&1 || fail "sg_reset -H: $(cat $tmp/reset)"
 within 30 "running" in_state $host running

@@ -22,7 +22,7 @@ io() {
 	start_verify_io $dev --iodepth=8 --rw=randrw --bs=4k --size=8m --runtime=$1 --time_based --verify_backlog=16
 	fio=$!
 }
-# io_ok SECONDS WHAT: it has ended without an error, nothing is outstanding, and the disk exists.
+# io_ok SECONDS WHAT: checks that fio has ended without an error, nothing is outstanding, and the disk exists.
 io_ok() {
 	io_ends $fio "$1" "$2"
 	quiet $dev
@@ -49,7 +49,7 @@ io_ok 90 "some commands held for 4.5 s"
 log_has 'ABORT_TASK: Found' || fail "nothing was aborted"
 say "held for less than a task management request waits: $hit, I/O went on"
 
-# Responses after the abort, the LUN reset and perhaps the connection were given up.
+# Responses arrive after the abort, the LUN reset and perhaps the connection were given up.
 rounds 1 4
 for ((i = 0; i < rounds; i++)); do
 	io 8

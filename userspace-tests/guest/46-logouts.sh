@@ -51,7 +51,7 @@ if [ $kind = rxe ]; then
 	udevadm control --stop-exec-queue
 	quiet $dev
 	tell receive off
-	# Uses up its receive buffers, one per command, so that the logout message finds none.
+	# Uses up the target's receive buffers, one per command, so that the logout message finds none.
 	timeout 60 dd if=$dev of=/dev/null bs=4k count=40 iflag=direct 2>$tmp/dd || fail "dd: $(<$tmp/dd)"
 	equal "commands" $(times 'command ') 40
 	clock; since=$now

@@ -12,7 +12,8 @@ rust_driver || skip "the C driver believes it all"
 enter ,ch_count=1
 block write
 
-# Both violate the protocol: the session reconnects, and the command is completed exactly once.
+# A duplicate and an unknown tag violate the protocol: the session reconnects, and the command is completed exactly
+# once.
 for action in twice astray; do violated $action; done
 counters=/sys/class/scsi_host/$host/statistics
 is "violations" $counters/violations 2
@@ -141,7 +142,7 @@ block read
 logout $host
 clean
 
-# A LUN reset also terminates the keep-alive probe: its response is not waited for.
+# A LUN reset also terminates the keep-alive probe, so the driver does not wait for its response.
 echo 3 >/sys/module/ib_srp/parameters/keep_alive
 enter ,ch_count=1
 tell abort -1

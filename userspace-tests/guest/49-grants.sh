@@ -86,7 +86,7 @@ tell login ok
 logout $host
 clean
 
-# refused ERROR WHAT REGEX: a login now fails, reports why, and leaves nothing behind.
+# refused ERROR WHAT REGEX: checks that a login fails now, reports why, and leaves nothing behind.
 refused() {
 	local error
 	mark

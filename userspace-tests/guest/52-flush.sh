@@ -49,7 +49,7 @@ leave() {
 	bound "$1" $t0 $now 3 $2
 	again $1
 }
-# again HOW: the device is back.
+# again HOW: waits for the end of the teardown, and brings the device back.
 again() {
 	reap 60 "$1" $leaving || fail "$1"
 	[ $1 = log_out ] || { within 30 "the device gone" test ! -e "$(add_target 0)"; pair_device 0; }

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin 240
-# LIO stores reservations there.
+# LIO stores reservations in this directory.
 mkdir -p /var/target/pr
 fabric 1
 target 0
@@ -60,7 +60,7 @@ may $dev2
 queue=/sys/block/${dev1#/dev/}/queue
 # sent OPCODE: prints how many such commands were sent since `listen`.
 sent() { grep -c "srp_send: host=${one#host} .* opcode=$1 " $tracing/trace; }
-# same OFFSET COUNT FILE: the COUNT blocks there are those of the file.
+# same OFFSET COUNT FILE: checks that the COUNT blocks at OFFSET have the content of FILE.
 same() { dd if=$dev1 bs=512 skip=$1 count=$2 iflag=direct status=none | cmp - "$3" || fail "$4: the data is wrong"; }
 dev=$dev1
 head -c 1M /dev/urandom >$tmp/data

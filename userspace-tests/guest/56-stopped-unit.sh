@@ -50,7 +50,7 @@ tell abort -1
 logout $host
 clean
 
-# A user can enable that too.
+# A user can enable restarts for any unit.
 tell vendor SRP
 for way in block sgio; do
 	enter ,ch_count=1

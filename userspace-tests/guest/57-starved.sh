@@ -28,7 +28,7 @@ starves() {
 	equal "$1: logins" $(times 'login multi=0') 1
 	equal "$1: losses" $(log_since | grep -c 'connection lost') 1
 }
-# ask [CHANNEL]: no more credits from now on, after udev is done.
+# ask [CHANNEL]: tells the target to grant no more credits, once udev is done.
 ask() { quiet $dev; mark; tell grant none "$@"; asked=$SECONDS; }
 
 enter ,ch_count=1

@@ -13,18 +13,18 @@ dd if=$tmp/pattern of=$dev bs=1M oflag=direct conv=notrunc 2>$tmp/dd || fail "wr
 head -c 4096 /dev/urandom >$tmp/own
 dd if=$tmp/own of=$dev bs=4k seek=512 oflag=direct conv=notrunc 2>$tmp/dd || fail "write: $(<$tmp/dd)"
 
-# leave: fills all buffers of small reads with that data.
+# leave: fills all buffers of small reads with another user's data.
 leave() {
 	tell on 28 normal
 	direct_io 60 $dev --rw=randread --bs=4k --iodepth=32 --size=1m --number_ios=400 --loops=4 >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
 	quiet $dev
 }
-# shows NAME WHAT...: all commands return the right data.
+# shows NAME WHAT...: checks that all commands return the right data.
 shows() {
 	said=$(timeout 100 python3 $here/stale.py $dev "another user's data" "${@:2}" 2>&1) || fail "$1: $said"
 	stayed "$1"
 }
-# reads WHERE FILE COMMANDS WHAT: a read of 4 KiB is right, after COMMANDS commands.
+# reads WHERE FILE COMMANDS WHAT: checks that a read of 4 KiB is right, after COMMANDS commands.
 reads() {
 	timeout 20 dd if=$dev of=$tmp/read bs=4k skip=$1 count=1 iflag=direct 2>$tmp/dd ||
 		fail "$4: $(tail -n 1 $tmp/dd), after $(times 'command .*opcode=28') commands"
@@ -87,7 +87,7 @@ for sense in 700001000000000a000000001701 7201170100000000 7401170100000000 7e01
 	tell on 28 check:4096:$sense 1000
 	reads 0 $tmp/pattern 1 "a recovered read"
 done
-# So does this one, when the error handler requests sense.
+# A recovered error that the error handler gets by requesting sense.
 tell on 03 short:700001000000000a000000001701 1000
 tell on 28 check:4096: 1000
 reads 512 $tmp/own 2 "a read recovered without sense"

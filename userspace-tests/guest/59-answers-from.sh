@@ -45,7 +45,7 @@ block write
 # A duplicate or an unknown tag: the session reconnects, and the answer channel too.
 for action in twice astray; do violated $action 15 "the answer channel after an answer $action" answering 1; done
 
-# The response to an abort arrives here; then that of the command arrives there.
+# The response to an abort arrives on the first channel, then that to the command on the answer channel.
 impatient
 listen
 tell tmf 0 keep
@@ -59,7 +59,7 @@ told ended task=0x01
 stayed "a late answer"
 echo 30 >/sys/block/${dev#/dev/}/device/timeout
 
-# It ends with a command in flight: so does the session, which reconnects.
+# The answer channel ends with a command in flight. The session ends too, and reconnects.
 sleep 1.5
 listen
 tell on 28 hold

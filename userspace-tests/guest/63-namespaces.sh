@@ -12,7 +12,7 @@ ours=${SRP_MODULE-}
 theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 [ -f "$theirs" ] || fail "this kernel has no C driver"
 
-# Runs with the /sys of that namespace.
+# far COMMAND...: runs COMMAND in the namespace `far`, with the /sys of that namespace.
 far() { ip netns exec far "$@"; }
 shared() { rdma system set netns shared; }
 undo() {

@@ -27,7 +27,7 @@ counted() {
 		for n in "${numbers[@]}"; do ((counts[${f##*/}] += n)); done
 	done
 }
-# does WHAT COUNTER=N... -- COMMAND...: COMMAND increases these counters by N, and no other one.
+# does WHAT COUNTER=N... -- COMMAND...: checks that COMMAND increases these counters by N, and no other one.
 does() {
 	local what=$1 counter
 	local -A want=() before=() after=()
@@ -90,7 +90,7 @@ python3 "$here/counters.py" $host $addresses >$tmp/reader 2>&1 &
 reader=$!
 within 20 "a reader of the files" grep -q reading $tmp/reader
 
-# trouble FROM WORDS: last_error contains WORDS, with a time since FROM.
+# trouble FROM WORDS: checks that last_error contains WORDS, with a time since FROM.
 trouble() {
 	local when what
 	read -r when what <$h/last_error || fail "last_error is empty"

@@ -66,7 +66,7 @@ said=$(setpriv --reuid 65534 --clear-groups /srp/srpctl connect $here_is --dest 
 say "# srpctl connect (as nobody): $said"
 [ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
-# By the route: uses the device of the initiator's interface.
+# The route selects the device of the initiator's interface.
 works connect $here_is --dest $dest --reconnect-delay 7 --fast-io-fail-tmo off --dev-loss-tmo 300
 says "logged in at $dest through rxe10/1"
 find_hosts
@@ -101,7 +101,7 @@ says "$host "
 says "dynamic "
 works stats --format prometheus
 says "srp_running{host=\"${host#host}\","
-# On any channel.
+# Sum of the commands on all channels.
 commands=$(awk '/^srp_commands_total/ {sum += $NF} END {print sum + 0}' <<<"$said")
 [ $commands -ge 300 ] || fail "$commands commands counted: $said"
 works discover

@@ -32,7 +32,7 @@ refuses "how many milliseconds" /srp/srpslow
 refuses "no option -x" /srp/srpslow -x 1
 refuses "apt install bpftrace" env PATH=/srp/empty:/usr/bin/../sbin /bin/sh /srp/srplat
 
-# Their compiler takes a second of CPU time, and much more on an emulated CPU.
+# bpftrace's compiler takes a second of CPU time, and much more on an emulated CPU.
 /srp/srplat -d $dev >$tmp/lat 2>&1 & lat=$!
 within 300 "srplat listens" or_ended $lat grep -q listening $tmp/lat
 /srp/srpslow -d $dev 150 >$tmp/slow 2>&1 & slow=$!

@@ -26,7 +26,7 @@ says() { grep -E -- "$1" $tmp/odd >/dev/null; }
 # serve OPTION...: runs the target until `stop_serving`.
 serve() {
 	chmod +x "$program"
-	# Discard the output of the previous one.
+	# Discard the output of the previous target.
 	: >$tmp/odd
 	"$program" --lun $files/one --lun $files/two --listen $dest:5557 --id-ext ab --ioc-guid cd "$@" >$tmp/odd 2>&1 &
 	serving=$!
@@ -122,7 +122,7 @@ provisioning() {
 # No command took so long that it was aborted.
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; ! says 'task management' || fail "the target was told to stop a command"; }
 
-# Everything that a driver does with the target.
+# Runs all parts of the test with the loaded driver.
 use() {
 	serve
 	login 0 ,ch_count=2
@@ -139,7 +139,7 @@ use() {
 	no_aborts
 	timeout 60 sg_reset -d $dev >$tmp/err 2>&1 || fail "sg_reset -d: $(<$tmp/err)"
 	says 'task management 0x08 on unit 0' || fail "no reset: $(<$tmp/odd)"
-	# The first command reports this, once.
+	# The first command after the reset reports it, once.
 	timeout 30 sg_raw $dev 00 00 00 00 00 00 >$tmp/sg 2>&1 || sg_says 'Bus device reset function occurred'
 	sg sg_raw $dev 00 00 00 00 00 00
 

@@ -109,7 +109,7 @@ for h in ce1 se rs; do
 	case $h in
 	ce1)
 		dies ce1 3
-		# Either the SE ends it, or the channel does.
+		# The connection ends with the SE or with the channel.
 		logged 'connection lost'
 		;;
 	se)
@@ -124,7 +124,7 @@ for h in ce1 se rs; do
 	say "$h has died and is back: no error, all data right"
 done
 
-# ends HOST...: stops it, and it ends.
+# ends HOST...: terminates the roles and waits for their end.
 ends() {
 	local h
 	for h; do
@@ -143,7 +143,7 @@ say "$(grep lines $tmp/ce1), $(grep lines $tmp/ce2)"
 # etcd determines the current SE. A single journal runs through everything below, on a disk that is redirected to the
 # current SE.
 again() { : >$tmp/$1; role $1; }
-# fails HOST TEXT: it ends by itself, and reports why.
+# fails HOST TEXT: checks that the role ends by itself, and reports why.
 fails() {
 	! reap 40 "$1" ${serving[$1]} || fail "$1 ended as if nothing had been"
 	unset "serving[$1]"
@@ -160,7 +160,7 @@ way() {
 		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss || fail "the table of srp-wss"
 	fi
 }
-# Acknowledged writes are preserved, and no command has failed.
+# still_right WHAT: checks that acknowledged writes are preserved, and no command has failed.
 still_right() {
 	goes_on 120
 	errors

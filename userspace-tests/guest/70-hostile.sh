@@ -33,7 +33,7 @@ run() {
 }
 run
 [ $status = 0 ] || fail "srp-hostile ended with status $status"
-# They are killed during data transfers.
+# Kill hostile initiators during data transfers.
 for n in 1 2 3; do
 	$([ $kind = siw ] || echo "${in_ns[@]}") "$hostile" "$dest:$port" ab ab endless >$tmp/hostile 2>&1 &
 	endless=$!

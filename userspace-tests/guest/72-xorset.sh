@@ -70,7 +70,7 @@ same() {
 carry "read" 6144 same "with all nodes"
 about "the nodes sent" $(all_nodes sent) 1
 
-# Runs for six seconds, unless something blocks it.
+# begin_io: starts verified I/O for six seconds, unless something blocks it.
 begin_io() {
 	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --offset=$((12 * rounds))m --size=$((6 * rounds))m \
 		--rate=$((512 * rounds))k --verify_backlog=32

@@ -48,7 +48,7 @@ for d in vfab1 vfab0; do
 done
 copy "after all faults"
 
-# A cable: the subnet manager brings the port back.
+# A cable is unplugged and replugged: the subnet manager brings the port back.
 at_port vfab1 down
 within 5 "port down" port_has vfab1 state "1: DOWN"
 at_port vfab1 up

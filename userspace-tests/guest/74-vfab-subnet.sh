@@ -12,7 +12,7 @@ begin 300
 adapters devices=2
 baseline
 
-# Without a subnet manager.
+# Without a subnet manager the ports stay in INIT.
 for d in vfab0 vfab1; do
 	port_has $d state "2: INIT" || fail "state of $d is '$got', wanted INIT"
 	port_has $d phys_state "5: LinkUp" || fail "physical state of $d is '$got'"
@@ -119,7 +119,7 @@ kill -HUP ${manager[vfab0]}
 within 20 "no partition of vfab1" pkeys vfab1 "0x0000 0xffff "
 all_active vfab0 vfab1 || fail "a port is not ACTIVE after partitions"
 
-# A cable: the switch notifies opensm.
+# A cable is unplugged: the switch notifies opensm.
 knows() { tool saquery NodeRecord; grep -q "port_guid\.*$1\$" <<<"$said"; }
 at_port vfab1 down
 within 5 "port down" port_has vfab1 state "1: DOWN"

@@ -91,7 +91,7 @@ for ((n = 0; n < rounds; n++)); do
 done
 [ "$(pins)" = "$pinned" ] || fail "$(pins) pages are pinned, $pinned before"
 
-# So is the module.
+# The module is removed while a process has an adapter open.
 starts vfab1 vfab0
 subnet_manager_ends vfab0
 timeout 60 rmmod ib_vfab || fail "rmmod ib_vfab beside a process"

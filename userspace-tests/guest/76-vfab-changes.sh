@@ -132,7 +132,7 @@ in_service() {
 
 	errors
 	[ $errors = 0 ] || fail "$errors errors"
-	# Data acknowledged before that is preserved, and the target still has the session.
+	# Data acknowledged before the port goes down is preserved, and the target still has the session.
 	note "our end goes down"
 	settle
 	at_port vfab1 down

@@ -46,7 +46,7 @@ odd_ib
 lid vfab1; lid1=$lid
 gid vfab1; gid1=$gid
 
-# The login string, for GID `to` and with these options.
+# Prints the login string, for GID `to` and with these options.
 ids=id_ext=00000000000000aa,ioc_guid=00000000000000aa
 login_string() { echo "$ids,dgid=${to-$gid_a},pkey=${pkey-ffff},service_id=${service-00000000000000aa}${2-}"; }
 colons() { sed 's/..../&:/g; s/:$//' <<<"$1"; }
@@ -67,7 +67,7 @@ leaves() {
 	logout $host
 	hears "the end" dreq
 }
-# refused WHAT ERROR LOG [OPTION]: the login fails, and why.
+# refused WHAT ERROR LOG [OPTION]: checks that the login fails with ERROR, and that LOG says why.
 refused() {
 	local got before
 	find_hosts; before=$list
@@ -142,9 +142,9 @@ refused "an answer of another kind" "Protocol error|Connection reset by peer" "n
 tell login ok
 say "${#reasons[@]} reasons"
 
-# info GID LID PKEY QPN: the redirection data of a REJ. Each may be 0.
+# info GID LID PKEY QPN: prints the redirection data of a REJ. Each value may be 0.
 info() { printf '%016x%032s%08x%04x%04x%08x%08x%064x' 0 $1 0 $2 0x$3 $4 0x80010000 0 | tr ' ' 0; }
-# redirected PLACE INFO [NAME VALUE]...: the login is redirected there, with these fields.
+# redirected PLACE INFO [NAME VALUE]...: checks that the login is redirected to PLACE, with these fields.
 redirected() {
 	tell requests rej:$2
 	enters "${option-,ch_count=1}"
@@ -245,7 +245,7 @@ again rep:25:ff
 mark
 again rej:3
 ! rust_driver || logged "reconnect failed: connection rejected: no resources"
-# The connection ends when it is up.
+# The target ends the connection as soon as it is established.
 lost() { if rust_driver; then cat /sys/class/scsi_host/$host/statistics/connections_lost; else echo 0; fi; }
 for end in dreq rej:4; do
 	before=$(lost)

@@ -39,8 +39,8 @@ begins() {
 	clock; t0=$now
 }
 declare -A before per
-# again SECONDS TIMEOUT [all]: all sessions have done I/O since `t1`. Our driver has a time limit, and with `all` each
-# has reconnected.
+# again SECONDS TIMEOUT [all]: waits until all sessions have done I/O since `t1`. Our driver has a time limit, and with
+# `all` each session must have reconnected.
 again() {
 	local k said=
 	within 150 "I/O of all sessions: $act" all_since $t1

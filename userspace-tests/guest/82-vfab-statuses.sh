@@ -18,7 +18,7 @@ port=/sys/class/srp_remote_ports/port-${host#host}:1
 echo 1 >$port/reconnect_delay || fail "reconnect_delay"
 running() { [ "$(cat $port/state)" = running ]; }
 
-# NAME=NUMBER of each.
+# Completion statuses as NAME=NUMBER.
 statuses="local-length=1 local-operation=2 local-protection=4 flushed=5 bind=6 bad-response=7 local-access=8 remote-invalid-request=9
 	remote-access=10 remote-operation=11 retries=12 rnr-retries=13 remote-abort=16 fatal=19 response-timeout=20 general=21"
 # STATE KIB REQUEST HELD ORDER: the state, the size of the command, the completion that reports the loss, whether the
@@ -65,13 +65,14 @@ begin_io() {
 	fi
 	io=$!
 }
-# told_of EVENT: whether this event has occurred. The C driver has no events, so it gets some time instead.
+# told_of EVENT: returns whether this event has occurred. The C driver has no events, so it gets some time instead.
 told_of() { if rust_driver; then grep -q " srp_$1: " $tracing/trace; else sleep 0.2; fi; }
 timed_out() { [ $(($(cat /sys/block/${dev#/dev/}/device/iotmo_cnt))) -gt $((timeouts)) ]; }
 # The C driver may reconnect once more.
 connected() { qpn=$(awk '$7 == 3 {print $1}' /sys/kernel/debug/ib_vfab/vfab1/qps); [ -n "$qpn" ]; }
 die() { within 30 "a connected queue pair" connected; at_port vfab1 die $qpn "$@"; }
-# at_loss STATE WHY NUMBER: the connection was lost once, with that reason and status, when the slot was in this state.
+# at_loss STATE WHY NUMBER: checks that the connection was lost once, with that reason and status, when the slot was in
+# STATE.
 at_loss() {
 	local want=$1
 	case $want in
@@ -115,7 +116,7 @@ one() {
 	*" die" | aborting*) ;;
 	*) fault vfab1 $order ;;
 	esac
-	# Keeps the message in the send queue.
+	# The lost packet keeps the message in the send queue.
 	[[ $order != *flushed-send ]] || fault vfab1 loss 1 1000
 	[ $state != aborting ] || echo 1 >/sys/block/${dev#/dev/}/device/timeout
 	begin_io $way $kib

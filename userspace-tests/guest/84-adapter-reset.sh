@@ -62,14 +62,14 @@ has_refused() {
 	[ $(($1 - refused)) -ge $((sessions * 4)) ] ||
 		fail "$act: $(($1 - refused)) refusals for $((sessions * 2)) queue pairs"
 }
-# Prints what an adapter reports about its life at its end, in this act.
+# Prints how often the adapter refused to stop a queue pair in this act, as it logs when it is removed.
 refusals() {
 	log_since | awk -v act="srp-test: $act" '
 		index($0, act) {n = 0}
 		/vfab1: fault stop: [0-9]+ times$/ {n = $(NF - 1)}
 		END {print n + 0}'
 }
-# goes TEXT: the adapter is removed in time, with all hosts.
+# goes TEXT: removes the adapter, and checks that this ends in time, with all hosts.
 goes() {
 	local t0 dir
 	dir=$(add_target 0)
@@ -87,7 +87,7 @@ goes() {
 	log_in_all
 }
 begins() { act=$1; note "$act"; }
-# all_lose SECONDS: all connections are lost while the device refuses to stop them. All sessions continue within
+# all_lose SECONDS: ends all connections while the device refuses to stop them. All sessions must continue within
 # SECONDS, without an error.
 all_lose() {
 	local t0

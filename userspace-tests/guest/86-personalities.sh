@@ -47,7 +47,7 @@ enter() {
 	udevadm settle -t 20
 }
 running() { [ "$(cat $port/state)" = running ]; }
-# data WHEN: data is read back as written, in requests of all sizes.
+# data WHEN: checks that data is read back as written, in requests of all sizes.
 data() {
 	verify_io 120 $dev --iodepth=16 --rw=randwrite --bsrange=512-256k --size=12m ||
 		{ tail -n 20 $tmp/fio; fail "$p: I/O $1"; }

@@ -26,7 +26,7 @@ again() {
 adapter remove 1
 adapter add 1 erdma
 again "before"
-# Returns ENODEV (19), more often than it is called.
+# Each attempt to stop a queue pair fails with ENODEV (19).
 fault vfab1 stop 1 19 1000000
 timeout -k 5 150 rmmod ib_srp 2>$tmp/rmmod &
 unload=$!

@@ -258,7 +258,7 @@ def log_in(add_target, string, longest=LONGEST):
     """Returns the result, and the new host if there is one."""
     before = hosts()
     for _ in range(100):
-        # The target of a removed host counts until the removal ends.
+        # A removed host's session with the target exists until the removal ends.
         result = write(add_target, string, longest)
         if result != "EEXIST":
             break

@@ -128,7 +128,7 @@ class Login:
 
     def undo(self, result):
         if result != 0:
-            # A target that was logged out of may count for a moment after its host disappeared.
+            # A login may be refused for a moment after the host of the previous one disappeared.
             time.sleep(0.02 if result == errno.EEXIST else 0)
             if hosts():
                 sys.exit(f"a login ended with {os.strerror(result)} and left {hosts()}")
@@ -152,7 +152,7 @@ def sweep(step, do, undo):
         left = int(os.pread(nth, 16, 0).strip(b"\0\n") or 0)
         os.pwrite(nth, b"0", 0)
         undo(result)
-        # The last session still exists: try again.
+        # The previous session still exists: try again.
         if result == errno.EEXIST:
             if time.monotonic() > since + 20:
                 sys.exit(f"the last session is there still, before allocation {n}")
@@ -261,7 +261,7 @@ def strike_each(step, what, attempt):
             n += step
         print(f"{fault}: {n - 1} in a {what}")
         total += n - 1
-        # Until it strikes once more, so that its count is known.
+        # Wait until the fault strikes once more, so that the kernel's count is known.
         until(60, f"{fault} strikes", lambda: attempt("the end") and traced.struck(n))
         traced.end()
     return outcomes, total

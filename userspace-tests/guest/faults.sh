@@ -32,8 +32,8 @@ speed() {
 	say "the guest: $(ms $took), $(ms $stolen) without CPU, factor $((factor / 1000)).$(printf %03d $((factor % 1000)))"
 }
 
-# bound WHAT FROM TO SECONDS [TIMEOUT]: fails if it took longer. TIMEOUT seconds are added, which do not depend on the
-# speed of the guest.
+# bound WHAT FROM TO SECONDS [TIMEOUT]: fails if WHAT took longer than SECONDS, multiplied by `factor`, plus TIMEOUT
+# seconds, which do not depend on the speed of the guest.
 bound() {
 	note "$1: $(ms $(($3 > $2 ? $3 - $2 : 0))), at most ${5:+$5 s + }$4 s * $((factor / 1000)).$(printf %03d $((factor % 1000)))"
 	in_time "$1" $2 $3 $((${5:-0} * 1000000 + $4 * 1000 * factor))
@@ -75,7 +75,7 @@ attach() {
 	dev2=
 	[ -z "${backdev[other]-}" ] || dev2=$(disk "$host" 1)
 }
-# In an order in which no write is refused.
+# limits: sets the timeouts, in an order in which no write is refused.
 limits() {
 	local f
 	for f in "dev_loss_tmo off" "fast_io_fail_tmo $fast_io_fail" "dev_loss_tmo $dev_loss" "reconnect_delay $reconnect_delay"; do
@@ -128,7 +128,7 @@ netem() {
 hung=/proc/sys/kernel/hung_task_timeout_secs
 hung_after() { read -r hung_s <$hung && echo $1 >$hung || fail "no limit of hung tasks"; }
 
-# Called at the end in any case, so that the next test starts clean.
+# Called at the end of each test, also of a failed one, so that the next one starts clean.
 undo() {
 	local i
 	[ -z "${hung_s-}" ] || echo $hung_s >$hung
@@ -149,8 +149,9 @@ undo() {
 	untrace
 } 2>/dev/null
 
-# The largest writes, in KiB. A siw that is told to disconnect while it waits for the response of an RDMA READ never
-# completes that read, and the target waits for it forever. So on siw all writes fit into the command.
+# writes: prints the maximum length of writes in KiB. A siw that is told to disconnect while it waits for the response
+# of an RDMA READ never completes that read, and the target waits for it forever. So on siw all writes fit into the
+# command.
 writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
 
 # journal DEVICE [OPTION]...: starts the journal and waits for its first write.
@@ -175,7 +176,7 @@ event_since() {
 # errors [FROM TO]: sets `errors` to the number of errors that the journal saw.
 errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l); }
 
-# acked: sets `acked` to the number of acknowledged writes. has_acked N: whether it is N or more.
+# acked: sets `acked` to the number of acknowledged writes. has_acked N: returns whether it is N or more.
 acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
 has_acked() { acked; [ $acked -ge $1 ]; }
 
@@ -192,14 +193,14 @@ hit() {
 	"$@"
 	clock; hurt=$now
 }
-# detected WHAT: the port has left the state running in time. A soft device that takes several commands to break may
-# notice before the last one ends.
+# detected WHAT: checks that the port leaves the state running in time. A soft device that takes several commands to
+# break may notice before the last one ends.
 detected() {
 	until_event 20 $t0 '^state (blocked|fail-fast)$'
 	bound "$1: detected" $hurt $at 3 $retrying
 }
 
-# alive SECONDS: the journal runs without an error for that long.
+# alive SECONDS: checks that the journal runs without an error for that long.
 alive() {
 	local t0 more
 	clock; t0=$now
@@ -232,7 +233,7 @@ stood() {
 	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
 }
 
-# journal_ends: all data read was correct, and each command has ended.
+# journal_ends: ends the journal. All data read must be correct, and each command must have ended.
 journal_ends() {
 	kill -TERM $journal
 	# The journal waits up to 40 s for its commands.
@@ -241,8 +242,8 @@ journal_ends() {
 	[[ $(<$tmp/journal.out) == *" stuck=0" ]] ||
 		fail "commands were lost or completed twice: some do not end: $(<$tmp/journal.out)"
 }
-# settle [NAME]: ends the journal and compares with the back end. All data read was correct, and no acknowledged data is
-# lost.
+# settle [NAME]: ends the journal and compares with the back end. All data read must be correct, and no acknowledged
+# data may be lost.
 settle() {
 	journal_ends
 	read -r total <$tmp/journal.out
@@ -293,8 +294,8 @@ count_trace() {
 	done
 }
 untrace() { local e; for e in $traced; do rmdir $tracing/instances/$e; done; } 2>/dev/null
-# once: no command is outstanding, and each accepted command has ended exactly once, according to the trace events of
-# the host and the counters of its disks. A timed-out command may end without either.
+# once: checks that no command is outstanding, and that each accepted command has ended exactly once, according to the
+# trace events of the host and the counters of its disks. A timed-out command may end without either.
 once() {
 	local d n sent=0 ended=0
 	# udev reads a disk that was closed.

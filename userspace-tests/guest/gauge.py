@@ -24,7 +24,8 @@ import time
 PERIOD = 100_000_000
 WORK = 2_000_000
 MOST_CPUS = 4
-# In microseconds; number of samples judged together; the share of a second that is noise.
+# USUAL: the usual delay of a sample, in microseconds. TOGETHER samples are judged together, and a share of lost time
+# below NOISE is noise.
 USUAL = 4000
 TOGETHER = 10
 NOISE = 0.3

@@ -23,7 +23,7 @@ make_hosts() {
 				ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
 				ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
 			nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
-			# As neighbours() does.
+			# Add static neighbour entries, as neighbours() does.
 			read -r mac </sys/class/net/v$n/address
 			ip -n $h neigh replace 10.0.$n.1 lladdr $mac dev w0
 			mac=$(ip -n $h -o link show w0 | sed 's/.*link.ether \([^ ]*\).*/\1/')
@@ -36,10 +36,10 @@ make_hosts() {
 	baseline
 }
 
-# At the end of a test. The first host is removed with the rest of the fabric.
+# Removes the hosts at the end of a test, except for the first one, which is removed with the rest of the fabric.
 unmake_hosts() {
 	local h
-	# finish() sets the status of the test.
+	# `rc` is the status of the test, set by finish().
 	case ${rc-0} in 0 | 77) ;; *) for h in "${!number[@]}" etcd; do [ ! -s $tmp/$h ] || sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h); done >&$console ;; esac
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
@@ -59,7 +59,7 @@ serve() {
 }
 says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
 
-# start_etcd FOLDER: starts etcd on the router, as a process of the pseudo host `etcd`, with the data in FOLDER.
+# start_etcd DIRECTORY: starts etcd on the router, as a process of the pseudo host `etcd`, with its data in DIRECTORY.
 start_etcd() {
 	type etcd >/dev/null || fail "no etcd in this guest"
 	ip link set lo up
@@ -72,7 +72,7 @@ etcd_of() { if [ $kind = siw ]; then echo 127.0.0.1:2379; else echo 10.0.${numbe
 
 die() { kill -KILL ${serving[$1]}; reap 20 "$1" ${serving[$1]} 2>/dev/null; unset "serving[$1]"; }
 
-# Traffic of each link in KiB: `sent` is sent by the host.
+# Traffic of each link in KiB: `sent` from the host, `got` to it.
 declare -A sent=() got=()
 count() {
 	local h v rx tx

@@ -51,7 +51,7 @@ def log_in(device, string):
             note("in", since)
             return
         except OSError as e:
-            # The last session counts for a moment after its host disappeared.
+            # The previous session exists for a moment after its host disappeared.
             if e.errno != errno.EEXIST or time.monotonic() - since > 20:
                 raise
             time.sleep(0.02)
@@ -69,7 +69,7 @@ def sector(host):
                 finally:
                     os.close(fd)
             except OSError as e:
-                # Not there yet, or still the node of a removed disk.
+                # The device node does not exist yet, or still belongs to a removed disk.
                 if e.errno not in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
                     raise
         time.sleep(0.02)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # `sessions` sessions from vfab1 with target 0, and I/O on all of them by many.py (PID `many`).
 
-# own_ports: creates an initiator port for each, with initiator_ext from 0x100 and LUN 0.
+# own_ports: creates an initiator port for each session, with initiator_ext from 0x100 and LUN 0.
 own_ports() {
 	local i acl
 	gid vfab1
@@ -22,7 +22,7 @@ log_in_each() {
 	reap ${2-120} "$sessions logins" "${tries[@]}"
 	within 120 "$sessions disks" there
 }
-# there: each session has its disk.
+# there: returns whether each session has its disk.
 there() {
 	local h d
 	find_hosts
@@ -35,5 +35,5 @@ there() {
 		devices+=(/dev/${d##*/})
 	done
 }
-# all_since TIME: each session has completed I/O since then; sets `at`.
+# all_since TIME: returns whether each session has completed I/O since TIME; sets `at`.
 all_since() { at=$(awk -v t=$1 '$2 >= t {print $1; exit}' $tmp/many); [ -n "$at" ]; }

@@ -47,7 +47,7 @@ map_of_two() {
 	say "$(dmsetup status $map)"
 }
 two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
-# Paths that the kernel uses: the letter after major:minor.
+# paths_are N: returns whether the kernel uses N paths, which have an A after major:minor.
 paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
 
 # lose WHAT SECONDS TIMEOUT COMMAND...: COMMAND breaks a path. No I/O may take longer than SECONDS plus TIMEOUT, or it
@@ -57,7 +57,7 @@ lose() {
 	clock; t0=$now
 	"${@:4}"
 	within $((${unjudged:-0} + $3 + 5 + $2 * factor / 1000)) "a path failed ($1)" paths_are 1
-	# Its I/O has moved to the other path.
+	# The I/O of the lost path has moved to the other path.
 	acked
 	within 10 "I/O on the other path ($1)" has_acked $((acked + 1))
 	read -r at waited still < <(awk -v t=$t0 '$1 >= t && $2 == "waited" && $3 > waited {at = $1; waited = $3}

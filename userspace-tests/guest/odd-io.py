@@ -130,7 +130,7 @@ def main():
             sys.exit(f"{count} lists took {requests} requests and {registered} regions")
         note = f", each one request and one region of {parts / count:.1f} pieces"
 
-    # Finally everything at once.
+    # Finally, read the whole region at once.
     os.preadv(fd, [whole], 0)
     if whole[:] != bytes(copy):
         bad = next(i for i in range(REGION) if whole[i] != copy[i])

@@ -55,13 +55,13 @@ hears() {
 	within "${3-20}" "the target to say: $1" or_ended $odd has_said "$2"
 	has_said "$2" || fail "the target ended before it said: $1"
 }
-# times REGEX: prints how often it matches since then.
+# times REGEX: prints how many lines since the last `tell` match.
 times() { tail -n +$((heard + 1)) $tmp/odd | grep -cE -- "$1"; }
 
 rport_of() { echo /sys/class/srp_remote_ports/port-${1#host}:1; }
-# stayed WHY: there was no new login since the last `tell`.
+# stayed WHY: checks that there was no new login since the last `tell`.
 stayed() { equal "logins since $1" "$(times 'login multi')" 0; running || fail "$1 ended the session"; }
-# The target understood all orders.
+# Checks that the target understood all orders.
 no_complaints() { ! grep FAILED $tmp/odd || fail "the target complains"; }
 running() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = running ]; }
 
@@ -83,8 +83,8 @@ verified() {
 	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
-# violated ACTION [CONDITION]...: a response violates the protocol. The session reconnects, CONDITION holds (see
-# `within`), and the command is completed exactly once.
+# violated ACTION [CONDITION]...: makes a response violate the protocol, and checks that the session reconnects, that
+# CONDITION holds (see `within`), and that the command is completed exactly once.
 violated() {
 	mark
 	listen

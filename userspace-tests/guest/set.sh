@@ -20,11 +20,11 @@ role() {
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
 	esac
 }
-# new_file NUMBER [STRIPES]: 84 stripes of 768 KiB, or `stripes`.
+# new_file NUMBER [STRIPES]: creates a node's file of STRIPES (`stripes`, or 84) stripes of 768 KiB.
 new_file() { "$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"; }
-# The client's current map: u, o or r with an epoch for each node.
+# Prints the client's current map: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }
-# open PATTERN: the client serves I/O with a map that matches.
+# open PATTERN: returns whether the client serves I/O with a map that matches.
 open() { [[ "$(map)" == $1 ]] && [[ "$(grep -E '^map |is open$' $tmp/client | tail -n 1)" == *"is open" ]]; }
 whole() { open "map * used u* u* u* u* u*"; }
 out() { open "map * used $1"; }

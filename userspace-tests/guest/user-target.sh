@@ -31,13 +31,13 @@ target_on() {
 	local said=$tmp/target$1 src dest
 	[ ! -s $said.pid ] || ended "$(<$said.pid)" || return 0
 	from $1
-	# Discard the output of the previous one.
+	# Discard the output of the previous target.
 	: >$said
 	("$program" ${units[$1]} --listen "$dest:$port" --id-ext ab --ioc-guid ab >$said 2>&1 & echo $! >$said.pid)
 	within 20 "srp-target" or_ended "$(<$said.pid)" grep -q ^listens $said
 	grep -q ^listens $said || fail "srp-target: $(<$said)"
 }
-# Ends it without notice, like LIO when its port is disabled. The kernel closes the connections.
+# Kills the target without notice, like LIO when its port is disabled. The kernel closes the connections.
 target_off() {
 	kill -KILL "$(<$tmp/target$1.pid)"
 	within 10 "the end of srp-target" ended "$(<$tmp/target$1.pid)"
@@ -67,7 +67,7 @@ untarget() {
 }
 
 core() { :; }
-# Otherwise it would respond from the page cache.
+# Flush first, because the target would otherwise respond from the page cache.
 hold() { blockdev --flushbufs "${backdev[$1]}" && dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
 back_ram() { back_file "$@"; }
 back_user() { fail "srp-target has no such back end"; }

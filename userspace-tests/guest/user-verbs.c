@@ -26,7 +26,7 @@ static const uint32_t all_memory = 0xffffff00;
 
 struct end {
 	struct ibv_context *ctx;
-	/* `other` has a region and nothing else. */
+	/* `other` is a protection domain with one memory region only. */
 	struct ibv_pd *pd, *other;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
@@ -110,7 +110,7 @@ static int event(struct end *e, int ms)
 	return event.event_type;
 }
 
-/* Whether this event arrives within 5 s, possibly after events of the port. */
+/* Returns whether this event arrives within 5 s, possibly after events of the port. */
 static bool told(struct end *e, int kind)
 {
 	int got;
@@ -148,7 +148,7 @@ static void to_ready(struct end *e, const struct end *peer, int rights)
 			   IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* Reconnects. The peer grants these rights. */
+/* Reconnects both ends. The peer grants `rights`. */
 static void connect_ends(int rights)
 {
 	to_reset(&a);
@@ -197,12 +197,12 @@ static void receive(struct ibv_qp *qp, uint8_t *at, uint32_t len, uint32_t key)
 	done(ibv_post_recv(qp, &wr, &bad));
 }
 
-/* A request of `a` with one piece of LEN bytes. */
+/* A send request of `a` with a single data segment. */
 struct request {
 	enum ibv_wr_opcode opcode;
 	uint8_t *at;
 	uint32_t key;
-	/* Of the peer; also the key to be invalidated. */
+	/* Memory of the peer and its key, which is also the key to be invalidated. */
 	uint8_t *to;
 	uint32_t rkey;
 };
@@ -231,7 +231,7 @@ static void fill(void)
 static uint8_t before[2][SIZE];
 static int good, bad;
 
-/* A refused request changes nothing and ends both queue pairs. */
+/* Checks that a request is refused, changes no memory, and leaves the queue pair in error. */
 static void refuses(const char *what, struct request r, int rights, enum ibv_wc_status wanted)
 {
 	connect_ends(rights);
@@ -249,7 +249,7 @@ static void refuses(const char *what, struct request r, int rights, enum ibv_wc_
 	bad++;
 }
 
-/* A message for memory without permission to receive. */
+/* Checks that a message fails if the memory for it does not permit receiving. */
 static void refuses_to_receive(const char *what, struct request r, uint8_t *at, uint32_t key)
 {
 	connect_ends(ALL);
@@ -419,7 +419,7 @@ static void datagrams(void)
 	receive(to, b.memory, GRH + LEN, theirs->lkey);
 	wr.wr.ud.ah = ah;
 	wr.wr.ud.remote_qpn = to->qp_num;
-	/* With a wrong key it is sent and dropped. */
+	/* With a wrong Q_Key the datagram is sent and dropped. */
 	for (int wrong = 1; wrong >= 0; wrong--) {
 		wr.wr.ud.remote_qkey = QKEY + wrong;
 		done(ibv_post_send(from, &wr, &refused));

@@ -20,7 +20,7 @@ pub(crate) fn bring<E: EventHandler>(
         status,
         ..Default::default()
     };
-    // SAFETY: All of the union is initialised.
+    // SAFETY: The whole union is initialised.
     *unsafe { event.param.conn.as_mut() } = bindings::rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
         // CAST: Longer data is cut off.

@@ -7,13 +7,13 @@
 pub enum Event<'a> {
     /// The peer has the request and needs this many milliseconds to reply: at most 70,000.
     Later(u32),
-    /// The peer has replied to the request; its private data, padded with zeros.
+    /// The peer has replied to the request, with this private data, padded with zeros.
     Answered(&'a [u8]),
     /// The peer has rejected the request.
     Rejected {
         /// `enum ib_cm_rej_reason`.
         reason: u16,
-        /// Additional information, of the length that the peer gives.
+        /// Additional information, as long as the peer says, at most 72 bytes.
         info: &'a [u8],
         /// The private data, padded with zeros.
         private_data: &'a [u8],

@@ -72,8 +72,8 @@ pub enum Input {
     Mra,
     /// The peer disconnects.
     Dreq,
-    /// Our DREQ was answered, or will not be. The connection manager sends a DREQ by itself when it
-    /// finds the connection to be stale.
+    /// Our DREQ was answered or has timed out. The connection manager sends a DREQ by itself when
+    /// it finds the connection to be stale.
     Drep,
     /// The queue pair number may be used again.
     TimewaitExit,

@@ -84,23 +84,23 @@ use target::{
 
 /// The partition that every RoCE port is in.
 const PKEY: u16 = 0xffff;
-/// The private data of a reply or a reject.
+/// Each byte of the private data of a reply or a reject.
 const PATTERN: u8 = 0x5a;
 
-/// Counts its events.
+/// A handler that counts its events.
 struct Record {
     answers: Atomic<u32>,
     refusals: Atomic<u32>,
     silences: Atomic<u32>,
     ends: Atomic<u32>,
     exits: Atomic<u32>,
-    /// MRAs of the target, and the milliseconds that the last one asked for.
+    /// Number of MRAs from the target, and the time in milliseconds that the last one asked for.
     delays: Atomic<u32>,
     delay: Atomic<u32>,
-    /// Of the last reject.
+    /// Reason of the last reject, and the length of its `info`.
     reason: Atomic<u32>,
     info: Atomic<u32>,
-    /// Events with other private data than was sent.
+    /// Number of events with private data that differs from what was sent.
     wrong: Atomic<u32>,
 }
 
@@ -124,7 +124,7 @@ impl Record {
         )?)
     }
 
-    /// Answers, refusals, silences, ends, exits.
+    /// Returns the numbers of answers, refusals, silences, ends and exits.
     fn counts(&self) -> [u32; 5] {
         [
             &self.answers,
@@ -220,7 +220,6 @@ fn path_rec(soft: &Soft, service_id: u64) -> PathRec {
     }
 }
 
-/// Looks up a path.
 fn path(soft: &Soft, rec: &PathRec) -> Result<Path> {
     let lookup = Lookup::start(&soft.device, 1, rec, 1000)?;
     for _ in 0..50 {
@@ -276,7 +275,7 @@ impl Attempt {
         };
         // SAFETY: The queue is of the domain's device, and is freed after the queue pair.
         match unsafe { id.create_qp(&pd, &mut attr) } {
-            // INVARIANT: Both were just made.
+            // INVARIANT: Both were just created.
             Ok(qp) => Ok(Self {
                 record,
                 id,
@@ -285,7 +284,7 @@ impl Attempt {
                 _pd: pd,
             }),
             Err(e) => {
-                // SAFETY: Nothing uses it.
+                // SAFETY: Nothing uses the queue.
                 unsafe { bindings::ib_free_cq(cq) };
                 Err(e)
             }
@@ -320,7 +319,7 @@ impl Attempt {
         let mut attr = KBox::new(bindings::ib_qp_attr::default(), GFP_KERNEL)?;
         let mut init = KBox::new(bindings::ib_qp_init_attr::default(), GFP_KERNEL)?;
         let mask = what as c_int;
-        // SAFETY: By the type invariant the queue pair is valid; the others are valid for writing.
+        // SAFETY: The queue pair is valid; the others are valid for writing.
         kernel::error::to_result(unsafe {
             bindings::ib_query_qp(self.qp.as_ptr(), &mut *attr, mask, &mut *init)
         })?;
@@ -331,10 +330,9 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.id.release_qp();
-        // SAFETY: By the type invariant it is the identifier's, which has released it; nothing was
-        // posted.
+        // SAFETY: The queue pair is valid; the identifier has released it, and nothing was posted.
         let _ = unsafe { try_destroy(self.qp) };
-        // SAFETY: By the type invariant it is valid, and its queue pair is gone.
+        // SAFETY: The queue is valid, and its queue pair is gone.
         unsafe { bindings::ib_free_cq(self.cq) };
     }
 }
@@ -385,7 +383,7 @@ fn is_disconnected(soft: &Soft) -> Result {
     target.disconnect(0)?;
     attempt.record.wait(&attempt.record.ends)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 1, 0]);
-    // The callback tells the peer, which need not wait for our own disconnect.
+    // The callback answers the DREQ, so the peer need not wait for our disconnect.
     target.has_heard(|heard| &heard.released, 1)?;
     attempt.record.wait(&attempt.record.exits)?;
     check_eq!(attempt.record.counts(), [1, 0, 0, 1, 1]);
@@ -433,7 +431,7 @@ fn peer_is_silent(soft: &Soft) -> Result {
     attempt.id.disconnect();
     let record = attempt.record.clone();
     drop(attempt);
-    // The connection manager has told the target: timeout.
+    // The connection manager has sent the target a reject: timeout.
     target.has_heard(|heard| &heard.refused, 1)?;
     check_eq!(target.heard().reason.load(Relaxed), 4);
     check_eq!(record.counts(), [0; 5]);
@@ -493,7 +491,7 @@ fn target_needs_time(soft: &Soft) -> Result {
 fn connects_once(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
-    // A queue pair without a connection manager does not answer. The first request counts.
+    // A queue pair without a connection manager does not answer, but the request counts.
     attempt.request(soft, target.service_id(), Some(0x00ff_fff0))?;
     check_eq!(
         attempt.request(soft, target.service_id(), None),

@@ -8,7 +8,8 @@ use super::Regions;
 ///
 /// # Invariants
 ///
-/// Until then no region is replaced, nor is the [`FixedMr`](super::FixedMr) of the queue pair.
+/// Until the section ends, no region is deregistered or replaced, nor is the
+/// [`FixedMr`](super::FixedMr) of the queue pair.
 #[derive(Clone, Copy)]
 pub(in crate::rdma) struct Bound<'a> {
     pub(in crate::rdma) regions: &'a Regions,

@@ -9,11 +9,11 @@ use kernel::sync::atomic::{
     Release, //
 };
 
-/// The registration is posted.
+/// Flag: the registration is posted.
 const POSTED: u32 = 1 << 8;
-/// The poster of the registration must post the invalidation.
+/// Flag: the poster of the registration must post the invalidation.
 const WANTED: u32 = 1 << 9;
-/// The count of regions.
+/// Mask of the number of regions.
 const COUNT: u32 = POSTED - 1;
 
 /// The state of one handle.
@@ -27,17 +27,17 @@ const COUNT: u32 = POSTED - 1;
 /// ```
 ///
 /// An invalidation only affects registered regions, so it must not overtake the registration. The
-/// callback that has the response cannot wait for the poster, which may be the task that its
-/// softirq has interrupted. So the last of the two posts the invalidation.
+/// callback that handles the response cannot wait for the poster of the registration, which may be
+/// the task that its softirq has interrupted. So the later of the two posts the invalidation.
 pub(super) struct Exposure(Atomic<u32>);
 
 impl Exposure {
-    /// The peer can reach nothing.
+    /// Creates the state; the peer can reach nothing.
     pub(super) fn none() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// Whether the peer can reach nothing.
+    /// Returns whether the peer can reach nothing.
     #[inline(always)]
     pub(super) fn is_none(&self) -> bool {
         self.0.load(Acquire) == 0
@@ -56,7 +56,8 @@ impl Exposure {
         self.0.store(count, Release);
     }
 
-    /// The registration is posted, once. Returns whether the caller must post the invalidation.
+    /// Notes that the registration is posted; called once. Returns whether the caller must post the
+    /// invalidation.
     #[inline(always)]
     pub(super) fn posted(&self) -> bool {
         self.0.fetch_add(POSTED, Full) & WANTED != 0
@@ -69,7 +70,7 @@ impl Exposure {
         self.0.load(Acquire) & POSTED != 0 || self.0.fetch_add(WANTED, Full) & POSTED != 0
     }
 
-    /// The invalidation has completed, or the regions were replaced.
+    /// Notes that the invalidation has completed, or that the regions were replaced.
     #[inline(always)]
     pub(super) fn end(&self) {
         self.0.store(0, Release);

@@ -2,8 +2,8 @@
 
 //! A region that stays registered for the life of a connection.
 //!
-//! The peer may write to it at any time. For small transfers, to copy the data costs less than to
-//! register and invalidate for each (Gfarm paper, figure 5).
+//! The peer may write to it at any time. For small transfers, copying the data costs less than a
+//! registration and an invalidation per transfer (Gfarm paper, figure 5).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -44,17 +44,17 @@ use kernel::{
 };
 
 /// One region over the first bytes of each chunk of a pool, which a peer may write while a
-/// connection lasts. It goes into one queue pair, which alone uses it and renews it for each
-/// connection. Dropping it or its parts may sleep.
+/// connection lasts. It belongs to one queue pair, which renews it for each connection. Dropping it
+/// or its parts may sleep.
 pub struct FixedMr(Arc<Inner>);
 
 /// What a [`FixedMr`] and its [`FixedPart`]s share.
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes it, while
-/// there is no queue pair, nor one that a [`Bound`] could name. No queue pair exists before `renew`
-/// has succeeded. `list` has the DMA addresses of memory of `_pool`.
+/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes `mr`, and the
+/// drop, while there is no queue pair and no [`Bound`]. No queue pair exists before `renew` has
+/// succeeded. `list` has the DMA addresses of memory of `_pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
     /// The registration may have been posted.
@@ -64,7 +64,7 @@ struct Inner {
     base: Atomic<u64>,
     /// An entry for each chunk.
     list: KVVec<bindings::scatterlist>,
-    /// Bytes of each.
+    /// Length of each entry, in bytes.
     size: u32,
     pages: u32,
     page_size: u32,
@@ -77,7 +77,7 @@ struct Inner {
 // SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the
 // one caller of `renew`.
 unsafe impl Send for Inner {}
-// SAFETY: As for `Send`.
+// SAFETY: What changes is atomic, or changed by the one caller of `renew`.
 unsafe impl Sync for Inner {}
 
 impl FixedMr {
@@ -121,7 +121,7 @@ impl FixedMr {
             // SAFETY: The entry is valid.
             unsafe { bindings::srp_helper_sg_set_dma(entry, chunk.addr(), size) };
         }
-        // INVARIANT: It was just allocated, and the chunks are of the pool.
+        // INVARIANT: The region was just allocated, and the chunks are of the pool.
         let inner = Inner {
             mr: Atomic::new(alloc(pd, bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)?),
             posted: Atomic::new(false),
@@ -158,7 +158,8 @@ impl FixedMr {
         self.0.renew()
     }
 
-    /// Returns the registration to post: region, key and access. From now on it counts as posted.
+    /// Returns the registration to post: region, key and access. From now on the region counts as
+    /// posted.
     pub(in crate::rdma) fn registration(
         &self,
         _bound: Bound<'_>,
@@ -172,19 +173,19 @@ impl FixedMr {
         (mr, inner.key.load(Relaxed), access as i32)
     }
 
-    /// Whether the region belongs to this domain.
+    /// Returns whether the region belongs to `pd`.
     pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.0.pd, pd)
     }
 }
 
 impl Inner {
-    /// Deregisters the region, if there is one. Called without a queue pair.
+    /// Deregisters the region, if there is one. There must be no queue pair.
     fn give_back(&self) -> Result {
         let mr = self.mr.load(Relaxed);
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid. No queue pair is left, nor a user that has
-            // it from a `Bound`.
+            // SAFETY: By the type invariant the region is valid. There is no queue pair and no
+            // `Bound`.
             unsafe { free(mr) }?;
             self.mr.store(core::ptr::null_mut(), Relaxed);
         }
@@ -200,14 +201,14 @@ impl Inner {
                 bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
                 self.pages,
             )?;
-            // INVARIANT: It is described below; the caller has no queue pair.
+            // INVARIANT: The new region is valid; the caller has no queue pair.
             self.mr.store(new, Relaxed);
             self.posted.store(false, Relaxed);
         }
         let mr = self.mr.load(Relaxed);
         let mut offset = 0;
         // SAFETY: The region is valid and not posted; the table has this many entries with DMA
-        // addresses. It is only read.
+        // addresses. The table is only read.
         let n = unsafe {
             bindings::ib_map_mr_sg(
                 mr,
@@ -258,7 +259,7 @@ pub struct FixedPart {
 }
 
 impl FixedPart {
-    /// What the peer needs to write the first `len` bytes, on the current connection.
+    /// Returns what the peer needs to write the first `len` bytes, on the current connection.
     ///
     /// # Errors
     ///

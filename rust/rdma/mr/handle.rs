@@ -37,11 +37,11 @@ use kernel::{
 /// A mapped scatter list.
 struct Mapped {
     direction: DataDirection,
-    /// Regions that describe the list, at least one.
+    /// Number of regions that describe the list, at least 1.
     used: u32,
     /// The invalidation of the last registration was requested.
     invalidated: bool,
-    /// What the peer needs for the first region.
+    /// What the peer needs to reach the first region.
     first: Segment,
 }
 
@@ -56,7 +56,7 @@ pub struct Handle<T: ScatterList> {
     own: NonNull<Group>,
     object: Option<T>,
     mapped: Option<Mapped>,
-    /// What the peer needs for the other regions in use.
+    /// What the peer needs to reach the other regions in use.
     others: KVec<Segment>,
 }
 
@@ -77,7 +77,7 @@ impl<T: ScatterList> Handle<T> {
         own: NonNull<Group>,
         others: usize,
     ) -> Result<Self, AllocError> {
-        // INVARIANT: By this function's contract; nothing is mapped.
+        // INVARIANT: The caller guarantees that no other handle has `own`; nothing is mapped.
         Ok(Self {
             regions,
             own,
@@ -119,7 +119,8 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
-        // Also without a queue pair: the next connection replaces a reachable region first.
+        // This holds also without a queue pair: the next connection replaces a reachable region
+        // first.
         if self.mapped.is_some() || !self.own().reachable.is_none() {
             return Err(EBUSY);
         }
@@ -148,7 +149,7 @@ impl<T: ScatterList> Handle<T> {
                 Ok(())
             }
             Err(e) => {
-                // SAFETY: It was mapped with these values just now.
+                // SAFETY: The list was just mapped with these values.
                 unsafe {
                     bindings::srp_helper_ib_dma_unmap_sg(device, list, count, direction.as_raw())
                 };
@@ -193,7 +194,7 @@ impl<T: ScatterList> Handle<T> {
         let (mut used, mut before) = (1, 0);
         loop {
             let (done, got) = filled;
-            // Not even a part of an entry: hns returns this when it is out of memory.
+            // The region took not even a part of an entry: hns does this when it is out of memory.
             if done == 0 && offset == before {
                 return Err(ENOMEM);
             }
@@ -238,8 +239,8 @@ impl<T: ScatterList> Handle<T> {
     ) -> Result<((u32, u64), Segment)> {
         let mr = region.as_raw();
         let most = left.min(self.regions.pages) as i32;
-        // SAFETY: The region is valid and ours, and unreachable as `map` has checked; `sg` has
-        // `left` mapped entries.
+        // SAFETY: The region is valid, of this handle, and unreachable, as `map` has checked; `sg`
+        // has `left` mapped entries.
         let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
         let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
         // SAFETY: The region is valid, unreachable, and only this handle changes it.
@@ -257,7 +258,8 @@ impl<T: ScatterList> Handle<T> {
 
     #[inline(always)]
     fn own(&self) -> &Group {
-        // SAFETY: By the type invariant it is a part of `regions`, which does not move its groups.
+        // SAFETY: By the type invariant `own` is a group of `regions`, which does not move its
+        // groups.
         unsafe { self.own.as_ref() }
     }
 
@@ -292,7 +294,7 @@ impl<T: ScatterList> Handle<T> {
         bound: Bound<'a>,
     ) -> Result<Option<Register<'a>>> {
         let group = self.group(bound)?;
-        // Another registration could be posted after the invalidation of the first.
+        // A second registration could be posted after the invalidation of the first.
         if !group.reachable.is_none() {
             return Err(EBUSY);
         }
@@ -337,7 +339,8 @@ impl<T: ScatterList> Handle<T> {
         if !core::ptr::eq(&*self.regions, bound.regions) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariant it is a part of `regions`, which `bound` borrows for `'a`.
+        // SAFETY: By the type invariant `own` is a group of `regions`, which `bound` borrows for
+        // `'a`.
         Ok(unsafe { self.own.as_ref() })
     }
 
@@ -357,12 +360,12 @@ impl<T: ScatterList> Handle<T> {
             DataDirection::None => 0,
         };
         let used = mapped.used;
-        // After `mapped`: a reader that sees this also sees `mapped`.
+        // Set after `Group::mapped`: a reader that sees `reachable` also sees `mapped`.
         self.own().reachable.set(used);
         Some((used, access as i32))
     }
 
-    /// Whether no peer can reach the memory.
+    /// Returns whether no peer can reach the memory.
     #[inline(always)]
     pub fn unreachable(&self) -> bool {
         self.own().reachable.is_none() || self.regions.is_out_of_reach()

@@ -14,11 +14,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// Allocates a region for `pages` pages.
+/// Allocates a region of at most `pages` pages.
 ///
 /// # Errors
 ///
-/// The error of the device.
+/// The error of the device driver.
 pub(super) fn alloc(
     pd: &Pd,
     kind: bindings::ib_mr_type,
@@ -38,7 +38,7 @@ pub(super) fn alloc(
 ///
 /// `mr` is from [`alloc`]. Nothing else uses it during the call, nor anything after a success.
 pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
-    // SAFETY: By this function's contract.
+    // SAFETY: The caller guarantees that `mr` is from `alloc` and unused.
     to_result(unsafe { bindings::ib_dereg_mr_user(mr, core::ptr::null_mut()) })
 }
 
@@ -51,13 +51,13 @@ pub(super) fn say_left(pd: &Pd, why: Error) {
     );
 }
 
-/// `ib_update_fast_reg_key()` with the lowest bits of `random`, the consumer's part of a key. The
-/// address also takes the bits of `iova_mask` from `random`. Returns both.
+/// Like `ib_update_fast_reg_key()`, sets the consumer's part of the keys to the lowest bits of
+/// `random`. Also sets the bits of `iova_mask` in the address. Returns remote key and address.
 ///
 /// # Safety
 ///
-/// The region is valid and not posted, and nothing else changes these fields meanwhile. The core
-/// may read them, for netlink.
+/// The region is valid and not posted, and nothing else changes its keys and address meanwhile. The
+/// core may read them, for netlink.
 #[inline(always)]
 pub(super) unsafe fn update_fast_reg_key(
     mr: *mut bindings::ib_mr,
@@ -65,18 +65,18 @@ pub(super) unsafe fn update_fast_reg_key(
     random: u64,
 ) -> (u32, u64) {
     let own = u32::from(random as u8);
-    // SAFETY: By this function's contract.
+    // SAFETY: The caller guarantees that the region is valid and unchanged meanwhile.
     let lkey = (unsafe { (*mr).lkey } & !0xff) | own;
-    // SAFETY: As above.
+    // SAFETY: The caller guarantees that the region is valid and unchanged meanwhile.
     let rkey = (unsafe { (*mr).rkey } & !0xff) | own;
     // Drivers take the address from here when the registration is posted or executed.
-    // SAFETY: As above.
+    // SAFETY: The caller guarantees that the region is valid and unchanged meanwhile.
     let iova = (unsafe { (*mr).iova } & !iova_mask) | (random & iova_mask);
-    // SAFETY: As above.
+    // SAFETY: The region is valid and not posted, and nothing else changes it.
     unsafe { (*mr).lkey = lkey };
-    // SAFETY: As above.
+    // SAFETY: The region is valid and not posted, and nothing else changes it.
     unsafe { (*mr).rkey = rkey };
-    // SAFETY: As above.
+    // SAFETY: The region is valid and not posted, and nothing else changes it.
     unsafe { (*mr).iova = iova };
     (rkey, iova)
 }

@@ -42,13 +42,13 @@ pub const MAX_PER_HANDLE: usize = 16;
 ///
 /// # Invariants
 ///
-/// It is valid, or null. It is null only while its [`Group`] is reachable and no [`Bound`] exists.
-/// It is replaced only as the invariant of [`Group`] says.
+/// The pointer is valid or null. It is null only while its [`Group`] is reachable and no [`Bound`]
+/// exists, or while no user is left. It is replaced only as the invariant of [`Group`] says.
 pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
     fn new(pd: &Pd, kind: bindings::ib_mr_type, pages: u32) -> Result<Self> {
-        // INVARIANT: It was just allocated.
+        // INVARIANT: The region was just allocated.
         Ok(Self(Atomic::new(alloc(pd, kind, pages)?)))
     }
 
@@ -60,26 +60,27 @@ impl Region {
     ///
     /// # Safety
     ///
-    /// The group is reachable, and stays so until the region is replaced. No [`Bound`] exists.
+    /// Either the region has no user left, or its group is reachable and stays so until the region
+    /// is replaced, and no [`Bound`] exists.
     unsafe fn give_back(&self) -> Result {
         let mr = self.as_raw();
         if !mr.is_null() {
-            // SAFETY: By the type invariant it is valid. Its handle does not touch a reachable
-            // region, and all other users need a `Bound`.
+            // SAFETY: By the type invariant it is valid. No user is left, or only the handle, which
+            // does not touch a reachable region: all others need a `Bound`.
             unsafe { free(mr) }?;
-            // INVARIANT: By this function's contract.
+            // INVARIANT: The group is reachable and no `Bound` exists, or no user is left.
             self.0.store(null_mut(), Relaxed);
         }
         Ok(())
     }
 
-    /// The raw region, for the handle that has it.
+    /// The raw region, for the handle that owns it.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::ib_mr {
         self.0.load(Relaxed)
     }
 
-    /// The raw region, to be posted. It stays valid as long as `bound`.
+    /// The raw region, for a work request. It stays valid as long as `bound`.
     #[inline]
     pub(in crate::rdma) fn mr(&self, _bound: Bound<'_>) -> *mut bindings::ib_mr {
         self.as_raw()
@@ -88,7 +89,7 @@ impl Region {
     /// The key of a region, which must not be replaced during the call.
     #[cfg(SRP_KUNIT)]
     pub(in crate::rdma) fn key_now(&self) -> u32 {
-        // SAFETY: By the type invariant the region is valid.
+        // SAFETY: By the type invariant the region is valid while it is not replaced.
         unsafe { (*self.as_raw()).rkey }
     }
 
@@ -103,8 +104,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: No user is left. The queue pair that used it, if any, held the `Regions`
-        // until it was destroyed, a grace period after the last `Bound`.
+        // SAFETY: No user is left. The queue pair of the region, if any, held the `Regions` until
+        // it was destroyed, a grace period after the last `Bound`.
         let _ = unsafe { self.give_back() };
     }
 }
@@ -113,12 +114,13 @@ impl Drop for Region {
 ///
 /// # Invariants
 ///
-/// A region is deregistered or replaced only while `reachable` is not none and no [`Bound`] can
-/// name a queue pair that has it. It is replaced only while no queue pair is bound and `mapped` is
-/// clear. Only the one [`Handle`] that has the group changes its fields, while `reachable` is none.
+/// A region is deregistered or replaced only while `reachable` is not none and no [`Bound`] exists,
+/// or while no user is left. It is replaced only while no queue pair exists and `mapped` is clear.
+/// Only the [`Handle`] that owns the group changes the fields of its regions, while `reachable` is
+/// none.
 #[repr(align(64))]
 pub(in crate::rdma) struct Group {
-    /// Usually the only one in use.
+    /// The first region, usually the only one in use.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
     /// What the peer may reach. Set before the registration is posted, cleared when the
@@ -127,7 +129,7 @@ pub(in crate::rdma) struct Group {
     pub(super) reachable: Exposure,
     /// The number of the handle.
     handle: u32,
-    /// The handle has mapped a list with them.
+    /// The handle has mapped a scatter list with these regions.
     pub(super) mapped: Atomic<bool>,
 }
 
@@ -159,7 +161,7 @@ impl Group {
 }
 
 /// The memory regions of one queue pair, a fixed number for each of its handles. Each handle holds
-/// a reference. The drop of the last one may sleep.
+/// a reference. Dropping the last one may sleep.
 ///
 /// # Invariants
 ///
@@ -169,15 +171,15 @@ pub struct Regions {
     kind: bindings::ib_mr_type,
     /// Page size of a region, in bytes.
     pub(super) page_size: u32,
-    /// Scatter list entries of one region, at most.
+    /// Maximum number of scatter list entries per region.
     pub(super) pages: u32,
     /// See [`Limits::iova_mask`](crate::rdma::device::Limits::iova_mask).
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
     bound: Atomic<bool>,
-    /// That queue pair is in error and drained: nothing reaches the regions through it.
+    /// Nothing reaches the regions through that queue pair: it is drained or destroyed.
     pub(super) dead: Atomic<bool>,
-    /// A peer may still have a key of them after that; counted in `pd`.
+    /// A peer may still have a key of a dead region; counted in `pd`.
     stale: Atomic<bool>,
     pub(super) pd: Arc<Pd>,
 }
@@ -202,7 +204,7 @@ impl Regions {
         Self::of_pages(pd, u32::MAX, handles, per_handle)
     }
 
-    /// As [`Self::new`], with at most `pages` pages in a region.
+    /// Like [`Self::new`], with at most `pages` pages per region.
     ///
     /// # Errors
     ///
@@ -239,7 +241,7 @@ impl Regions {
             pd: pd.clone(),
         };
         for handle in 0..u32::try_from(handles).map_err(|_| EINVAL)? {
-            // INVARIANT: They are allocated from `pd`.
+            // INVARIANT: The regions are allocated from `pd`.
             let group = Group::new(pd, kind, pages, per_handle, handle)?;
             this.groups.push(group, GFP_KERNEL)?;
         }
@@ -262,19 +264,20 @@ impl Regions {
         self.groups.iter().map(reachable).sum()
     }
 
-    /// Whether a peer may reach regions of a handle.
+    /// Returns whether a peer may reach regions of a handle.
     #[cfg(any(SRP_KUNIT, SRP_BENCH))]
     pub(in crate::rdma) fn is_exposed(&self, handle: usize) -> bool {
         let group = self.groups.get(handle);
         group.is_some_and(|group| !group.reachable.is_none())
     }
 
-    /// Binds the regions to a new queue pair. Replaces those that may be registered. May sleep.
+    /// Binds the regions to a new queue pair. Replaces those that may still be registered. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if they are bound, or if such a region is still mapped; otherwise the error of the
-    /// device driver.
+    /// `EBUSY` if the regions are bound already, or one to be replaced is still mapped; otherwise
+    /// the error of the device driver.
     pub(in crate::rdma) fn bind(&self) -> Result {
         self.bound
             .cmpxchg(false, true, Acquire)
@@ -287,7 +290,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Notes that the queue pair is in error and drained: nothing reaches the regions through it.
+    /// Notes that nothing reaches the regions through the queue pair: it is drained or destroyed.
     pub(in crate::rdma) fn set_dead(&self) {
         let exposed = |group: &Group| !group.reachable.is_none();
         if self.groups.iter().any(exposed) && !self.stale.xchg(true, Full) {
@@ -296,8 +299,8 @@ impl Regions {
         self.dead.store(true, Release);
     }
 
-    /// Deregisters the regions that a peer may have a key of, so that the keys are invalid. There
-    /// must be no queue pair, nor one that a [`Bound`] could name. May sleep.
+    /// Deregisters the regions that a peer may have a key of, so that the keys are invalid. The
+    /// queue pair must be destroyed. May sleep.
     ///
     /// # Errors
     ///
@@ -310,15 +313,15 @@ impl Regions {
         for group in &self.groups {
             for region in group.all(group.reachable.count()) {
                 // SAFETY: By this function's contract no `Bound` exists. The region stays
-                // reachable: only an invalidation on that queue pair, or `renew`, which replaces
-                // it, would change that.
+                // reachable: only an invalidation on the destroyed queue pair, or `renew`, which
+                // replaces it, would change that.
                 unsafe { region.give_back() }?;
             }
         }
         Ok(())
     }
 
-    /// Whether no peer can reach even a region that was not invalidated.
+    /// Returns whether no peer can reach even a region that was not invalidated.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.dead.load(Acquire) && self.pd.is_drained()
     }
@@ -348,7 +351,8 @@ impl Regions {
                 // queue pair was cleared a grace period before, so no `Bound` exists.
                 unsafe { region.give_back() }?;
                 let new = alloc(&self.pd, self.kind, self.pages)?;
-                // INVARIANT: As above.
+                // INVARIANT: The group is reachable and not mapped, and no queue pair or `Bound`
+                // exists.
                 region.0.store(new, Relaxed);
             }
             group.reachable.end();
@@ -357,7 +361,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Unbinds the regions. The queue pair is destroyed.
+    /// Unbinds the regions. The queue pair must be destroyed, or not created.
     pub(in crate::rdma) fn unbind(&self) {
         self.set_dead();
         self.bound.store(false, Release);
@@ -371,7 +375,7 @@ impl Regions {
         }
     }
 
-    /// Whether the regions are of this domain.
+    /// Returns whether the regions are of `pd`.
     pub(in crate::rdma) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
@@ -383,7 +387,7 @@ impl Drop for Regions {
         let mut left = None;
         for group in &self.groups {
             for region in Iterator::chain(core::iter::once(&group.first), group.others.iter()) {
-                // SAFETY: As in the drop of a region.
+                // SAFETY: No user is left: each handle and queue pair keeps the `Regions` alive.
                 if let Err(why) = unsafe { region.give_back() } {
                     left = Some(why);
                     // INVARIANT: No user is left. Null keeps the drop of the region from retrying.
@@ -405,7 +409,7 @@ pub(in crate::rdma) struct Exposed<'a> {
 }
 
 impl<'a> Exposed<'a> {
-    /// Returns the first `count` regions of a group, if there are so many and `count` is not 0.
+    /// Returns the first `count` regions of a group, or `None` if `count` is 0 or too large.
     #[inline(always)]
     pub(super) fn new(group: &'a Group, count: u32) -> Option<Self> {
         let others = match count {
@@ -416,13 +420,13 @@ impl<'a> Exposed<'a> {
         Some(Self { group, others })
     }
 
-    /// The first of them.
+    /// The first exposed region.
     #[inline(always)]
     pub(in crate::rdma) fn first(&self) -> &'a Region {
         &self.group.first
     }
 
-    /// The others.
+    /// The other exposed regions.
     #[inline(always)]
     pub(in crate::rdma) fn others(&self) -> &'a [Region] {
         self.others
@@ -442,7 +446,7 @@ impl<'a> Exposed<'a> {
     }
 
     /// Requests the invalidation; called once. Returns whether the caller must post it; if not,
-    /// [`Self::posted`] tells the poster of the registration to.
+    /// [`Self::posted`] tells the poster of the registration to do so.
     #[inline(always)]
     pub(in crate::rdma) fn invalidate(&self) -> bool {
         self.group.reachable.invalidate()

@@ -20,12 +20,12 @@ impl PdName {
     ///
     /// The domain is valid.
     pub(super) unsafe fn of(pd: *const bindings::ib_pd) -> Self {
-        // SAFETY: By this function's contract; the field is constant.
+        // SAFETY: `pd` is valid; the field is constant.
         let process = !unsafe { (*pd).uobject }.is_null();
         Self(pd.addr() | usize::from(process))
     }
 
-    /// Whether the key of all memory is valid in it: not in a domain of a process.
+    /// Whether the key of all memory is valid in this domain; it is not in a domain of a process.
     #[inline]
     pub fn has_all_memory(self) -> bool {
         self.0 & 1 == 0
@@ -63,40 +63,40 @@ impl Driver {
     pub const OCRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_OCRDMA);
     pub const VMW_PVRDMA: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_VMW_PVRDMA);
     pub const RXE: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_RXE);
-    /// With this ID and version 1 of the interface, rdma-core's `ipathverbs` takes the device, and
-    /// uses only commands of ib_uverbs.
+    /// With this ID and version 1 of the interface, rdma-core's `ipathverbs` binds to the device,
+    /// and uses only commands of ib_uverbs.
     pub const QIB: Self = Self(bindings::rdma_driver_id_RDMA_DRIVER_QIB);
 }
 
 /// Capabilities of a device.
 #[derive(Clone, Copy, Default)]
 pub struct DeviceAttr {
-    /// The driver it claims to have.
+    /// The driver that the device claims to have.
     pub driver: Driver,
-    /// Maximum completion vectors. There is at most one per CPU.
+    /// Maximum number of completion vectors. There is at most one per CPU.
     pub max_vectors: u32,
-    /// Whether it drains queue pairs itself, by requests that it accepts when it accepts no
+    /// Whether the device drains queue pairs itself, by requests that it accepts when it accepts no
     /// others.
     pub drains: bool,
     /// System image GUID.
     pub sys_image_guid: u64,
-    /// Maximum queue pairs.
+    /// Maximum number of queue pairs.
     pub max_qp: u32,
-    /// Maximum requests in a queue.
+    /// Maximum number of requests in a queue.
     pub max_qp_wr: u32,
-    /// Maximum SGEs in a send request.
+    /// Maximum number of SGEs in a send request.
     pub send_sge: u32,
-    /// Maximum SGEs in a receive request.
+    /// Maximum number of SGEs in a receive request.
     pub recv_sge: u32,
-    /// Maximum SGEs in an RDMA read request.
+    /// Maximum number of SGEs in an RDMA read request.
     pub read_sge: u32,
-    /// Maximum completion queues.
+    /// Maximum number of completion queues.
     pub max_cq: u32,
-    /// Maximum completions in a queue.
+    /// Maximum number of completions in a queue.
     pub max_cqe: u32,
-    /// Maximum regions.
+    /// Maximum number of regions.
     pub max_mr: u32,
-    /// Maximum pages or pieces of a fast-registered region; 0 if not supported.
+    /// Maximum number of pages or pieces of a fast-registered region; 0 if not supported.
     pub max_pages: u32,
     /// One bit per supported page size.
     pub page_sizes: u64,
@@ -106,11 +106,11 @@ pub struct DeviceAttr {
     pub gaps: bool,
     /// Whether there is a key for all memory without a region.
     pub local_dma_lkey: bool,
-    /// Maximum concurrent RDMA reads.
+    /// Maximum number of concurrent RDMA reads.
     pub max_reads: u32,
     /// Size of the P_Key table.
     pub max_pkeys: u16,
-    /// Maximum memberships of queue pairs in multicast groups, in as many groups.
+    /// Maximum number of multicast groups, of queue pairs in a group, and of memberships in total.
     pub max_members: u32,
 }
 
@@ -121,7 +121,7 @@ pub struct PortAttr {
     pub state: u8,
     /// Physical state: 5 is up, 3 disabled, 2 polling.
     pub phys_state: u8,
-    /// CapabilityMask.
+    /// CapabilityMask of the port.
     pub capabilities: u32,
     /// LID of the port.
     pub lid: u16,
@@ -129,7 +129,7 @@ pub struct PortAttr {
     pub sm_lid: u16,
     /// Service level to the subnet manager.
     pub sm_sl: u8,
-    /// Subnet timeout.
+    /// Subnet timeout, n in 4.096 us * 2^n.
     pub subnet_timeout: u8,
     /// GID prefix of the subnet.
     pub prefix: u64,
@@ -172,7 +172,7 @@ pub struct Grh {
 impl Address {
     pub(super) fn from_raw(raw: &bindings::rdma_ah_attr) -> Self {
         let place = (&raw const raw.__bindgen_anon_1).cast::<bindings::ib_ah_attr>();
-        // SAFETY: The union has numbers only.
+        // SAFETY: Every bit pattern is valid for a union of numbers.
         let ib = unsafe { &*place };
         let global = u32::from(raw.ah_flags) & bindings::ib_ah_flags_IB_AH_GRH != 0;
         Self {
@@ -204,10 +204,10 @@ impl Address {
             dlid: self.dlid,
             ..Default::default()
         };
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for an `ib_ah_attr`.
         unsafe { place.write(ib) };
         if let Some(grh) = self.grh {
-            // CAST: A bit of a byte.
+            // CAST: The flag fits into a byte.
             raw.ah_flags = bindings::ib_ah_flags_IB_AH_GRH as u8;
             // SAFETY: Every bit pattern is a valid byte array.
             *unsafe { raw.grh.dgid.raw.as_mut() } = grh.dgid;
@@ -287,13 +287,13 @@ impl Kind {
 /// Sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Default)]
 pub struct Sizes {
-    /// Send queue entries.
+    /// Number of send queue entries.
     pub send: u32,
-    /// Receive queue entries.
+    /// Number of receive queue entries.
     pub recv: u32,
-    /// SGEs per send request.
+    /// Maximum number of SGEs per send request.
     pub send_sge: u32,
-    /// SGEs per receive request.
+    /// Maximum number of SGEs per receive request.
     pub recv_sge: u32,
 }
 
@@ -346,7 +346,7 @@ macro_rules! attributes {
                 raw
             }
 
-            /// Copies what `mask` names, except the state.
+            /// Copies the attributes in `mask`, except the states.
             pub fn update(&mut self, from: &Self, mask: Mask) {
                 if mask.has(bindings::ib_qp_attr_mask_IB_QP_AV) {
                     self.address = from.address;
@@ -370,23 +370,23 @@ attributes! {
     sq_psn: u32, u32 = ib_qp_attr_mask_IB_QP_SQ_PSN;
     /// QP number of the peer.
     dest_qp_num: u32, u32 = ib_qp_attr_mask_IB_QP_DEST_QPN;
-    /// Rights of the peer.
+    /// Access rights of the peer.
     qp_access_flags: u32, i32 = ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
     /// Index of the P_Key.
     pkey_index: u16, u16 = ib_qp_attr_mask_IB_QP_PKEY_INDEX;
-    /// Maximum RDMA reads that we start concurrently.
+    /// Maximum number of RDMA reads that we start concurrently.
     max_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC;
-    /// Maximum RDMA reads of the peer that we serve concurrently.
+    /// Maximum number of RDMA reads of the peer that we serve concurrently.
     max_dest_rd_atomic: u8, u8 = ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC;
     /// RNR NAK timer for the peer, encoded.
     min_rnr_timer: u8, u8 = ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER;
     /// ACK timeout, n in 4.096 us * 2^n.
     timeout: u8, u8 = ib_qp_attr_mask_IB_QP_TIMEOUT;
-    /// Retries without an acknowledgement.
+    /// Number of retries of an unacknowledged packet.
     retry_cnt: u8, u8 = ib_qp_attr_mask_IB_QP_RETRY_CNT;
-    /// Retries while the peer has no receive posted; 7 means forever.
+    /// Number of retries while the peer has no receive posted; 7 means forever.
     rnr_retry: u8, u8 = ib_qp_attr_mask_IB_QP_RNR_RETRY;
-    /// The port.
+    /// The port number.
     port_num: u32, u32 = ib_qp_attr_mask_IB_QP_PORT;
     /// Whether to report the end of a drain.
     en_sqd_async_notify: u8, u8 = ib_qp_attr_mask_IB_QP_EN_SQD_ASYNC_NOTIFY;
@@ -398,38 +398,38 @@ impl Mask {
         self.0 & bit != 0
     }
 
-    /// Whether it has the state.
+    /// Whether it includes the state.
     pub fn state(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_STATE)
     }
 
-    /// Whether it has the state that the caller assumes.
+    /// Whether it includes the state that the caller assumes.
     pub fn current(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE)
     }
 
-    /// Whether it has the port.
+    /// Whether it includes the port.
     pub fn port(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PORT)
     }
 
-    /// Whether it has the path to the peer.
+    /// Whether it includes the path to the peer.
     pub fn address(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_AV)
     }
 
-    /// Whether it has the index of the P_Key.
+    /// Whether it includes the index of the P_Key.
     pub fn pkey_index(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX)
     }
 
-    /// Whether it has the path MTU.
+    /// Whether it includes the path MTU.
     pub fn path_mtu(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PATH_MTU)
     }
 
-    /// Whether a queue pair of this kind may move from one state to the other, with the required
-    /// attributes in `self`.
+    /// Whether a queue pair of this kind may move from state `from` to `to` with the attributes in
+    /// this mask.
     pub fn fits(self, from: State, to: State, kind: Kind) -> bool {
         // SAFETY: No precondition.
         unsafe { bindings::ib_modify_qp_is_ok(from as u32, to as u32, kind.raw(), self.0) }

@@ -27,7 +27,7 @@ const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
 ///
 /// # Invariants
 ///
-/// It is registered.
+/// The device is registered.
 pub struct Registration<P: Provider> {
     pub(super) device: NonNull<bindings::ib_device>,
     provider: Arc<P>,
@@ -37,12 +37,12 @@ pub struct Registration<P: Provider> {
 
 // SAFETY: A device has no thread affinity.
 unsafe impl<P: Provider> Send for Registration<P> {}
-// SAFETY: What a shared reference gives out may be shared.
+// SAFETY: A shared reference gives out only the provider, which is `Sync`.
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device with `ports` ports and a completion vector per CPU, up to its maximum;
-    /// its memory is mapped for `dma`. May sleep.
+    /// Registers a device with `ports` ports and a completion vector per CPU, up to the device's
+    /// maximum. Its users map memory for `dma`. May sleep.
     ///
     /// # Errors
     ///
@@ -59,9 +59,10 @@ impl<P: Provider> Registration<P> {
         let raw = unsafe { bindings::srp_vfab_alloc_device(size) };
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         let object = raw.cast::<DeviceObject<P>>().as_ptr();
-        // SAFETY: It was just allocated with this size, and zeroes are `None`.
+        // SAFETY: `object` was just allocated with this size and zeroed, so `provider` is a valid
+        // `None`.
         unsafe { (*object).provider = Some(provider.clone()) };
-        // SAFETY: It was just allocated, and nothing else has its address.
+        // SAFETY: The device was just allocated, and nothing else has its address.
         let device = unsafe { &mut *raw.as_ptr() };
         // CAST: A small number.
         device.node_type = bindings::srp_vfab_node_SRP_VFAB_NODE_IB_CA as u8;
@@ -70,20 +71,20 @@ impl<P: Provider> Registration<P> {
         // SAFETY: No precondition.
         let vectors = unsafe { bindings::srp_helper_num_online_cpus() };
         let attr = provider.device_attr();
-        // CAST: The count of CPUs, or less.
+        // CAST: At most the number of CPUs.
         device.num_comp_vectors = vectors.min(attr.max_vectors) as i32;
         device.local_dma_lkey = P::LOCAL_DMA_LKEY;
         device.uverbs_cmd_mask |= COMMANDS;
         // SAFETY: The functions fit the objects; `OPS` has their sizes.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::OPS) };
         if attr.drains {
-            // SAFETY: As above.
+            // SAFETY: The functions fit the objects.
             unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::DRAIN) };
         }
-        // SAFETY: It is valid, and nothing else has its address yet.
+        // SAFETY: The device is valid, and nothing else has its address yet.
         unsafe { (*raw.as_ptr()).ops.driver_id = attr.driver.0 };
         // The parent is the device that memory is mapped for, as with hardware.
-        // SAFETY: As above; the union's other field is for another view of the same.
+        // SAFETY: The device is valid, and nothing else has its address yet.
         unsafe { bindings::srp_vfab_set_parent(raw.as_ptr(), dma.as_raw()) };
         // SAFETY: The device is set up, the name is a string, and `Registration` keeps the device
         // for DMA.
@@ -91,13 +92,13 @@ impl<P: Provider> Registration<P> {
             bindings::ib_register_device(raw.as_ptr(), name.as_char_ptr(), dma.as_raw())
         });
         if let Err(e) = registered {
-            // SAFETY: It was not registered, and is ours.
+            // SAFETY: The device was allocated above, and was not registered.
             unsafe { release::<P>(raw) };
             return Err(e);
         }
-        // SAFETY: It is registered until `forget`.
+        // SAFETY: The device is registered until `drop`, which first calls `forget`.
         unsafe { provider.target().set(raw) };
-        // INVARIANT: It was registered.
+        // INVARIANT: The device was just registered.
         Ok(Self {
             device: raw,
             provider,
@@ -114,9 +115,9 @@ impl<P: Provider> Registration<P> {
 impl<P: Provider> Drop for Registration<P> {
     fn drop(&mut self) {
         self.provider.target().forget();
-        // SAFETY: By the type invariant it is registered.
+        // SAFETY: The device is registered.
         unsafe { bindings::ib_unregister_device(self.device.as_ptr()) };
-        // SAFETY: It is unregistered, and ours.
+        // SAFETY: `new` allocated the device, which is not registered now.
         unsafe { release::<P>(self.device) };
     }
 }
@@ -125,11 +126,11 @@ impl<P: Provider> Drop for Registration<P> {
 ///
 /// # Safety
 ///
-/// It was allocated here, is not registered, and is not used after this.
+/// [`Registration::new`] allocated the device, which is not registered, and not used after this.
 unsafe fn release<P>(device: NonNull<bindings::ib_device>) {
     let object = device.cast::<DeviceObject<P>>().as_ptr();
-    // SAFETY: By this function's contract it is the first field of a `DeviceObject`.
+    // SAFETY: `device` is the first field of a `DeviceObject`.
     drop(unsafe { (*object).provider.take() });
-    // SAFETY: By this function's contract.
+    // SAFETY: The device is not registered, and not used after this.
     unsafe { bindings::ib_dealloc_device(device.as_ptr()) };
 }

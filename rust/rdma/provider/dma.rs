@@ -3,8 +3,8 @@
 //! A device of the module to map memory for, and access to memory by its DMA addresses.
 //!
 //! It is a platform device without an IOMMU, so that a DMA address is a physical address: of the
-//! memory itself, or of its bounce buffer in swiotlb. A missing mapping or synchronisation shows as
-//! on hardware with `swiotlb=force`.
+//! memory itself, or of its bounce buffer in swiotlb. With `swiotlb=force`, a missing mapping or
+//! synchronisation shows as it does on hardware.
 //!
 //! C header: [`include/linux/dma-direct.h`](srctree/include/linux/dma-direct.h)
 
@@ -24,14 +24,14 @@ use kernel::{
     prelude::*, //
 };
 
-/// Longest segment of a mapping in bytes.
+/// Maximum length of a segment of a mapping, in bytes.
 const SEGMENT: u32 = 1 << 31;
 
 /// A platform device.
 ///
 /// # Invariants
 ///
-/// It is registered.
+/// The device is registered.
 pub struct DmaDevice(NonNull<bindings::platform_device>);
 
 // SAFETY: A device has no thread affinity.
@@ -40,7 +40,7 @@ unsafe impl Send for DmaDevice {}
 unsafe impl Sync for DmaDevice {}
 
 impl DmaDevice {
-    /// Registers a device with addresses of `bits` bits. May sleep.
+    /// Registers a device with DMA addresses of `bits` bits, 32 to 64. May sleep.
     ///
     /// # Errors
     ///
@@ -57,14 +57,14 @@ impl DmaDevice {
         // SAFETY: The description is valid for the call, and the name forever.
         let device = from_err_ptr(unsafe { bindings::platform_device_register_full(&info) })?;
         let device = NonNull::new(device).ok_or(ENOMEM)?;
-        // INVARIANT: It was just registered.
+        // INVARIANT: The device was just registered.
         let this = Self(device);
-        // As an adapter's driver does: only then does the kernel know that synchronisation can be
-        // skipped.
-        // SAFETY: By the type invariant; no memory is mapped for it yet.
+        // Drivers of adapters do this, too: otherwise the kernel does not know that it can skip
+        // synchronisation.
+        // SAFETY: The device is registered; no memory is mapped for it yet.
         to_result(unsafe { bindings::srp_vfab_dma_set_mask(this.as_raw(), bits) })?;
-        // SAFETY: By the type invariant; only mapping memory reads the parameters, and none is
-        // mapped yet.
+        // SAFETY: The device is registered; only the mapping of memory reads the parameters, and
+        // none is mapped yet.
         unsafe { bindings::srp_vfab_dma_set_max_seg_size(this.as_raw(), SEGMENT) };
         Ok(this)
     }
@@ -76,13 +76,13 @@ impl DmaDevice {
     /// Those of the driver core.
     pub fn direct(name: &'static CStr, number: u32) -> Result<Self> {
         let this = Self::new(name, number, 64)?;
-        // SAFETY: By the type invariant; no memory is mapped for it yet.
+        // SAFETY: The device is registered; no memory is mapped for it yet.
         unsafe { bindings::srp_vfab_dma_never_bounce(this.as_raw()) };
         Ok(this)
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::device {
-        // SAFETY: By the type invariant it is valid.
+        // SAFETY: The device is valid.
         unsafe { &raw mut (*self.0.as_ptr()).dev }
     }
 
@@ -90,18 +90,17 @@ impl DmaDevice {
     ///
     /// # Safety
     ///
-    /// The address is posted or registered for all of `'a`: the poster guarantees that it is mapped
-    /// as long.
+    /// The address is posted or registered for all of `'a`; its poster guarantees that it stays
+    /// mapped for that time.
     #[inline]
     pub unsafe fn span<'a>(&'a self, addr: u64, len: usize) -> Option<Span<'a>> {
         if len == 0 {
             return Some(Span::EMPTY);
         }
         addr.checked_add(len as u64)?;
-        // SAFETY: By the type invariant; the function refuses an address that is no memory.
+        // SAFETY: The device is registered; the function refuses an address that is no memory.
         let at = unsafe { bindings::srp_vfab_dma_to_virt(self.as_raw(), addr, len) };
-        // INVARIANT: By this function's contract it is memory that the poster of the address lent
-        // to the device.
+        // INVARIANT: `at` is memory that the poster of `addr` keeps mapped.
         NonNull::new(at.cast()).map(|at| Span {
             at,
             len,
@@ -112,7 +111,7 @@ impl DmaDevice {
 
 impl Drop for DmaDevice {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is registered, and not used after this.
+        // SAFETY: The device is registered; nothing uses it after this.
         unsafe { bindings::platform_device_unregister(self.0.as_ptr()) };
     }
 }
@@ -121,8 +120,8 @@ impl Drop for DmaDevice {
 ///
 /// # Invariants
 ///
-/// `at` is valid for reads and writes of `len` bytes, which others may access concurrently, as with
-/// any DMA.
+/// `at` is valid for reads and writes of `len` bytes, which other code may access concurrently, as
+/// with any DMA.
 pub struct Span<'a> {
     at: NonNull<u8>,
     len: usize,
@@ -148,7 +147,7 @@ impl Span<'_> {
         }
     }
 
-    /// The remaining bytes.
+    /// Number of remaining bytes.
     #[inline]
     pub fn left(&self) -> usize {
         self.len
@@ -156,17 +155,17 @@ impl Span<'_> {
 
     fn skip(&mut self, n: usize) {
         // INVARIANT: The rest is a part of the same memory; `n` is at most `len`.
-        // SAFETY: By the type invariant; it is at most the end of the memory.
+        // SAFETY: `at + n` is at most the end of the memory.
         self.at = unsafe { self.at.add(n) };
         self.len -= n;
     }
 
-    /// Copies the beginning of `from` to the beginning of this, as much as both have, at most
-    /// `most` bytes, and removes it from both. Returns the number of bytes.
+    /// Copies the beginning of `from` to the beginning of `self`: as many bytes as both have, at
+    /// most `most`. Removes them from both, and returns their number.
     #[inline]
     pub fn take(&mut self, from: &mut Span<'_>, most: usize) -> usize {
         let n = self.len.min(from.len).min(most);
-        // SAFETY: By the type invariants both are valid for `n` bytes. They may overlap.
+        // SAFETY: Both are valid for `n` bytes. They may overlap.
         unsafe { copy(from.at.as_ptr(), self.at.as_ptr(), n) };
         self.skip(n);
         from.skip(n);

@@ -27,7 +27,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Too many completions for a queue.
+    /// A completion queue has overflowed.
     CQ_ERR = ib_event_type_IB_EVENT_CQ_ERR,
     /// A queue pair has an error that no completion reports.
     QP_FATAL = ib_event_type_IB_EVENT_QP_FATAL,
@@ -37,7 +37,7 @@ kinds! {
     QP_ACCESS_ERR = ib_event_type_IB_EVENT_QP_ACCESS_ERR,
     /// The first message arrived before the connection was reported as established.
     COMM_EST = ib_event_type_IB_EVENT_COMM_EST,
-    /// The send queue has stopped.
+    /// The send queue is drained.
     SQ_DRAINED = ib_event_type_IB_EVENT_SQ_DRAINED,
     /// The device has stopped working.
     DEVICE_FATAL = ib_event_type_IB_EVENT_DEVICE_FATAL,
@@ -66,7 +66,7 @@ pub struct Target<R> {
 
 /// # Invariants
 ///
-/// It is valid until it is taken out of its `Target`.
+/// The object is valid until it is taken out of its `Target` or `DeviceTarget`.
 struct Object<R>(NonNull<R>);
 
 // SAFETY: The objects of `ib_core` have no thread affinity.
@@ -89,7 +89,7 @@ impl<R> Target<R> {
     ///
     /// `object` is valid until [`Target::forget`].
     pub(super) unsafe fn set(&self, object: NonNull<R>) {
-        // INVARIANT: By this function's contract.
+        // INVARIANT: `object` is valid until `forget`.
         *self.object.lock() = Some(Object(object));
     }
 
@@ -105,7 +105,7 @@ impl QpTarget {
         let object = self.object.lock();
         let Some(Object(qp)) = &*object else { return };
         let qp = qp.as_ptr();
-        // SAFETY: By the type invariant it is valid; the field is constant.
+        // SAFETY: The queue pair is valid; the field is constant.
         let device = unsafe { (*qp).device };
         let mut event = bindings::ib_event {
             device,
@@ -113,11 +113,11 @@ impl QpTarget {
             ..Default::default()
         };
         let place = (&raw mut event.element).cast::<*mut bindings::ib_qp>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a pointer.
         unsafe { place.write(qp) };
-        // SAFETY: As above.
+        // SAFETY: The queue pair is valid; the field is constant.
         let handler = unsafe { (*qp).event_handler };
-        // SAFETY: As above.
+        // SAFETY: The queue pair is valid; the field is constant.
         let context = unsafe { (*qp).qp_context };
         if let Some(handler) = handler {
             // SAFETY: It is the handler of this queue pair, called where it may sleep.
@@ -132,7 +132,7 @@ impl CqTarget {
         let object = self.object.lock();
         let Some(Object(cq)) = &*object else { return };
         let cq = cq.as_ptr();
-        // SAFETY: By the type invariant it is valid; the field is constant.
+        // SAFETY: The queue is valid; the field is constant.
         let device = unsafe { (*cq).device };
         let mut event = bindings::ib_event {
             device,
@@ -140,11 +140,11 @@ impl CqTarget {
             ..Default::default()
         };
         let place = (&raw mut event.element).cast::<*mut bindings::ib_cq>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a pointer.
         unsafe { place.write(cq) };
-        // SAFETY: As above.
+        // SAFETY: The queue is valid; the field is constant.
         let handler = unsafe { (*cq).event_handler };
-        // SAFETY: As above.
+        // SAFETY: The queue is valid; the field is constant.
         let context = unsafe { (*cq).cq_context };
         if let Some(handler) = handler {
             // SAFETY: It is the handler of this queue, called where it may sleep.
@@ -153,7 +153,7 @@ impl CqTarget {
     }
 }
 
-/// A device that events are reported of, while it is registered.
+/// A device to report events of, while it is registered.
 #[pin_data]
 pub struct DeviceTarget {
     #[pin]
@@ -172,7 +172,7 @@ impl DeviceTarget {
     ///
     /// `device` is valid until [`DeviceTarget::forget`].
     pub(super) unsafe fn set(&self, device: NonNull<bindings::ib_device>) {
-        // INVARIANT: By this function's contract.
+        // INVARIANT: `device` is valid until `forget`.
         *self.device.lock() = Some(Object(device));
     }
 
@@ -191,9 +191,9 @@ impl DeviceTarget {
             ..Default::default()
         };
         let place = (&raw mut event.element).cast::<u32>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u32`.
         unsafe { place.write(port) };
-        // SAFETY: By the type invariant it is valid; a work item calls the listeners.
+        // SAFETY: The device is valid; a work item calls the listeners.
         unsafe { bindings::ib_dispatch_event(&event) };
     }
 }

@@ -2,9 +2,10 @@
 
 //! The interrupt of a completion queue.
 //!
-//! It is the handler of an irq_work on the CPU of the poster. On architectures without an interrupt
-//! for that (User-Mode Linux) it is the handler of an expired timer. It never runs on the poster's
-//! stack. Modules cannot queue an irq_work on another CPU, so the vectors are nominal.
+//! It is the handler of an irq_work on the CPU that posted the request. On architectures without an
+//! interrupt for that (User-Mode Linux) it is the handler of an expired timer. It never runs on the
+//! poster's stack. Modules cannot queue an irq_work on another CPU, so completion vectors have no
+//! effect.
 //!
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
@@ -53,19 +54,19 @@ impl Notify {
     pub fn new(cq: CqHandle) -> impl PinInit<Self> {
         // SAFETY: No precondition.
         let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() };
-        // INVARIANT: `ib_core` keeps the queue until its destruction, which stops this.
+        // INVARIANT: `ib_core` keeps the queue until `destroy_cq`, which calls `stop`.
         pin_init!(Self {
             work <- Opaque::ffi_init(|slot| {
-                // SAFETY: The slot is valid for writes and stays where it is.
+                // SAFETY: The slot is valid for writes and is pinned.
                 unsafe { bindings::srp_vfab_irq_work_init(slot, Some(worked)) };
             }),
             timer <- Opaque::ffi_init(|slot| {
-                // SAFETY: The slot is valid for writes and stays where it is.
+                // SAFETY: The slot is valid for writes and is pinned.
                 unsafe {
                     bindings::hrtimer_setup(
                         slot,
                         Some(expired),
-                        // CAST: A small number of the C interface.
+                        // CAST: `CLOCK_MONOTONIC` is 1.
                         bindings::CLOCK_MONOTONIC as i32,
                         bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
                     )
@@ -81,10 +82,10 @@ impl Notify {
     #[inline]
     pub fn raise(&self) {
         if self.by_work {
-            // SAFETY: It is initialised, and lives until it was synchronised.
+            // SAFETY: The irq_work is initialised, and lives until `stop` has synchronised it.
             unsafe { bindings::irq_work_queue(self.work.get()) };
         } else {
-            // SAFETY: It is initialised, and lives until it was cancelled.
+            // SAFETY: The timer is initialised, and lives until `stop` has cancelled it.
             unsafe {
                 bindings::hrtimer_start_range_ns(
                     self.timer.get(),
@@ -99,9 +100,9 @@ impl Notify {
     /// Disables the interrupt, and waits for a running handler. Sleeps.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Relaxed);
-        // SAFETY: It is initialised.
+        // SAFETY: The irq_work is initialised.
         unsafe { bindings::irq_work_sync(self.work.get()) };
-        // SAFETY: It is initialised.
+        // SAFETY: The timer is initialised.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }
 
@@ -110,9 +111,9 @@ impl Notify {
             return;
         }
         let cq = self.cq.as_ptr();
-        // SAFETY: By the type invariant; the field is constant.
+        // SAFETY: `cq` is valid; the field is constant.
         let handler = unsafe { (*cq).comp_handler };
-        // SAFETY: By the type invariant; the field is constant.
+        // SAFETY: `cq` is valid; the field is constant.
         let context = unsafe { (*cq).cq_context };
         if let Some(handler) = handler {
             // SAFETY: This is the context in which the handler expects to be called, with its own
@@ -134,7 +135,7 @@ impl PinnedDrop for Notify {
 /// `work` is a field of a `Notify`.
 unsafe extern "C" fn worked(work: *mut bindings::irq_work) {
     let this = work.cast::<Opaque<bindings::irq_work>>();
-    // SAFETY: By this function's contract; a `Notify` is not dropped before its work has run.
+    // SAFETY: `work` is a field of a `Notify`, which is not freed before its irq_work has run.
     let this = unsafe { &*kernel::container_of!(this, Notify, work) };
     this.handle();
 }
@@ -144,7 +145,7 @@ unsafe extern "C" fn worked(work: *mut bindings::irq_work) {
 /// `timer` is a field of a `Notify`.
 unsafe extern "C" fn expired(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     let this = timer.cast::<Opaque<bindings::hrtimer>>();
-    // SAFETY: By this function's contract; a `Notify` is not dropped before its timer has run.
+    // SAFETY: `timer` is a field of a `Notify`, which is not freed before its timer has run.
     let this = unsafe { &*kernel::container_of!(this, Notify, timer) };
     this.handle();
     NO_RESTART

@@ -9,28 +9,28 @@ use super::{
 use crate::bindings;
 use kernel::sync::Arc;
 
-/// `ib_core` allocates it zeroed, which is `None`.
+/// A device; zeroed by `ib_core`, so `provider` is a valid `None`.
 #[repr(C)]
 pub(super) struct DeviceObject<P> {
     raw: bindings::ib_device,
     pub(super) provider: Option<Arc<P>>,
 }
 
-/// As above.
+/// A completion queue; zeroed by `ib_core`, so `cq` is a valid `None`.
 #[repr(C)]
 pub(super) struct CqObject<C> {
     raw: bindings::ib_cq,
     pub(super) cq: Option<Arc<C>>,
 }
 
-/// As above.
+/// A queue pair; zeroed by `ib_core`, so `qp` is a valid `None`.
 #[repr(C)]
 pub(super) struct QpObject<Q> {
     raw: bindings::ib_qp,
     pub(super) qp: Option<Arc<Q>>,
 }
 
-/// As above.
+/// An address handle. `create_ah` sets `address`.
 #[repr(C)]
 pub(super) struct AhObject {
     raw: bindings::ib_ah,
@@ -50,13 +50,13 @@ pub(super) struct MrObject<M> {
 
 /// # Safety
 ///
-/// `device` is of this kind and lives for `'a`.
+/// `device` is the first field of a `DeviceObject<P>`, which lives for `'a`.
 pub(super) unsafe fn provider<'a, P>(device: *const bindings::ib_device) -> &'a Arc<P> {
-    // SAFETY: By this function's contract it is its first field.
+    // SAFETY: `device` is the first field of a `DeviceObject`.
     let object = unsafe { &*device.cast::<DeviceObject<P>>() };
     match &object.provider {
         Some(provider) => provider,
-        // It is set before the device is registered.
+        // `Registration::new` sets it before it registers the device.
         None => unreachable!(),
     }
 }
@@ -66,7 +66,7 @@ pub(super) unsafe fn provider<'a, P>(device: *const bindings::ib_device) -> &'a 
 /// `cq` belongs to a device with completion queues `C`, and lives for `'a`.
 #[inline]
 pub(super) unsafe fn cq<'a, C>(cq: *const bindings::ib_cq) -> Option<&'a Arc<C>> {
-    // SAFETY: By this function's contract it is its first field.
+    // SAFETY: `cq` is the first field of a `CqObject`.
     let object = unsafe { &*cq.cast::<CqObject<C>>() };
     object.cq.as_ref()
 }
@@ -76,7 +76,7 @@ pub(super) unsafe fn cq<'a, C>(cq: *const bindings::ib_cq) -> Option<&'a Arc<C>>
 /// `qp` belongs to a device with queue pairs `Q`, and lives for `'a`.
 #[inline]
 pub(super) unsafe fn qp<'a, Q>(qp: *const bindings::ib_qp) -> Option<&'a Arc<Q>> {
-    // SAFETY: By this function's contract it is its first field.
+    // SAFETY: `qp` is the first field of a `QpObject`.
     let object = unsafe { &*qp.cast::<QpObject<Q>>() };
     object.qp.as_ref()
 }
@@ -85,15 +85,15 @@ pub(super) unsafe fn qp<'a, Q>(qp: *const bindings::ib_qp) -> Option<&'a Arc<Q>>
 ///
 /// `mr` is null, or belongs to a device with regions `M` and lives for `'a`.
 pub(super) unsafe fn mr<'a, M>(mr: *const bindings::ib_mr) -> Option<&'a Arc<M>> {
-    // SAFETY: By this function's contract it is its first field.
+    // SAFETY: `mr` is null or the first field of a `MrObject`.
     let object = unsafe { mr.cast::<MrObject<M>>().as_ref() }?;
     Some(&object.mr)
 }
 
 /// # Safety
 ///
-/// `ah` is a valid address handle of such a device.
+/// `ah` is a valid address handle of a device of this module.
 pub(super) unsafe fn address(ah: *const bindings::ib_ah) -> Address {
-    // SAFETY: By this function's contract it is its first field.
+    // SAFETY: `ah` is the first field of an `AhObject`.
     unsafe { (*ah.cast::<AhObject>()).address }
 }

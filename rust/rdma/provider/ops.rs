@@ -2,8 +2,9 @@
 
 //! The functions of `struct ib_device_ops`, for a [`Provider`].
 //!
-//! `ib_core` ensures for all of them: an object belongs to this device, exists, and is not
-//! created or destroyed concurrently. Two threads of a process may modify it concurrently.
+//! `ib_core` ensures for all of them: pointers are valid; an object belongs to this device, and is
+//! not created or destroyed concurrently. Two threads of a process may modify an object
+//! concurrently.
 
 mod context;
 mod device;
@@ -126,43 +127,43 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn create_ah(
         ah: *mut bindings::ib_ah,
         init: *mut bindings::rdma_ah_init_attr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `init` is valid.
         let attr = unsafe { &*(*init).ah_attr };
-        // SAFETY: As above; it has the size of an `AhObject`.
+        // SAFETY: `ib_core` allocates `ah` with the size of an `AhObject` (`size_ib_ah`).
         unsafe { (*ah.cast::<AhObject>()).address = Address::from_raw(attr) };
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn query_ah(
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `ah` is valid.
         let raw = unsafe { address(ah) }.to_raw();
-        // SAFETY: As above.
+        // SAFETY: `attr` is valid.
         unsafe { *attr = raw };
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn destroy_ah(_ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn create_cq(
         raw: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -171,37 +172,38 @@ impl<P: Provider> Ops<P> {
         let Some(handle) = NonNull::new(raw) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `attr` is valid.
         let attr = unsafe { &*attr };
         if attr.flags != 0 {
             return EOPNOTSUPP.to_errno();
         }
-        // SAFETY: As above.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
         let created = provider.create_cq(attr.cqe, CqHandle(handle));
         let new = match created {
             Ok(new) => new,
             Err(e) => return e.to_errno(),
         };
-        // SAFETY: It is valid until it is destroyed.
+        // SAFETY: `raw` is valid until `destroy_cq`, which calls `forget`.
         unsafe { P::cq_target(&new).set(handle) };
-        // CAST: It is at most the device's limit.
+        // CAST: The capacity is at most the device's limit.
         let cqe = P::cqe(&new) as c_int;
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         unsafe { (*raw).cqe = cqe };
-        // SAFETY: As above; it has the size of a `CqObject`, and `None` in it.
+        // SAFETY: `ib_core` allocates `raw` zeroed and with the size of a `CqObject`
+        // (`size_ib_cq`), so its `cq` field is a valid `None`.
         unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq = Some(new) };
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn destroy_cq(
         raw: *mut bindings::ib_cq,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         if let Some(cq) = unsafe { (*raw.cast::<CqObject<P::Cq>>()).cq.take() } {
             P::destroy_cq(&cq);
             P::notify(&cq).stop();
@@ -212,30 +214,30 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn poll_cq(
         raw: *mut bindings::ib_cq,
         count: c_int,
         wc: *mut bindings::ib_wc,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
-        // SAFETY: There is room for `count`, and a `Wc` has the layout of what it wraps.
+        // SAFETY: `wc` has room for `count` completions, and a `Wc` has the layout of an `ib_wc`.
         let room = unsafe { slice::from_raw_parts_mut(wc.cast::<Wc>(), count.max(0) as usize) };
-        // CAST: It is at most `count`.
+        // CAST: The number is at most `count`.
         P::poll_cq(cq, &mut Room(room)) as c_int
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn req_notify_cq(
         raw: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(cq) = (unsafe { cq::<P::Cq>(raw) }) else {
             return 0;
         };
@@ -247,22 +249,22 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn create_qp(
         raw: *mut bindings::ib_qp,
         init: *mut bindings::ib_qp_init_attr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: The arguments are valid.
         errno(unsafe { Self::new_qp(raw, init) })
     }
 
     /// # Safety
     ///
-    /// As for `create_qp`.
+    /// `raw` and `init` are valid arguments of `create_qp`.
     unsafe fn new_qp(raw: *mut bindings::ib_qp, init: *mut bindings::ib_qp_init_attr) -> Result {
         let handle = NonNull::new(raw).ok_or(EINVAL)?;
-        // SAFETY: By this function's contract.
+        // SAFETY: `init` is valid.
         let init = unsafe { &mut *init };
         if init.create_flags != 0 || !init.srq.is_null() {
             return Err(EOPNOTSUPP);
@@ -270,9 +272,9 @@ impl<P: Provider> Ops<P> {
         if init.send_cq.is_null() || init.recv_cq.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: As above.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above.
+        // SAFETY: `raw` is valid.
         let pd = unsafe { PdName::of((*raw).pd) };
         // SAFETY: The queue belongs to this device.
         let send_cq = unsafe { cq::<P::Cq>(init.send_cq) }.ok_or(EINVAL)?;
@@ -297,47 +299,48 @@ impl<P: Provider> Ops<P> {
             },
         )?;
         init.cap.max_inline_data = 0;
-        // SAFETY: It is valid until it is destroyed.
+        // SAFETY: `raw` is valid until `destroy_qp`, which calls `forget`.
         unsafe { P::qp_target(&new).set(handle) };
-        // SAFETY: By this function's contract.
+        // SAFETY: `raw` is valid.
         unsafe { (*raw).qp_num = number };
-        // SAFETY: As above; it has the size of a `QpObject`, and `None` in it.
+        // SAFETY: `ib_core` allocates `raw` zeroed and with the size of a `QpObject`
+        // (`size_ib_qp`), so its `qp` field is a valid `None`.
         unsafe { (*raw.cast::<QpObject<P::Qp>>()).qp = Some(new) };
         Ok(())
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn modify_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
         mask: c_int,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: As above.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
         // CAST: A set of bits.
         let mask = Mask(mask as u32);
-        // SAFETY: As above.
+        // SAFETY: `attr` is valid.
         let attr = QpAttr::from_raw(unsafe { &*attr }, mask);
         errno(attr.and_then(|attr| provider.modify_qp(qp, &attr, mask)))
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn query_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
         _mask: c_int,
         init: *mut bindings::ib_qp_init_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
@@ -351,23 +354,24 @@ impl<P: Provider> Ops<P> {
         };
         let mut filled = ours.to_raw();
         filled.cap = cap();
-        // SAFETY: As above.
+        // SAFETY: `attr` is valid.
         unsafe { *attr = filled };
-        // SAFETY: As above.
+        // SAFETY: `init` is valid.
         unsafe { (*init).cap = cap() };
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn destroy_qp(
         raw: *mut bindings::ib_qp,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above. Only this function and `create_qp` change it, never concurrently.
+        // SAFETY: `raw` is a valid `QpObject`. Only this function and `create_qp` change its `qp`
+        // field, never concurrently.
         let place = unsafe { &mut (*raw.cast::<QpObject<P::Qp>>()).qp };
         if let Some(qp) = place {
             if let Err(e) = provider.destroy_qp(qp) {
@@ -378,11 +382,11 @@ impl<P: Provider> Ops<P> {
         *place = None;
         // `ib_mad_port_close()` frees queue pairs 0 and 1 while its work item may still process a
         // completion of them.
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let (kind, cq) = unsafe { ((*raw).qp_type, (*raw).recv_cq) };
         if kind == bindings::ib_qp_type_IB_QPT_SMI || kind == bindings::ib_qp_type_IB_QPT_GSI {
-            // SAFETY: A completion queue outlives its queue pairs. The work item does not destroy
-            // them.
+            // SAFETY: A completion queue outlives its queue pairs, and its work item does not
+            // destroy them.
             unsafe { bindings::srp_vfab_wait_for_work(cq) };
         }
         0
@@ -390,28 +394,28 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn drain_sq(raw: *mut bindings::ib_qp) {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         unsafe { Self::drain(raw, false) };
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn drain_rq(raw: *mut bindings::ib_qp) {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         unsafe { Self::drain(raw, true) };
     }
 
     /// # Safety
     ///
-    /// As for `drain_sq`.
+    /// `raw` is a valid queue pair of this device.
     unsafe fn drain(raw: *mut bindings::ib_qp, recv: bool) {
-        // SAFETY: By this function's contract.
+        // SAFETY: `raw` is valid.
         if let Some(qp) = unsafe { qp::<P::Qp>(raw) } {
             let dead = P::draining(qp, true);
-            // SAFETY: By this function's contract.
+            // SAFETY: `raw` is valid.
             unsafe { bindings::srp_vfab_drain(raw, recv, dead) };
             P::draining(qp, false);
         }
@@ -419,67 +423,67 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn attach_mcast(
         raw: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
         lid: u16,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: The arguments are valid.
         errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.attach(qp, gid, lid)) })
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn detach_mcast(
         raw: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
         lid: u16,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: The arguments are valid.
         errno(unsafe { Self::member(raw, gid, |provider, qp, gid| provider.detach(qp, gid, lid)) })
     }
 
     /// # Safety
     ///
-    /// As for `attach_mcast`.
+    /// `raw` is a valid queue pair of this device, and `gid` is valid.
     unsafe fn member(
         raw: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
         change: impl FnOnce(&P, &Arc<P::Qp>, [u8; 16]) -> Result,
     ) -> Result {
-        // SAFETY: By this function's contract.
+        // SAFETY: `raw` is valid.
         let qp = unsafe { qp::<P::Qp>(raw) }.ok_or(EINVAL)?;
-        // SAFETY: As above.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: As above; it has 16 bytes.
+        // SAFETY: `gid` is valid; it has 16 bytes.
         change(provider, qp, unsafe { gid.cast::<[u8; 16]>().read() })
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn post_send(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
         bad: *mut *const bindings::ib_send_wr,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller ensures it.
+        // SAFETY: The caller passes a valid chain of requests, or null.
         let Some(first) = (unsafe { SendWr::<P::Mr>::from_raw(wr) }) else {
             return 0;
         };
-        // SAFETY: `ib_core` ensures it; the field is constant.
+        // SAFETY: `raw` is valid; the field is constant.
         let rc = unsafe { (*raw).qp_type } == bindings::ib_qp_type_IB_QPT_RC;
         let datagrams = (!rc).then_some(Datagrams(()));
         match P::post_send(qp, first, datagrams.as_ref()) {
             Ok(()) => 0,
             Err((wr, e)) => {
-                // SAFETY: `ib_core` ensures it.
+                // SAFETY: `bad` is valid.
                 unsafe { *bad = wr.as_raw() };
                 e.to_errno()
             }
@@ -488,24 +492,24 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     unsafe extern "C" fn post_recv(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,
         bad: *mut *const bindings::ib_recv_wr,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let Some(qp) = (unsafe { qp::<P::Qp>(raw) }) else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller ensures it.
+        // SAFETY: The caller passes a valid chain of requests, or null.
         let Some(first) = (unsafe { RecvWr::from_raw(wr) }) else {
             return 0;
         };
         match P::post_recv(qp, first) {
             Ok(()) => 0,
             Err((wr, e)) => {
-                // SAFETY: `ib_core` ensures it.
+                // SAFETY: `bad` is valid.
                 unsafe { *bad = wr.as_raw() };
                 e.to_errno()
             }

@@ -27,7 +27,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `pages` lives as long as `ib_core` has this object.
+/// `pages` is `None`, or valid as long as `ib_core` uses the region.
 #[repr(C)]
 pub(super) struct MrHead {
     raw: bindings::ib_mr,
@@ -35,7 +35,7 @@ pub(super) struct MrHead {
 }
 
 impl MrHead {
-    /// Creates one with this key; the caller keeps the pages alive.
+    /// Creates the head of a region with this key; the caller keeps the pages alive.
     pub(super) fn new(key: u32, pages: Option<&Pages>) -> Self {
         Self {
             raw: bindings::ib_mr {
@@ -52,9 +52,9 @@ impl MrHead {
 ///
 /// `mr` is the first field of a [`MrHead`], which lives for `'a`.
 pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Pages> {
-    // SAFETY: By this function's contract.
+    // SAFETY: `mr` is the first field of a `MrHead`.
     let head = unsafe { &*mr.cast::<MrHead>() };
-    // SAFETY: By the type invariant.
+    // SAFETY: The pages are valid.
     head.pages.map(|p| unsafe { p.as_ref() })
 }
 
@@ -69,13 +69,13 @@ pub enum Shape {
 
 /// A list of pages or pieces.
 pub struct List {
-    /// Their DMA addresses.
+    /// The DMA addresses of the pages or pieces.
     parts: KVVec<u64>,
     /// The offset of each piece in the region. Empty for pages.
     starts: KVVec<u64>,
-    /// The address of its first byte.
+    /// The address of the region's first byte.
     pub iova: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     shift: u32,
 }
@@ -94,8 +94,8 @@ impl List {
         })
     }
 
-    /// A list of pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses;
-    /// `len` bytes begin in them at `iova`.
+    /// A list of pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses; the
+    /// `len` bytes of the region begin in them at `iova`.
     pub(super) fn of(pages: KVVec<u64>, iova: u64, len: u64) -> Self {
         Self {
             parts: pages,
@@ -138,7 +138,7 @@ impl List {
         self.iova.wrapping_sub(first) >> self.shift == 0
     }
 
-    /// The number of pages or pieces.
+    /// Number of pages or pieces.
     pub fn count(&self) -> usize {
         self.parts.len()
     }
@@ -162,13 +162,13 @@ pub struct Pages {
     most: usize,
 }
 
-// SAFETY: Plain data.
+// SAFETY: The lists are plain data.
 unsafe impl Send for Pages {}
-// SAFETY: By the type invariant.
+// SAFETY: By the type invariant only one context writes, to the list that is not current.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Room for `most` pages or pieces. May sleep.
+    /// Creates lists with room for `most` pages or pieces each. May sleep.
     ///
     /// # Errors
     ///
@@ -190,17 +190,17 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// While the list is borrowed, no memory is described after a [`turn`](Self::turn): the region
-    /// is in use or being registered.
+    /// While the list is borrowed, no description follows a [`turn`](Self::turn), as it would
+    /// overwrite the list: the region is in use or being registered.
     #[inline]
     pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
-        // SAFETY: By the type invariant and this function's contract it has no writer.
+        // SAFETY: By the type invariant and this function's contract the list has no writer.
         unsafe { &*self.lists[n].get() }
     }
 
-    /// Makes the list that was described last the current one, if there was one since the last
-    /// call, as the memory that begins at `iova`.
+    /// Makes the last described list current, with its first byte at `iova`. Does nothing if no
+    /// memory was described since the last call.
     ///
     /// # Safety
     ///
@@ -210,7 +210,7 @@ impl Pages {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;
             let list = self.lists[n as usize & 1].get();
-            // SAFETY: By the type invariant and this function's contract.
+            // SAFETY: By the invariant and the contract nothing else uses the list.
             unsafe { (*list).iova = iova };
             self.counts.store(n, Release);
         }
@@ -222,11 +222,12 @@ impl Pages {
         self.lists[n].get()
     }
 
-    /// Fills the other list. Returns how many table entries it took, or a negative errno.
+    /// Fills the list that is not current. Returns the number of table entries used, or a negative
+    /// errno.
     ///
     /// # Safety
     ///
-    /// The arguments are those of the verb. No other caller describes memory for this region or
+    /// The arguments are those of `map_mr_sg`. No other caller describes memory for this region or
     /// registers it.
     pub(super) unsafe fn describe(
         &self,
@@ -236,19 +237,19 @@ impl Pages {
         offset: *mut c_uint,
     ) -> i32 {
         let list = self.other();
-        // SAFETY: By the type invariant and this function's contract.
+        // SAFETY: By the invariant and the contract nothing else uses the list.
         unsafe { (*list).clear() };
         let taken = match self.shape {
-            // SAFETY: All arguments are those of the verb, as this function requires.
+            // SAFETY: The arguments are those of `map_mr_sg`.
             Shape::Pages => unsafe {
                 bindings::ib_sg_to_pages(mr, sg, count, offset, Some(page_of))
             },
-            // SAFETY: As above.
+            // SAFETY: The caller is `describe`.
             Shape::Pieces => unsafe { self.take_pieces(mr, sg, count, offset) },
         };
-        // SAFETY: The caller lends the region.
+        // SAFETY: The region is valid, and nothing changes it.
         let raw = unsafe { &*mr };
-        // SAFETY: By the type invariant and this function's contract.
+        // SAFETY: By the invariant and the contract nothing else uses the list.
         let list = unsafe { &mut *list };
         list.iova = raw.iova;
         list.len = raw.length;
@@ -269,16 +270,16 @@ impl Pages {
         count: i32,
         offset: *mut c_uint,
     ) -> i32 {
-        // SAFETY: It is null, or valid and the caller's.
+        // SAFETY: `offset` is null, or valid and not used elsewhere.
         let offset = unsafe { offset.as_mut() };
         let mut skip = offset.as_ref().map_or(0, |offset| **offset);
-        // SAFETY: By the type invariant; `describe` has no reference to it now.
+        // SAFETY: Only this context uses the list; `describe` has no reference to it now.
         let list = unsafe { &mut *self.other() };
         let (mut first, mut len) = (None, 0);
         while list.count() < self.most && !sg.is_null() && (list.count() as i32) < count {
-            // SAFETY: It is a mapped entry.
+            // SAFETY: `sg` is a mapped entry.
             let at = unsafe { bindings::srp_vfab_sg_dma_address(sg) } + u64::from(skip);
-            // SAFETY: As above.
+            // SAFETY: `sg` is a mapped entry.
             let bytes = unsafe { bindings::srp_vfab_sg_dma_len(sg) };
             let Some(bytes) = bytes.checked_sub(skip) else {
                 return EINVAL.to_errno();
@@ -291,20 +292,20 @@ impl Pages {
             first.get_or_insert(at);
             len += u64::from(bytes);
             skip = 0;
-            // SAFETY: It is an entry of a terminated table.
+            // SAFETY: `sg` is an entry of a terminated table.
             sg = unsafe { bindings::sg_next(sg) };
         }
         let Some(first) = first else {
             return EINVAL.to_errno();
         };
-        // SAFETY: The caller lends the region; the core may read its fields.
+        // SAFETY: The region is valid and the caller's; `ib_core` may read its fields.
         unsafe { (*mr).iova = first };
-        // SAFETY: As above.
+        // SAFETY: The region is valid and the caller's.
         unsafe { (*mr).length = len };
         if let Some(offset) = offset {
             *offset = 0;
         }
-        // CAST: It is at most `count`.
+        // CAST: The number is at most `count`.
         list.count() as i32
     }
 
@@ -312,8 +313,7 @@ impl Pages {
     ///
     /// Only [`Pages::describe`] calls this.
     pub(super) unsafe fn push(&self, page: u64) -> i32 {
-        // SAFETY: By the type invariant and this function's contract; `describe` has no reference
-        // to it now.
+        // SAFETY: Only `describe`, the caller, uses the list; it has no reference to it now.
         let list = unsafe { &mut *self.other() };
         if list.count() >= self.most || list.parts.push_within_capacity(page).is_err() {
             return ENOMEM.to_errno();
@@ -326,7 +326,7 @@ impl Pages {
 ///
 /// Only `ib_sg_to_pages()` calls this, for a region with [`Pages`].
 unsafe extern "C" fn page_of(mr: *mut bindings::ib_mr, page: u64) -> i32 {
-    // SAFETY: By this function's contract.
+    // SAFETY: `mr` is a region with [`Pages`].
     let pages = unsafe { pages_of(mr) };
     match pages {
         // SAFETY: `describe` is the caller of `ib_sg_to_pages()`.

@@ -13,9 +13,9 @@ macro_rules! read {
     }};
 }
 
-/// Adapters, ports per adapter, bits of a DMA address, adapters that reach all memory, adapters
-/// with [`Region::Pieces`](super::verbs::Region::Pieces), and whether ports are active from the
-/// start.
+/// Returns the numbers of adapters, ports per adapter, bits of a DMA address, and first adapters
+/// that reach all memory; a mask of the adapters with
+/// [`Region::Pieces`](super::verbs::Region::Pieces); and whether ports are active from the start.
 pub fn get() -> (u32, u32, u32, u32, u32, bool) {
     (
         read!(srp_vfab_devices),
@@ -35,6 +35,6 @@ pub fn personality(n: usize) -> Option<&'static CStr> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: It is a string that lives as long as the module.
+    // SAFETY: `name` is a string that lives as long as the module.
     Some(unsafe { CStr::from_char_ptr(name) })
 }

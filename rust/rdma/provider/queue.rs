@@ -15,12 +15,12 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// It is valid.
+/// The pointer is valid.
 pub struct WorkQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: A work queue has no thread affinity.
 unsafe impl Send for WorkQueue {}
-// SAFETY: As above.
+// SAFETY: A work queue does its own locking.
 unsafe impl Sync for WorkQueue {}
 
 impl WorkQueue {
@@ -32,26 +32,26 @@ impl WorkQueue {
     pub fn new() -> Result<Self> {
         // SAFETY: No precondition.
         let queue = unsafe { bindings::srp_vfab_alloc_workqueue() };
-        // INVARIANT: It was just made.
+        // INVARIANT: The work queue was just created.
         NonNull::new(queue.cast()).map(Self).ok_or(ENOMEM)
     }
 
     /// The queue, for new work items.
     pub fn queue(&self) -> &Queue {
-        // SAFETY: By the type invariant it is valid as long as `self`.
+        // SAFETY: The work queue is valid as long as `self`.
         unsafe { Queue::from_raw(self.0.as_ptr()) }
     }
 
     /// Waits for all work items queued so far. Sleeps.
     pub fn flush(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: The work queue is valid.
         unsafe { bindings::srp_vfab_flush_workqueue(self.0.as_ptr().cast()) };
     }
 }
 
 impl Drop for WorkQueue {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nothing uses it after this.
+        // SAFETY: The work queue is valid; nothing uses it after this.
         unsafe { bindings::srp_vfab_destroy_workqueue(self.0.as_ptr().cast()) };
     }
 }

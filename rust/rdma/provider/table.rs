@@ -39,9 +39,9 @@ pub struct Table<T> {
     slots: KVVec<Slot<T>>,
 }
 
-// SAFETY: It owns references to `T`s and gives out shared ones.
+// SAFETY: A table owns references to `T`s and gives out shared ones.
 unsafe impl<T: Send + Sync> Send for Table<T> {}
-// SAFETY: As above; its fields are atomic.
+// SAFETY: A table gives out shared references to `T`s; its fields are atomic.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 /// An object of a [`Table`] in use. Its holder must not take a lock or sleep, because
@@ -60,7 +60,7 @@ impl<T> Table<T> {
     pub fn new(count: usize) -> Result<Self> {
         let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            // INVARIANT: It is empty.
+            // INVARIANT: `item` is null.
             let slot = Slot {
                 users: Atomic::new(0),
                 item: Atomic::new(null_mut()),
@@ -102,7 +102,7 @@ impl<T> Table<T> {
             slot.users.fetch_sub(1, Release);
             return None;
         }
-        // SAFETY: By the type invariant it is valid until `users` was 0 with a null `item`.
+        // SAFETY: `item` is valid until `users` was 0 with a null `item`.
         let item = unsafe { &*item };
         Some(Use {
             users: &slot.users,
@@ -128,7 +128,7 @@ impl<T> Table<T> {
         if item.is_null() {
             return None;
         }
-        // SAFETY: By the type invariant it owns a reference, and no user is left.
+        // SAFETY: `item` owns a reference, and no user is left.
         Some(unsafe { Arc::from_raw(item) })
     }
 }

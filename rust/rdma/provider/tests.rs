@@ -56,11 +56,11 @@ use kernel::{
     }, //
 };
 
-/// Bytes of the memory of a [`User`].
+/// Size of the memory of a [`User`], in bytes.
 pub(crate) const MEMORY: usize = 16 * PAGE_SIZE;
-/// Entries of each queue.
+/// Number of entries per queue.
 pub(crate) const DEPTH: u32 = 8;
-/// Pages of a region.
+/// Number of pages per region.
 pub(crate) const PAGES: u32 = 8;
 
 /// The fields of a completion.
@@ -90,9 +90,9 @@ struct Counts {
 
 /// # Safety
 ///
-/// `context` is a `Counts`.
+/// `context` points to a `Counts`.
 unsafe extern "C" fn interrupted(_: *mut bindings::ib_cq, context: *mut c_void) {
-    // SAFETY: By this function's contract.
+    // SAFETY: `context` points to a `Counts`.
     unsafe { &*context.cast::<Counts>() }
         .interrupts
         .add(1, Relaxed);
@@ -100,9 +100,9 @@ unsafe extern "C" fn interrupted(_: *mut bindings::ib_cq, context: *mut c_void) 
 
 /// # Safety
 ///
-/// `context` is a `Counts`.
+/// `context` points to a `Counts`.
 unsafe extern "C" fn qp_event(event: *mut bindings::ib_event, context: *mut c_void) {
-    // SAFETY: By this function's contract.
+    // SAFETY: `context` points to a `Counts`.
     let counts = unsafe { &*context.cast::<Counts>() };
     // SAFETY: The event is valid for the call.
     let kind = unsafe { (*event).event };
@@ -112,9 +112,9 @@ unsafe extern "C" fn qp_event(event: *mut bindings::ib_event, context: *mut c_vo
 
 /// # Safety
 ///
-/// `context` is a `Counts`.
+/// `context` points to a `Counts`.
 unsafe extern "C" fn cq_event(_: *mut bindings::ib_event, context: *mut c_void) {
-    // SAFETY: By this function's contract.
+    // SAFETY: `context` points to a `Counts`.
     unsafe { &*context.cast::<Counts>() }
         .cq_events
         .store(1, Relaxed);
@@ -233,7 +233,7 @@ impl User {
             )
         };
         let at = NonNull::new(at.cast::<u8>()).ok_or(ENOMEM)?;
-        // SAFETY: It has `MEMORY` bytes.
+        // SAFETY: The memory has `MEMORY` bytes.
         unsafe { at.as_ptr().write_bytes(0, MEMORY) };
         Ok(Self {
             device,
@@ -248,36 +248,37 @@ impl User {
     }
 
     pub(crate) fn num(&self) -> u32 {
-        // SAFETY: By the type invariant.
+        // SAFETY: The queue pair is valid.
         unsafe { (*self.qp).qp_num }
     }
 
-    /// Its memory.
+    /// The user's memory.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type invariant; the device writes to it only while the test posts.
+        // SAFETY: The memory has `MEMORY` bytes; the device writes to it only for requests of the
+        // test.
         unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), MEMORY) }
     }
 
-    /// The DMA address of byte `at` of its memory.
+    /// The DMA address of byte `at` of the user's memory.
     pub(crate) fn addr(&self, at: usize) -> u64 {
         self.addr + at as u64
     }
 
     /// The key of all memory.
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: By the type invariant.
+        // SAFETY: The domain is valid.
         unsafe { (*self.pd).local_dma_lkey }
     }
 
-    /// The key of its region.
+    /// The key of the user's region.
     pub(crate) fn key(&self) -> u32 {
-        // SAFETY: By the type invariant.
+        // SAFETY: The region is valid.
         unsafe { (*self.mr).rkey }
     }
 
-    /// The first address of its region.
+    /// The first address of the user's region.
     pub(crate) fn iova(&self) -> u64 {
-        // SAFETY: By the type invariant.
+        // SAFETY: The region is valid.
         unsafe { (*self.mr).iova }
     }
 
@@ -300,36 +301,37 @@ impl User {
         } else {
             bindings::ib_cq_notify_flags_IB_CQ_NEXT_COMP
         };
-        // SAFETY: By the type invariant.
+        // SAFETY: The device is valid.
         let arm = unsafe { (*self.device).ops.req_notify_cq };
         let flags = flags | bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS;
         // SAFETY: The queue belongs to this device.
         arm.is_some_and(|arm| unsafe { arm(self.cq, flags) } > 0)
     }
 
-    /// Replaces its region, which is not in use, by one of another type.
+    /// Replaces the user's region, which is not in use, with one of type `kind`.
     pub(crate) fn change_region(&mut self, kind: bindings::ib_mr_type) -> Result {
-        // SAFETY: By the type invariant.
+        // SAFETY: The domain is valid.
         let new = from_err_ptr(unsafe { bindings::ib_alloc_mr(self.pd, kind, PAGES) })?;
         let old = core::mem::replace(&mut self.mr, new);
-        // SAFETY: By the type invariant; nothing uses it after this.
+        // SAFETY: The region is valid; nothing uses it after this.
         unsafe { bindings::ib_dereg_mr_user(old, null_mut()) };
         Ok(())
     }
 
-    /// Deregisters its region, which is not in use. The device must refuse that.
+    /// Deregisters the user's region, which is not in use. The device must refuse that.
     pub(crate) fn deregister(&self) -> Result {
-        // SAFETY: By the type invariant: it stays valid if this fails, as the test expects.
+        // SAFETY: The region is valid. It stays so if this fails, as the test expects.
         to_result(unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) })
     }
 
-    /// Sets the first address for the next registration of its region.
+    /// Sets the first address for the next registration of the user's region.
     pub(crate) fn set_iova(&mut self, iova: u64) {
-        // SAFETY: By the type invariant.
+        // SAFETY: The region is valid.
         unsafe { (*self.mr).iova = iova };
     }
 
-    /// Describes pieces of its memory (offset and length) for its region. Returns how many fit.
+    /// Describes pieces of the user's memory (offset and length) for its region. Returns how many
+    /// pieces fit.
     pub(crate) fn describe(&mut self, pieces: &[(usize, usize)]) -> Result<i32> {
         let mut sg: [MaybeUninit<bindings::scatterlist>; 12] =
             [const { MaybeUninit::zeroed() }; 12];
@@ -342,9 +344,9 @@ impl User {
         // SAFETY: There are `count` entries.
         unsafe { bindings::sg_init_table(list, count) };
         for (n, (at, len)) in pieces.iter().enumerate() {
-            // SAFETY: It is one of them.
+            // SAFETY: The index is below `count`.
             let entry = unsafe { list.add(n) };
-            // SAFETY: As above.
+            // SAFETY: `entry` is one of the initialised entries.
             unsafe { bindings::srp_helper_sg_set_dma(entry, self.addr(*at), *len as u32) };
         }
         // SAFETY: The region is valid and not in use.
@@ -359,7 +361,7 @@ impl User {
                 .get(n)
                 .map_or_else(Default::default, |(at, len, key)| {
                     bindings::ib_sge {
-                        // The addresses of its region are those of its memory.
+                        // The addresses of the user's region are those of its memory.
                         addr: self.addr(*at),
                         length: *len as u32,
                         lkey: *key,
@@ -368,7 +370,7 @@ impl User {
         })
     }
 
-    /// Posts a receive request for pieces of its memory: offset, length, key.
+    /// Posts a receive request for pieces of the user's memory: offset, length, key.
     pub(crate) fn recv(&self, id: u64, pieces: &[(usize, usize, u32)]) -> Result {
         let mut sges = self.sges(pieces);
         let mut wr = bindings::ib_recv_wr {
@@ -377,16 +379,16 @@ impl User {
             ..Default::default()
         };
         let place = (&raw mut wr.__bindgen_anon_1).cast::<u64>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u64`.
         unsafe { place.write(id) };
         let mut bad = null();
-        // SAFETY: By the type invariant.
+        // SAFETY: The device is valid.
         let post = unsafe { (*self.device).ops.post_recv }.ok_or(EINVAL)?;
         // SAFETY: The request is valid for the call, its memory longer.
         to_result(unsafe { post(self.qp, &wr, &mut bad) })
     }
 
-    /// Posts a chain of send requests, each with the same pieces. Returns how many were accepted.
+    /// Posts a chain of send requests, each with the same pieces. Returns the number accepted.
     pub(crate) fn send(
         &self,
         id: u64,
@@ -399,9 +401,9 @@ impl User {
         let count = requests.len().min(wrs.len());
         let first = wrs.as_mut_ptr();
         for (n, request) in requests.iter().take(count).enumerate() {
-            // SAFETY: It is one of them.
+            // SAFETY: The index is below `count`.
             let place = unsafe { first.add(n) };
-            // SAFETY: As above.
+            // SAFETY: `place` is one of the requests.
             let wr = unsafe { &mut *place };
             wr.fill(*request, self.mr);
             let raw = wr.raw();
@@ -412,15 +414,15 @@ impl User {
                 _ => pieces.len() as i32,
             };
             let place = (&raw mut raw.__bindgen_anon_1).cast::<u64>();
-            // SAFETY: The union has room for it.
+            // SAFETY: The union has room for a `u64`.
             unsafe { place.write(id + n as u64) };
             if n + 1 < count {
-                // SAFETY: It is one of them.
+                // SAFETY: The index is below `count`.
                 raw.next = unsafe { first.add(n + 1) }.cast();
             }
         }
         let mut bad = null();
-        // SAFETY: By the type invariant.
+        // SAFETY: The device is valid.
         let Some(post) = (unsafe { (*self.device).ops.post_send }) else {
             return (0, Err(EINVAL));
         };
@@ -441,7 +443,7 @@ impl User {
         self.send(id, &[request], pieces, signaled).1
     }
 
-    /// Sends a datagram of its memory.
+    /// Sends a datagram of the user's memory.
     pub(crate) fn datagram(&self, dlid: u16, qp: u32, qkey: u32, at: usize, len: usize) -> Result {
         self.datagram_by(Self::address(dlid), qp, qkey, at, len)
     }
@@ -474,25 +476,24 @@ impl User {
         wr.wr.num_sge = 1;
         wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
         let mut bad = null();
-        // SAFETY: By the type invariant.
+        // SAFETY: The device is valid.
         let post = unsafe { (*self.device).ops.post_send }.ok_or(EINVAL)?;
         // SAFETY: The request is valid for the call, its memory longer.
         let result = to_result(unsafe { post(self.qp, &raw const wr.wr, &mut bad) });
-        // SAFETY: It was created above, and no request uses it now.
+        // SAFETY: The handle was created above, and no request uses it now.
         unsafe { bindings::rdma_destroy_ah_user(ah, 1, null_mut()) };
         result
     }
 
-    /// Polls one completion.
     pub(crate) fn poll(&self) -> Option<Completion> {
         let mut wc = bindings::ib_wc::default();
-        // SAFETY: By the type invariant.
+        // SAFETY: The device is valid.
         let poll = unsafe { (*self.device).ops.poll_cq }?;
-        // SAFETY: There is room for one.
+        // SAFETY: `wc` has room for one completion.
         let count = unsafe { poll(self.cq, 1, &mut wc) };
         // SAFETY: The union holds a number.
         let id = unsafe { *(&raw const wc.__bindgen_anon_1).cast::<u64>() };
-        // SAFETY: As above.
+        // SAFETY: The union holds a number.
         let ex = unsafe { *(&raw const wc.ex).cast::<u32>() };
         (count == 1).then_some(Completion {
             id,
@@ -505,12 +506,12 @@ impl User {
         })
     }
 
-    /// The next completion, within two seconds.
+    /// Waits for the next completion, for at most two seconds.
     pub(crate) fn wait(&self) -> Result<Completion> {
         within(|| self.poll())
     }
 
-    /// Lets `ib_core` drain the queue pair, although it does not poll the completion queue.
+    /// Moves the queue pair to the error state, and polls all its completions.
     pub(crate) fn drained(&self) -> Result {
         self.fail()?;
         while self.poll().is_some() {}
@@ -534,15 +535,15 @@ pub(crate) fn within<T>(mut what: impl FnMut() -> Option<T>) -> Result<T> {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nothing posts after this.
+        // SAFETY: The queue pair is valid; nothing posts after this.
         unsafe { bindings::ib_destroy_qp_user(self.qp, null_mut()) };
-        // SAFETY: As above; the queue pair is gone.
+        // SAFETY: The region is valid; the queue pair is gone.
         unsafe { bindings::ib_dereg_mr_user(self.mr, null_mut()) };
-        // SAFETY: As above.
+        // SAFETY: The queue is valid; its queue pair is gone.
         unsafe { bindings::ib_destroy_cq_user(self.cq, null_mut()) };
-        // SAFETY: As above.
+        // SAFETY: The domain is valid; its objects are gone.
         unsafe { bindings::ib_dealloc_pd_user(self.pd, null_mut()) };
-        // SAFETY: It was allocated in this way; the device is done with it.
+        // SAFETY: `dma_alloc_attrs()` allocated the memory, and the device does not use it now.
         unsafe {
             bindings::dma_free_attrs(
                 (*self.device).dma_device,

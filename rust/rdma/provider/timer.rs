@@ -56,12 +56,12 @@ impl<T: Expire> Timer<T> {
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             timer <- Opaque::ffi_init(|slot| {
-                // SAFETY: The slot is valid for writes and stays where it is.
+                // SAFETY: The slot is valid for writes and is pinned.
                 unsafe {
                     bindings::hrtimer_setup(
                         slot,
                         Some(expired::<T>),
-                        // CAST: A small number of the C interface.
+                        // CAST: `CLOCK_MONOTONIC` is 1.
                         bindings::CLOCK_MONOTONIC as i32,
                         bindings::hrtimer_mode_HRTIMER_MODE_REL_SOFT,
                     )
@@ -83,12 +83,12 @@ impl<T: Expire> Timer<T> {
         }
         let owner = Arc::into_raw(owner).cast_mut();
         if self.owner.cmpxchg(null_mut(), owner, Full).is_err() {
-            // SAFETY: It is the pointer from above, which was not stored.
+            // SAFETY: `owner` came from `Arc::into_raw` above, and was not stored.
             drop(unsafe { Arc::from_raw(owner) });
             return;
         }
         // INVARIANT: The reference is that of this start.
-        // SAFETY: It is initialised, and `owner` keeps it alive until it has expired or was
+        // SAFETY: The timer is initialised, and `owner` keeps it alive until it has expired or was
         // cancelled.
         unsafe {
             bindings::hrtimer_start_range_ns(
@@ -103,7 +103,7 @@ impl<T: Expire> Timer<T> {
     /// Cancels earlier starts: none of them calls back after this. Waits for a running callback. A
     /// concurrent start may take effect after this. Sleeps.
     pub fn cancel(&self) {
-        // SAFETY: It is initialised.
+        // SAFETY: The timer is initialised.
         let queued = unsafe { bindings::hrtimer_cancel(self.timer.get()) } != 0;
         // If the timer was not queued, the reference belongs to a start that is about to queue it,
         // or a callback has taken it.
@@ -114,7 +114,7 @@ impl<T: Expire> Timer<T> {
 
     fn owner(&self) -> Option<Arc<T>> {
         let owner = self.owner.xchg(null_mut(), Full);
-        // SAFETY: By the type invariant it owns a reference, which this call alone has taken out.
+        // SAFETY: `owner` owns a reference, which this call alone has taken out.
         (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
     }
 }
@@ -122,9 +122,10 @@ impl<T: Expire> Timer<T> {
 #[pinned_drop]
 impl<T: Expire> PinnedDrop for Timer<T> {
     fn drop(self: Pin<&mut Self>) {
-        // By the type invariant it is not queued. Its callback may be at its last instructions, in
-        // this drop or after it: neither it nor `__run_hrtimer()` accesses the timer then.
-        // SAFETY: It is initialised.
+        // By the type invariant the timer is not queued. Its callback may be at its last
+        // instructions, in this drop or after it: neither it nor `__run_hrtimer()` accesses the
+        // timer then.
+        // SAFETY: The timer is initialised.
         unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
     }
 }
@@ -136,7 +137,7 @@ unsafe extern "C" fn expired<T: Expire>(
     timer: *mut bindings::hrtimer,
 ) -> bindings::hrtimer_restart {
     let this = timer.cast::<Opaque<bindings::hrtimer>>();
-    // SAFETY: By this function's contract; the reference of the start keeps it alive.
+    // SAFETY: `timer` is a field of a `Timer<T>`, which the reference of the start keeps alive.
     let this = unsafe { &*kernel::container_of!(this, Timer<T>, timer) };
     if let Some(owner) = this.owner() {
         owner.expired();

@@ -29,12 +29,12 @@ pub struct Umem {
 
 /// # Invariants
 ///
-/// `ib_core` made it, and it was not released.
+/// The pointer came from `srp_vfab_umem_get()`, and was not released.
 struct Pinned(NonNull<bindings::ib_umem>);
 
-// SAFETY: It is not bound to the thread or process that made it.
+// SAFETY: The memory is not bound to the thread or process that pinned it.
 unsafe impl Send for Pinned {}
-// SAFETY: It is never modified.
+// SAFETY: A `Pinned` is never modified.
 unsafe impl Sync for Pinned {}
 
 impl Umem {
@@ -43,9 +43,9 @@ impl Umem {
     ///
     /// # Errors
     ///
-    /// `EFAULT` if the process may not access it as `access` requires, `EINVAL` if it is empty or
-    /// `start` and `iova` differ in their offset within a page, `ENOMEM`, or an error of mapping it
-    /// for the device.
+    /// `EFAULT` if the process may not access the memory as `access` requires, `EINVAL` if `len` is
+    /// 0 or `start` and `iova` differ in their offset within a page, `ENOMEM`, or an error of
+    /// mapping it for the device.
     ///
     /// # Safety
     ///
@@ -64,14 +64,14 @@ impl Umem {
         let (at, size) = (usize::try_from(start)?, usize::try_from(len)?);
         // CAST: A set of bits.
         let access = access as i32;
-        // SAFETY: By this function's contract.
+        // SAFETY: The device is registered.
         let raw = from_err_ptr(unsafe { bindings::srp_vfab_umem_get(device, at, size, access) })?;
-        // INVARIANT: It was just made.
+        // INVARIANT: `raw` was just created.
         let pinned = Pinned(NonNull::new(raw).ok_or(ENOMEM)?);
-        // SAFETY: It is valid.
+        // SAFETY: `raw` is valid.
         let count = unsafe { bindings::srp_vfab_umem_pages(raw, null_mut(), 0) };
         let mut pages = KVVec::from_elem(0u64, count, GFP_KERNEL)?;
-        // SAFETY: It is valid, and there is room for `count` pages.
+        // SAFETY: `raw` is valid, and there is room for `count` pages.
         unsafe { bindings::srp_vfab_umem_pages(raw, pages.as_mut_ptr(), count) };
         // INVARIANT: The list was filled with its pages.
         Ok(Self {
@@ -80,7 +80,7 @@ impl Umem {
         })
     }
 
-    /// Its pages.
+    /// The pages of the memory.
     #[inline]
     pub fn list(&self) -> &List {
         &self.list
@@ -89,7 +89,7 @@ impl Umem {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nothing uses it after this.
+        // SAFETY: The pointer is valid; nothing uses it after this.
         unsafe { bindings::srp_vfab_umem_release(self.0.as_ptr()) };
     }
 }

@@ -41,14 +41,14 @@ use kernel::{
 /// A management datagram.
 pub type Mad = [u8; 256];
 
-/// The result for a management datagram.
+/// How the device handled a management datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadResult {
     /// There is a response.
     Reply,
-    /// It was for the device.
+    /// The device consumed the datagram; there is no response.
     Consumed,
-    /// It is not for the device.
+    /// The datagram is not for the device.
     Ignored,
 }
 
@@ -57,13 +57,13 @@ pub type Refused<W> = (W, Error);
 
 /// The parameters of a new queue pair.
 pub struct QpInit<'a, P: Provider> {
-    /// Its kind.
+    /// Type of the queue pair.
     pub kind: Kind,
-    /// Its port, for [`Kind::Smi`] and [`Kind::Gsi`].
+    /// Port number, for [`Kind::Smi`] and [`Kind::Gsi`].
     pub port: u32,
-    /// Its protection domain.
+    /// Protection domain.
     pub pd: PdName,
-    /// Sizes of its queues.
+    /// Sizes of the queues.
     pub sizes: Sizes,
     /// Whether each request has a completion.
     pub all_signaled: bool,
@@ -81,7 +81,7 @@ pub enum Region {
     All,
     /// At most this many pages, described and registered later.
     Pages(u32),
-    /// At most this many pieces of any size, as above (`IB_MR_TYPE_SG_GAPS`).
+    /// Like `Pages`, but with pieces of any size (`IB_MR_TYPE_SG_GAPS`).
     Pieces(u32),
     /// Memory of a process, fixed at creation.
     Process(Umem),
@@ -93,11 +93,11 @@ pub enum Region {
 ///
 /// - [`notify`](Self::notify), [`cq_target`](Self::cq_target), [`qp_target`](Self::qp_target) and
 ///   [`target`](Self::target) return the same object each time, which belongs to that queue, queue
-///   pair or device alone. The [`Notify`] that `notify` returns was made from the handle of that
-///   queue, and no other was.
+///   pair or device alone. The [`Notify`] that `notify` returns is the only one created from the
+///   handle of that queue.
 /// - The device accesses memory only by the addresses of posted requests, until their completion
 ///   can be polled, and of registered regions, until they are invalidated or destroyed.
-/// - A [destroyed](Self::destroy_qp) object accesses nothing.
+/// - A [destroyed](Self::destroy_qp) queue pair accesses no memory.
 pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// A completion queue.
     type Cq: Send + Sync;
@@ -109,9 +109,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// The key of all memory by its DMA addresses, valid in local requests only.
     const LOCAL_DMA_LKEY: u32;
 
-    /// The target of its events.
+    /// The target of the device's events.
     fn target(&self) -> &DeviceTarget;
-    /// Its capabilities.
+    /// The device's capabilities.
     fn device_attr(&self) -> DeviceAttr;
     /// The attributes of `port`, counted from 1.
     ///
@@ -123,13 +123,13 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if there is no such entry.
     fn pkey(&self, port: u32, index: u16) -> Result<u16>;
     /// An entry of the GID table.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is none.
+    /// `EINVAL` if there is no such entry.
     fn gid(&self, port: u32, index: i32) -> Result<[u8; 16]>;
     /// Sets and clears bits of a port's CapabilityMask.
     ///
@@ -148,26 +148,27 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_cq(&self, cqe: u32, handle: CqHandle) -> Result<Arc<Self::Cq>>;
-    /// Its capacity.
+    /// The capacity of a completion queue.
     fn cqe(cq: &Self::Cq) -> u32;
     /// The interrupt of a completion queue.
     fn notify(cq: &Self::Cq) -> &Notify;
-    /// The target of its events.
+    /// The target of a completion queue's events.
     fn cq_target(cq: &Self::Cq) -> &CqTarget;
-    /// Stops completions. Sleeps.
+    /// Stops the completions of a queue. Sleeps.
     fn destroy_cq(cq: &Self::Cq);
-    /// Moves completions to `room`; returns how many.
+    /// Moves completions to `room`; returns their number.
     fn poll_cq(cq: &Self::Cq, room: &mut Room<'_>) -> usize;
-    /// Requests an interrupt for the next completion; returns whether there is one already.
+    /// Requests an interrupt for the next completion; returns whether a completion is queued
+    /// already.
     fn arm_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
 
-    /// Creates a queue pair; returns its number, too.
+    /// Creates a queue pair; returns it and its number.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Self::Qp>, u32)>;
-    /// The target of its events.
+    /// The target of a queue pair's events.
     fn qp_target(qp: &Self::Qp) -> &QpTarget;
     /// Modifies a queue pair.
     ///
@@ -177,8 +178,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     fn modify_qp(&self, qp: &Arc<Self::Qp>, attr: &QpAttr, mask: Mask) -> Result;
     /// The attributes and sizes of a queue pair.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
-    /// A drain by the device starts or ends ([`DeviceAttr::drains`]). Returns whether the device
-    /// has stopped; then a failure to move the queue pair to the error state is harmless.
+    /// Called when a drain by the device ([`DeviceAttr::drains`]) starts or ends. Returns whether
+    /// the device has stopped; then a failure to move the queue pair to the error state is
+    /// harmless.
     fn draining(_qp: &Self::Qp, _on: bool) -> bool {
         false
     }
@@ -217,13 +219,13 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// `EINVAL`, `ENOMEM` if the queue is full.
     fn post_recv<'a>(qp: &Arc<Self::Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>>;
 
-    /// Creates a region; returns its key, too.
+    /// Creates a region; returns it and its key.
     ///
     /// # Errors
     ///
     /// `EINVAL`, `ENOMEM`
     fn create_mr(&self, pd: PdName, region: Region, access: u32) -> Result<(Arc<Self::Mr>, u32)>;
-    /// Memory of a region will be described. Any context.
+    /// Called before the memory of a region is described. Any context.
     #[inline]
     fn describing(&self) {}
     /// The described memory, for [`Region::Pages`] and [`Region::Pieces`].

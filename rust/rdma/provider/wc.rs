@@ -67,14 +67,14 @@ pub struct QpName(pub(super) *mut bindings::ib_qp);
 
 // SAFETY: It is a name; nothing is read through it.
 unsafe impl Send for QpName {}
-// SAFETY: As above.
+// SAFETY: It is a name; nothing is read through it.
 unsafe impl Sync for QpName {}
 
 /// A work completion: `struct ib_wc`.
 #[repr(transparent)]
 pub struct Wc(bindings::ib_wc);
 
-// SAFETY: What it points at is a name.
+// SAFETY: Its pointer to a queue pair is only a name.
 unsafe impl Send for Wc {}
 
 impl Wc {
@@ -88,7 +88,7 @@ impl Wc {
             ..Default::default()
         };
         let place = (&raw mut wc.__bindgen_anon_1).cast::<u64>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u64`.
         unsafe { place.write(id) };
         Self(wc)
     }
@@ -96,7 +96,7 @@ impl Wc {
     /// Returns a copy.
     #[inline]
     pub fn copy(&self) -> Self {
-        // SAFETY: It is plain data that owns nothing.
+        // SAFETY: A `Wc` is plain data that owns nothing.
         unsafe { ptr::read(self) }
     }
 
@@ -110,12 +110,12 @@ impl Wc {
         QpName(self.0.qp)
     }
 
-    /// Its status.
+    /// The status.
     pub fn status(&self) -> Status {
         Status(self.0.status)
     }
 
-    /// Replaces its status.
+    /// Replaces the status.
     pub fn set_status(&mut self, status: Status) {
         self.0.status = status.0;
     }
@@ -127,12 +127,12 @@ impl Wc {
         self
     }
 
-    /// Adds immediate data, in memory order.
+    /// Adds immediate data, in network byte order.
     #[inline]
     pub fn imm(mut self, imm: u32) -> Self {
         self.0.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_IMM as i32;
         let place = (&raw mut self.0.ex).cast::<u32>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u32`.
         unsafe { place.write(imm) };
         self
     }
@@ -142,7 +142,7 @@ impl Wc {
     pub fn invalidated(mut self, key: u32) -> Self {
         self.0.wc_flags |= bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
         let place = (&raw mut self.0.ex).cast::<u32>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u32`.
         unsafe { place.write(key) };
         self
     }
@@ -170,11 +170,11 @@ pub struct Source {
     pub lid: u16,
     /// The service level.
     pub sl: u8,
-    /// The P_Key, as an index of the receiver's table.
+    /// Index of the P_Key in the receiver's table.
     pub pkey_index: u16,
-    /// The port that received it.
+    /// The port that received the datagram.
     pub port: u32,
-    /// Whether it has a global route header.
+    /// Whether the datagram has a global route header.
     pub grh: bool,
 }
 
@@ -182,7 +182,7 @@ pub struct Source {
 pub struct Room<'a>(pub(super) &'a mut [Wc]);
 
 impl Room<'_> {
-    /// How many completions fit.
+    /// Number of completions that fit.
     #[inline]
     pub fn size(&self) -> usize {
         self.0.len()
@@ -198,7 +198,7 @@ impl Room<'_> {
 }
 
 impl Status {
-    /// Its number.
+    /// The number in `enum ib_wc_status`.
     pub fn number(self) -> u32 {
         self.0
     }

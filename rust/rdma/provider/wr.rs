@@ -2,7 +2,7 @@
 
 //! Posted work requests.
 //!
-//! They are valid until the call that posts them returns.
+//! The requests are valid until the call that posts them returns.
 
 use super::{
     attr::Address,
@@ -72,7 +72,7 @@ unsafe fn pieces<'a>(list: *const bindings::ib_sge, count: i32) -> Result<&'a [S
     if count == 0 {
         return Ok(&[]);
     }
-    // SAFETY: By this function's contract; an `Sge` has the layout of `struct ib_sge`.
+    // SAFETY: `list` has `count` entries; an `Sge` has the layout of `struct ib_sge`.
     Ok(unsafe { slice::from_raw_parts(list.cast(), count) })
 }
 
@@ -119,14 +119,14 @@ pub struct Datagram {
     pub qp: u32,
     /// The Q_Key of that queue pair.
     pub qkey: u32,
-    /// The P_Key, as an index of the sender's table.
+    /// Index of the P_Key in the sender's table.
     pub pkey_index: u16,
 }
 
 /// Request a completion.
 // CAST: A bit.
 pub const SIGNALED: u32 = bindings::ib_send_flags_IB_SEND_SIGNALED as u32;
-/// Interrupt the receiver.
+/// Request an interrupt at the receiver.
 // CAST: A bit.
 pub const SOLICITED: u32 = bindings::ib_send_flags_IB_SEND_SOLICITED as u32;
 /// Copy the data while posting.
@@ -136,10 +136,11 @@ pub const INLINE: u32 = bindings::ib_send_flags_IB_SEND_INLINE as u32;
 impl<'a, M> SendWr<'a, M> {
     /// # Safety
     ///
-    /// The request and all that follow it are valid for `'a`, as the verbs require.
+    /// `raw` is null, or the request and all that follow it are valid for `'a`, as the verbs
+    /// require.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::ib_send_wr) -> Option<Self> {
-        // SAFETY: By this function's contract.
+        // SAFETY: `raw` is null or valid for `'a`.
         unsafe { raw.as_ref() }.map(|raw| Self {
             raw,
             _region: PhantomData,
@@ -178,7 +179,7 @@ impl<'a, M> SendWr<'a, M> {
     /// `EINVAL` if their count is negative.
     #[inline]
     pub fn sges(&self) -> Result<&'a [Sge]> {
-        // SAFETY: A valid request has as many as its count says.
+        // SAFETY: `sg_list` of a valid request has `num_sge` entries.
         unsafe { pieces(self.raw.sg_list, self.raw.num_sge) }
     }
 
@@ -189,7 +190,7 @@ impl<'a, M> SendWr<'a, M> {
 
     fn remote(&self) -> (u64, u32) {
         let wr: *const bindings::ib_rdma_wr = (&raw const *self.raw).cast();
-        // SAFETY: This is only called for requests of this kind, of which it is the first field.
+        // SAFETY: Only called for RDMA requests, which are the first field of an `ib_rdma_wr`.
         let wr = unsafe { &*wr };
         (wr.remote_addr, wr.rkey)
     }
@@ -220,12 +221,12 @@ impl<'a, M> SendWr<'a, M> {
             bindings::ib_wr_opcode_IB_WR_LOCAL_INV => Work::LocalInv(self.ex()),
             bindings::ib_wr_opcode_IB_WR_REG_MR => {
                 let wr: *const bindings::ib_reg_wr = (&raw const *self.raw).cast();
-                // SAFETY: It is the first field of an `ib_reg_wr`.
+                // SAFETY: A REG_MR request is the first field of an `ib_reg_wr`.
                 let wr = unsafe { &*wr };
                 // SAFETY: The region is valid until its registration has completed, and belongs to
                 // this device.
                 let mr = unsafe { object::mr::<M>(wr.mr) }.ok_or(EINVAL)?;
-                // SAFETY: As above; it is not null.
+                // SAFETY: The region is valid, and `wr.mr` is not null.
                 let iova = unsafe { (*wr.mr).iova };
                 // CAST: A set of bits.
                 Work::RegMr(mr, wr.key, wr.access as u32, iova)
@@ -242,7 +243,7 @@ impl<'a, M> SendWr<'a, M> {
     pub fn datagram(&self, datagrams: &Datagrams) -> Result<Datagram> {
         let Datagrams(()) = datagrams;
         let wr: *const bindings::ib_ud_wr = (&raw const *self.raw).cast();
-        // SAFETY: It is the first field of an `ib_ud_wr`, as the queue pair has no other requests.
+        // SAFETY: Each request on a queue pair of datagrams is the first field of an `ib_ud_wr`.
         let wr = unsafe { &*wr };
         if wr.ah.is_null() {
             return Err(EINVAL);
@@ -258,7 +259,7 @@ impl<'a, M> SendWr<'a, M> {
     }
 }
 
-/// Proves that a queue pair is one of datagrams: UD, GSI or SMI.
+/// Proof that a queue pair carries datagrams: its type is UD, GSI or SMI.
 pub struct Datagrams(pub(super) ());
 
 /// A receive request.
@@ -268,10 +269,11 @@ pub struct RecvWr<'a>(&'a bindings::ib_recv_wr);
 impl<'a> RecvWr<'a> {
     /// # Safety
     ///
-    /// The request and all that follow it are valid for `'a`, as the verbs require.
+    /// `raw` is null, or the request and all that follow it are valid for `'a`, as the verbs
+    /// require.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::ib_recv_wr) -> Option<Self> {
-        // SAFETY: By this function's contract.
+        // SAFETY: `raw` is null or valid for `'a`.
         unsafe { raw.as_ref() }.map(Self)
     }
 
@@ -300,7 +302,7 @@ impl<'a> RecvWr<'a> {
     /// `EINVAL` if their count is negative.
     #[inline]
     pub fn sges(&self) -> Result<&'a [Sge]> {
-        // SAFETY: A valid request has as many as its count says.
+        // SAFETY: `sg_list` of a valid request has `num_sge` entries.
         unsafe { pieces(self.0.sg_list, self.0.num_sge) }
     }
 }

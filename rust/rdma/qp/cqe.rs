@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion entries, which lead from a completion to its request.
+//! Completion entries, by which a completion finds its request.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_cqe`.
 
@@ -16,26 +16,28 @@ use crate::{
     },
 };
 
-/// The owner of an entry.
+/// The owner of a completion entry.
 pub(super) trait Completion<H: Handler>: Sized {
-    /// The kind of the request.
+    /// The kind of the request, for error reports.
     const KIND: &'static str;
 
-    /// The request of this entry succeeded. In the context of [`Handler`].
+    /// Called when a request of this entry has succeeded, in the context of [`Handler`].
     fn done(cqe: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc);
 
-    /// The request of this entry failed. In the context of [`Handler`].
+    /// Called when a request of this entry has failed, in the context of [`Handler`].
     #[inline(always)]
     fn failed(_: &Cqe<Self>, qp: &Qp<H>, wc: &bindings::ib_wc) {
         qp.failed(Self::KIND, Status(wc.status));
     }
 }
 
-/// A completion entry with its owner. A request that names it completes by [`Completion::done`].
+/// A completion entry with its owner. Requests that name it complete by [`Completion::done`] or
+/// [`Completion::failed`].
 ///
 /// # Invariants
 ///
-/// Only requests of a `Qp<H>` with it in `reach` name it. `cqe` leads to [`done::<H, O>`](done).
+/// Only requests of the `Qp<H>` that has this entry in its `reach` name it. `cqe.done` is
+/// [`done::<H, O>`](done).
 #[repr(C)]
 pub(super) struct Cqe<O> {
     cqe: bindings::ib_cqe,
@@ -43,7 +45,7 @@ pub(super) struct Cqe<O> {
 }
 
 impl<O> Cqe<O> {
-    /// An entry for the requests of a `Qp<H>`.
+    /// Creates an entry for requests of a `Qp<H>`.
     pub(super) fn new<H: Handler>(owner: O) -> Self
     where
         O: Completion<H>,
@@ -77,7 +79,7 @@ unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
     let qp: &Qp<H> = unsafe { &*context.cast() };
     // SAFETY: The completion is valid for the call.
     let wc = unsafe { &*wc };
-    // SAFETY: By this function's contract; the entry is in the `reach` of `qp`.
+    // SAFETY: The request names a `Cqe<O>`, which is in the `reach` of `qp` and so is valid.
     let cqe = unsafe { &*cookie(wc).cast::<Cqe<O>>() };
     if Status(wc.status).is_success() {
         O::done(cqe, qp, wc);

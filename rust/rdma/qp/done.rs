@@ -35,10 +35,10 @@ pub(super) struct Invalidate(pub(super) usize);
 /// [`SendWr::post`](super::SendWr::post). Its success is ignored.
 pub(super) struct Sent;
 
-/// [`SendWr::post_control`](super::SendWr::post_control).
+/// A message of [`SendWr::post_control`](super::SendWr::post_control).
 pub(super) struct ControlSent;
 
-/// [`SendWr::post_last`](super::SendWr::post_last).
+/// A message of [`SendWr::post_last`](super::SendWr::post_last).
 pub(super) struct LastSent;
 
 impl<H: Handler> Completion<H> for Receive {
@@ -49,7 +49,8 @@ impl<H: Handler> Completion<H> for Receive {
         let len = wc.byte_len as usize;
         H::received(qp, chunk.received(len), Flags(wc.wc_flags));
         chunk.sync_for_device(len);
-        // SAFETY: By the invariant of `Qp` callbacks run one at a time. Only they use it now.
+        // SAFETY: By the invariant of `Qp` callbacks run one at a time. `connect` uses `returned`
+        // only while none runs.
         let returned = unsafe { &mut *qp.returned.get() };
         if let Some(place) = returned.list.get_mut(returned.count) {
             *place = cqe;
@@ -97,8 +98,9 @@ impl<H: Handler> Completion<H> for LastSent {
 }
 
 impl<H: Handler> Qp<H> {
-    /// A flushed request may be the only sign of a queue pair that failed: rxe reports nothing else
-    /// when it cannot send a packet.
+    /// Reports a failed request, except a flush while this side ends the connection. A flushed
+    /// request may be the only sign that a queue pair has failed: rxe reports nothing else when it
+    /// cannot send a packet.
     pub(super) fn failed(&self, kind: &'static str, status: Status) {
         if !status.is_flush() || !self.ending.load(Acquire) {
             H::failed(self, Failure::Request(kind, status));
@@ -114,10 +116,10 @@ impl<H: Handler> Qp<H> {
     ) {
         // SAFETY: The event is valid for the call.
         let kind = unsafe { (*event).event };
-        // SAFETY: `connect` has set the context, which outlives the queue pair.
+        // SAFETY: `connect` has set the context to the `Qp`, which outlives the queue pair.
         let this = unsafe { &*context.cast::<Self>() };
         match kind {
-            // The first matters only to the passive side of a connection.
+            // `COMM_EST` matters only to the passive side of a connection.
             bindings::ib_event_type_IB_EVENT_COMM_EST
             | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
             | bindings::ib_event_type_IB_EVENT_SQ_DRAINED

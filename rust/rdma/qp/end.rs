@@ -3,15 +3,15 @@
 //! The end of a queue pair, after which nothing reaches its memory.
 //!
 //! The queue pair goes to its error state and is drained: a request is posted in each queue, and
-//! completes last. A device that does not do its part is asked again. Drivers that reset a device
-//! by removing it refuse this for good at some point. So after three refusals, or at once if the
-//! device has [failed](crate::rdma::device::Health), the next guarantee of this list is enough:
+//! completes last. A step that the device refuses, or does late, is retried. Drivers that reset a
+//! device by removing it refuse for good from some point on. So after three refusals, or at once if
+//! the device has [failed](crate::rdma::device::Health), the next guarantee of this list is enough:
 //!
 //! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is deregistered.
-//!    This counts if the driver [reports](super::super::reports) the device's result for one of
-//!    them. If it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the
-//!    device is removed, and no other connection uses it.
+//!    This counts if the driver [reports](super::super::reports) the device's result for either. If
+//!    it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the device is
+//!    removed, and no other connection uses it.
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it or is
 //!    stopping it.
 //!
@@ -67,17 +67,18 @@ use kernel::{
     }, //
 };
 
-/// The time limit of a drain request, in milliseconds. Then another one is posted: some drivers
-/// look for requests to flush only at a post.
+/// The time limit of a drain request, in milliseconds. After that, another one is posted: some
+/// drivers look for requests to flush only at a post.
 const FLUSH_MS: Msecs = 1_000;
-/// How often a device that is not known to have failed may refuse: 1 s with the pauses.
+/// Maximum number of refusals by a device not known to have failed: 1 s with the pauses.
 const REFUSALS: u32 = 3;
-/// How often completions may be late in the error state, which serves no peer: 30 s with the
-/// pauses. For a device that has failed, `REFUSALS` applies.
+/// Maximum number of late drains in the error state, which serves no peer: 30 s with the pauses.
+/// For a device that has failed, `REFUSALS` applies.
 const LATE: u32 = 20;
 /// After this time the log reports the delay.
 const SAY: Delta = Delta::from_secs(5);
-/// A callback may post behind the drain requests of the first round, but not of the second.
+/// Number of drain rounds. A callback may post behind the drain requests of the first round, but
+/// not behind those of the second.
 pub(super) const ROUNDS: usize = 2;
 
 /// Whether a drain request has completed, with any status.
@@ -96,7 +97,7 @@ impl<H: Handler> Completion<H> for Flush {
     }
 }
 
-/// One round: one or more requests in each queue, of which the first to complete counts.
+/// The drain requests of one round: one or more per queue, of which the first to complete counts.
 pub(super) struct Flushes {
     send: Cqe<Flush>,
     receive: Cqe<Flush>,
@@ -147,7 +148,7 @@ impl<H: Handler> Qp<H> {
             }
         }
         let reports = self.pd.device().reports();
-        // Whether destroying it guarantees anything.
+        // Whether destroying the queue pair guarantees anything.
         let ends = || reports.queue_pairs || reports.regions || health.is_going();
         loop {
             let given = match connected.qp {
@@ -186,7 +187,7 @@ impl<H: Handler> Qp<H> {
             // An outstanding request must not be taken for one of the next connection.
             let _ = self.stop_cq();
         }
-        // In this order, see `Pd`.
+        // In this order: `Pd` has `stale` raised before `active` is lowered.
         self.reach.regions.set_dead();
         self.drained.store(true, Release);
         self.pd.drained();
@@ -200,9 +201,9 @@ impl<H: Handler> Qp<H> {
         );
     }
 
-    /// Destroys the queue pair, unless that is done, and deregisters each region that the peer may
-    /// have a key of. No callback runs afterwards. Called with `Qp::connected` locked; `connected`
-    /// is its value. Sleeps.
+    /// Destroys the queue pair, if not yet done, and deregisters each region that the peer may have
+    /// a key of. No callback runs afterwards. Called with `Qp::connected` locked; `connected` is
+    /// its value. Sleeps.
     ///
     /// # Errors
     ///
@@ -213,8 +214,8 @@ impl<H: Handler> Qp<H> {
         hidden.wait();
         if let Some(qp) = connected.qp {
             connected.link.release_qp();
-            // SAFETY: By the type invariant of `Qp` it is unused a grace period after `qp` was
-            // cleared; its identifier has released it.
+            // SAFETY: By the invariant of `Qp` the queue pair is unused a grace period after
+            // `Qp::qp` was cleared; its identifier has released it.
             unsafe { try_destroy(qp) }?;
             connected.qp = None;
             if !self.pd.device().reports().queue_pairs {
@@ -237,8 +238,8 @@ impl<H: Handler> Qp<H> {
         });
     }
 
-    /// Hides the queue pair. It is unused after the returned grace period, which the first call
-    /// begins. Called with `Qp::connected` locked; `connected` is its value.
+    /// Hides the queue pair, which is unused after the returned grace period. The first call begins
+    /// it. Called with `Qp::connected` locked; `connected` is its value.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -278,7 +279,7 @@ impl<H: Handler> Qp<H> {
             ..Default::default()
         };
         let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
-        // SAFETY: The caller has it from `connected`, so it is valid.
+        // SAFETY: `qp` is from `connected`, so it is valid.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut attr, mask) })
     }
 
@@ -291,7 +292,7 @@ impl<H: Handler> Qp<H> {
             ..Default::default()
         };
         let mut bad = core::ptr::null();
-        // SAFETY: The caller has it from `connected`, so it is valid; the completion is of `reach`.
+        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `reach`.
         posted(unsafe { bindings::srp_helper_ib_post_send(qp.as_ptr(), &wr.wr, &mut bad) })
     }
 
@@ -300,7 +301,7 @@ impl<H: Handler> Qp<H> {
         let mut wr = bindings::ib_recv_wr::default();
         set_receive_cookie(&mut wr, cqe.as_raw());
         let mut bad = core::ptr::null();
-        // SAFETY: As for the send queue.
+        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `reach`.
         posted(unsafe { bindings::srp_helper_ib_post_recv(qp.as_ptr(), &wr, &mut bad) })
     }
 
@@ -323,7 +324,7 @@ impl<H: Handler> Qp<H> {
         self.qp.load(Acquire)
     }
 
-    /// Whether it is not connected, or drained.
+    /// Returns whether the queue pair is not connected, or is drained.
     #[cfg(SRP_KUNIT)]
     pub fn is_shut_down(&self) -> bool {
         self.drained.load(Acquire)

@@ -25,10 +25,10 @@ pub enum Failure {
 
 /// The callbacks of a [`Qp`]. They run in a softirq or a task, as its
 /// [`PollContext`](super::PollContext) says; if the queue pair is polled, in the caller of
-/// [`Qp::poll`], with softirqs off, or where the connection is ended. They run one at a time, and
-/// must not sleep.
+/// [`Qp::poll`], with softirqs off, or in the task that ends the connection. They run one at a
+/// time, and must not sleep.
 pub trait Handler: Send + Sync + Sized + 'static {
-    /// A message of the peer arrived. It is valid only during the call.
+    /// A message of the peer arrived. `message` is valid only during the call.
     fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);
 
     /// The peer can no longer reach the regions of a handle.

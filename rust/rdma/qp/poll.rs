@@ -22,7 +22,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// The most completions of one poll.
+/// Maximum number of completions per poll.
 const BUDGET: c_int = 64;
 
 /// The completion queue that the holder of the lock polls, or null. Softirqs, and without
@@ -56,14 +56,15 @@ impl PolledCq {
 }
 
 impl<H: Handler> Qp<H> {
-    /// Whether the queue pair is polled, without interrupts.
+    /// Returns whether the queue pair is polled, without interrupts.
     pub fn is_polled(&self) -> bool {
         self.sizes.context == PollContext::Direct
     }
 
     /// Runs the callbacks of completed requests of a polled queue pair and returns their number.
-    /// Returns 0 at once for any other, and while it is drained. While another task polls it,
-    /// returns 0 at once without PREEMPT_RT; with PREEMPT_RT waits for that task.
+    /// Returns 0 at once if the queue pair is not a polled one, or its completion queue is not in
+    /// use. While another task polls, returns 0 at once without PREEMPT_RT; with PREEMPT_RT waits
+    /// for that task.
     ///
     /// Context: process or softirq. Does not sleep, except for spinlocks with PREEMPT_RT.
     pub fn poll(&self) -> u32 {
@@ -76,8 +77,8 @@ impl<H: Handler> Qp<H> {
         if cq.is_null() {
             return 0;
         }
-        // SAFETY: By the invariant of `Qp` it is valid as long as it is locked, and nothing else
-        // polls it.
+        // SAFETY: By the invariant of `Qp` the queue is valid while `polled` is locked, and only
+        // the holder of the lock polls it.
         let count = unsafe { bindings::ib_process_cq_direct(*cq, BUDGET) };
         u32::try_from(count).unwrap_or(0)
     }

@@ -55,8 +55,8 @@ use kernel::{
 type Registrations = [MaybeUninit<bindings::ib_reg_wr>; MAX_PER_HANDLE];
 const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_HANDLE];
 
-/// A connected queue pair, to post on until the end of an RCU read-side section. What is built with
-/// it belongs to this connection and ends with the section.
+/// A connected queue pair, to post on until the end of an RCU read-side section, which holds off
+/// the teardown. Requests built with it belong to this connection and end with the section.
 ///
 /// # Examples
 ///
@@ -96,8 +96,8 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 ///
 /// # Invariants
 ///
-/// Until the section ends, the queue pair is valid and the regions of `reach`, which is that of its
-/// [`Qp`], are not replaced.
+/// Until the section ends, the queue pair is valid, and the regions of `reach`, which is part of
+/// its [`Qp`], `fixed` included, are neither deregistered nor replaced.
 #[derive(Clone, Copy)]
 pub struct Live<'a> {
     qp: NonNull<bindings::ib_qp>,
@@ -110,13 +110,13 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if it is not connected.
+    /// `ENOTCONN` if the queue pair is not connected.
     #[inline(always)]
     pub fn live<'a>(&'a self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
         let qp = NonNull::new(self.qp.load(Acquire)).ok_or(ENOTCONN)?;
-        // INVARIANT: By the type invariant of `Qp` it is destroyed a grace period after it is
-        // cleared. Regions are replaced only after that and before the next one is stored, with
-        // `Release`.
+        // INVARIANT: By the invariant of `Qp` the queue pair is destroyed a grace period after `qp`
+        // is cleared. Regions are deregistered or replaced only after that, and before the next
+        // queue pair is stored with `Release`.
         Ok(Live {
             qp,
             reach: &self.reach,
@@ -157,10 +157,10 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<'a> Live<'a> {
-    /// Its regions.
+    /// Returns the regions of the queue pair.
     #[inline(always)]
     fn bound(&self) -> Bound<'a> {
-        // INVARIANT: By the invariant of this type.
+        // INVARIANT: By the type invariant no region is replaced until the section ends.
         Bound {
             regions: &self.reach.regions,
         }
@@ -170,13 +170,14 @@ impl<'a> Live<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the chunk is not of the queue pair's message pool, `EMSGSIZE` if it is shorter.
+    /// `EINVAL` if the chunk is not of the queue pair's message pool, `EMSGSIZE` if it is shorter
+    /// than `len`.
     #[inline(always)]
     pub fn send(&self, chunk: &mut Chunk, len: usize) -> Result<SendWr<'a>> {
         if !chunk.is_of(&self.reach.messages) {
             return Err(EINVAL);
         }
-        // INVARIANT: `reach` has the pool.
+        // INVARIANT: The chunk is from the message pool of `reach`.
         Ok(SendWr {
             live: *self,
             message: chunk.part(len)?,
@@ -185,8 +186,8 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one. Called
-    /// before a message that names it is posted.
+    /// Posts the registration of the [`FixedMr`](crate::rdma::mr::FixedMr), if there is one. Must
+    /// be called before a message with its key is posted.
     ///
     /// # Errors
     ///
@@ -210,7 +211,7 @@ impl<'a> Live<'a> {
         self.post(&wr.wr)
     }
 
-    /// Posts the registration of a handle without a message. `EINVAL` if it is not mapped.
+    /// Posts the registration of a handle without a message. `EINVAL` if the handle is not mapped.
     #[cfg(SRP_BENCH)]
     pub fn register<T: ScatterList>(&self, handle: &mut Handle<T>) -> Result {
         let register = handle.register(self.bound())?.ok_or(EINVAL)?;
@@ -313,7 +314,7 @@ impl<'a> Live<'a> {
     #[inline(always)]
     fn invalidate(&self, regions: &Exposed<'a>) -> Result {
         let cqe = self.reach.invalidates.get(regions.handle()).ok_or(EINVAL)?;
-        // Built back to front.
+        // The chain is built from last to first.
         let mut last = invalidation(regions.first().key(self.bound()), cqe.as_raw());
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
@@ -337,7 +338,7 @@ impl<'a> Live<'a> {
         let [place, places @ ..] = chain;
         let regions = &register.regions;
         let mut first = self.registration(place, regions.first(), register.access, last);
-        // Their order does not matter.
+        // Each request is prepended; the order of the registrations does not matter.
         for (place, region) in places.iter_mut().zip(regions.others()) {
             first = self.registration(place, region, register.access, first);
         }
@@ -367,13 +368,13 @@ impl<'a> Live<'a> {
         &wr.wr
     }
 
-    /// Posts a chain with completions, memory and regions of `reach`.
+    /// Posts a chain that uses only completions, memory and regions of `reach`.
     #[inline(always)]
     fn post(&self, first: *const bindings::ib_send_wr) -> Result {
         let mut bad = core::ptr::null();
-        // SAFETY: By the type invariant the queue pair is valid. What the chain names lives as long
-        // as its `Qp`, which drains before it is dropped, or is a region that stays in this
-        // section, until it is posted.
+        // SAFETY: By the type invariant the queue pair is valid. The completions and memory of the
+        // chain live as long as the `Qp`, which drains before it is dropped; its regions stay until
+        // the section ends.
         posted(unsafe { bindings::srp_helper_ib_post_send(self.qp.as_ptr(), first, &mut bad) })
     }
 }
@@ -382,7 +383,7 @@ impl<'a> Live<'a> {
 ///
 /// # Invariants
 ///
-/// The parts are memory of pools of `live.reach`, and the regions are of its [`Bound`].
+/// `message` and `data` are memory of pools of `live.reach`, and `register` has only regions of it.
 #[must_use]
 pub struct SendWr<'a> {
     live: Live<'a>,
@@ -396,7 +397,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the chunk is not of the queue pair's data pool, `EMSGSIZE` if it is shorter.
+    /// `EINVAL` if the chunk is not of the queue pair's data pool, `EMSGSIZE` if it is shorter than
+    /// `len`.
     #[inline(always)]
     pub fn with(mut self, chunk: &mut SharedChunk, len: usize) -> Result<Self> {
         let chunk = chunk.as_chunk();
@@ -404,7 +406,7 @@ impl<'a> SendWr<'a> {
         if !pool.is_some_and(|pool| chunk.is_of(pool)) {
             return Err(EINVAL);
         }
-        // INVARIANT: `reach` has the pool.
+        // INVARIANT: The chunk is from the data pool of `reach`.
         self.data = Some(chunk.part(len)?);
         Ok(self)
     }
@@ -416,8 +418,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the handle has other regions than the queue pair, `EBUSY` if it counts as
-    /// reachable.
+    /// `EINVAL` if the handle has other regions than the queue pair, `EBUSY` if its memory counts
+    /// as reachable.
     #[inline(always)]
     pub fn register<T: ScatterList>(mut self, handle: &mut Handle<T>) -> Result<Self> {
         // INVARIANT: The regions are those of `live`.
@@ -432,8 +434,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// The error of the device driver, also for the invalidation, if that waits for this post. The
-    /// registration may have been posted then, and counts as reachable.
+    /// The error of the device driver, also for an invalidation that waited for this post. The
+    /// registration may have been posted then, and its memory counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
         let reach = self.live.reach;
@@ -486,7 +488,7 @@ impl<'a> SendWr<'a> {
         if let Some(register) = &self.register {
             first = self.live.registrations(&mut chain, register, first);
         }
-        // By the type invariant it names only what `reach` holds.
+        // By the type invariant the chain uses only memory and regions of `reach`.
         self.live.post(first)?;
         match self.register {
             Some(register) => self.live.registered(register.regions),
@@ -500,7 +502,7 @@ impl<'a> SendWr<'a> {
 ///
 /// # Invariants
 ///
-/// The regions are of the [`Bound`] of `live`. There is at most one per registration.
+/// The regions are those of `live.reach`. There is at most one invalidation per registration.
 #[must_use]
 pub struct Invalidation<'a> {
     live: Live<'a>,
@@ -508,7 +510,7 @@ pub struct Invalidation<'a> {
 }
 
 impl Invalidation<'_> {
-    /// Posts the invalidation, or leaves that to the post of the registration, if that has not
+    /// Posts the invalidation, or leaves it to the poster of the registration, if that post has not
     /// returned yet. [`Handler::invalidated`] follows. Does not sleep.
     ///
     /// A registration that is never posted, or fails to post, is not invalidated before the end
@@ -516,7 +518,7 @@ impl Invalidation<'_> {
     ///
     /// # Errors
     ///
-    /// The error of the device driver; `EINVAL` if the queue pair was made for fewer handles.
+    /// The error of the device driver; `EINVAL` if the queue pair was created for fewer handles.
     #[inline(always)]
     pub fn post(self) -> Result {
         if self.regions.invalidate() {

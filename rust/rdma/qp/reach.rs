@@ -31,15 +31,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What requests posted on a [`Qp`](super::Qp) can reach, by the device or by their completion. It
-/// does not change, and is dropped after the queue pair.
+/// What requests posted on a [`Qp`](super::Qp) use, completions included. It does not change, and
+/// is dropped after the queue pair.
 pub(super) struct Reach {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,
     pub(super) last_sent: Cqe<LastSent>,
     /// The drain requests.
     pub(super) flushes: [Flushes; ROUNDS],
-    /// One for each handle, by number.
+    /// The invalidations, indexed by handle number.
     pub(super) invalidates: KVVec<Cqe<Invalidate>>,
     pub(super) receives: KVVec<Cqe<Receive>>,
     pub(super) messages: Arc<Pool>,

@@ -21,18 +21,18 @@ use kernel::{
 /// The sizes of a [`Qp`](super::Qp).
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Outstanding send work requests, the one for draining included.
+    /// Maximum number of outstanding send work requests, including the one for draining.
     pub send: u32,
-    /// SGEs of a message, 1 or 2.
+    /// Maximum number of SGEs per message, 1 or 2.
     pub send_sge: u32,
-    /// Posted receives.
+    /// Number of posted receives.
     pub receive: u32,
     /// Completion vector, below
     /// [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
     pub vector: u32,
     /// Where the callbacks run.
     pub context: PollContext,
-    /// Memory handles.
+    /// Number of memory handles.
     pub handles: usize,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! KUnit tests of queries to the subnet administrator. RoCE ports have none, so the core refuses
-//! real queries, and the tests call the callback in its place.
+//! real queries, and the tests call the callback instead.
 
 use super::{
     super::path::raw_gid,
@@ -60,13 +60,13 @@ fn asks_by_both_ends(_: &Soft) -> Result {
     Ok(())
 }
 
-/// A query that the core does not know of.
+/// Creates a query that is unknown to the core.
 fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
     let record = path_rec(soft)?.to_raw(bindings::sa_path_rec_type_SA_PATH_REC_TYPE_IB);
     let device = soft.device.hold()?;
     KBox::pin_init(
         pin_init!(Query {
-            // INVARIANT: It is registered here.
+            // INVARIANT: `client` is registered here.
             client <- Opaque::ffi_init(|slot: *mut bindings::ib_sa_client| {
                 // SAFETY: `slot` is valid for writing.
                 unsafe { bindings::ib_sa_register_client(slot) }
@@ -84,13 +84,13 @@ fn query(soft: &Soft) -> Result<Pin<KBox<Query>>> {
     )
 }
 
-/// Calls the callback in the core's place, with one record or none.
+/// Calls the callback as the core would, with one record or none.
 fn bring(query: &Query, status: i32, record: Option<bindings::sa_path_rec>) {
     let count = u32::from(record.is_some());
     bring_count(query, status, record, count);
 }
 
-/// As [`bring`], with this `count` of records.
+/// Like [`bring`], but passes `count` as the number of records.
 fn bring_count(query: &Query, status: i32, record: Option<bindings::sa_path_rec>, count: u32) {
     let mut record = record;
     let records = record
@@ -116,7 +116,7 @@ fn answers(soft: &Soft) -> Result {
     check_eq!(path.dgid()[15], 9);
     check_eq!(path.sgid(), soft.device.gid(1, 0)?);
     check_eq!(path.pkey(), 0x8001);
-    // It can be taken once.
+    // The result can be taken only once.
     check!(found.wait(0)?.is_none());
 
     // An error, with or without a record; no record; a positive status, which is undefined.
@@ -155,20 +155,20 @@ fn a_path_takes_seconds_at_most(soft: &Soft) -> Result {
         record.packet_life_time = life;
         bring(&found, 0, Some(record));
         let mut path = found.wait(0)?.ok_or(ENOENT)??;
-        // SAFETY: The record is valid.
+        // SAFETY: `as_raw()` points to the record of `path`.
         check_eq!(unsafe { (*path.as_raw()).packet_life_time }, taken);
     }
     Ok(())
 }
 
-/// A query that is cancelled just after its reply has two callbacks.
+/// A query that is cancelled just after its reply gets two callbacks.
 fn the_first_answer_counts(soft: &Soft) -> Result {
     let twice = query(soft)?;
     bring(&twice, 0, Some(record(soft, 1)?));
     bring(&twice, -4, None);
     let path = twice.wait(0)?.ok_or(ENOENT)??;
     check_eq!(path.dgid()[15], 1);
-    // The second one does not count either if the first result was taken.
+    // The second callback is also ignored after the first result was taken.
     let late = query(soft)?;
     bring(&late, -110, None);
     check!(late.wait(0)?.is_some());

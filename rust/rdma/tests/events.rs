@@ -39,9 +39,9 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Milliseconds that a handler is delayed.
+/// Time that a handler is delayed, in milliseconds.
 const HOLD: Msecs = 200;
-/// Milliseconds after which an event is considered lost.
+/// Time after which an event is considered lost, in milliseconds.
 const NEVER: Msecs = 60_000;
 
 /// An event as the handler receives it.
@@ -71,7 +71,6 @@ impl Record {
         )
     }
 
-    /// Clears the record.
     fn clear(&self) {
         self.seen.lock().clear();
     }
@@ -80,7 +79,7 @@ impl Record {
         self.seen.lock().contains(&event)
     }
 
-    /// The number of recorded events, without spontaneous ones.
+    /// Number of recorded events, without spontaneous ones.
     fn count(&self) -> usize {
         let seen = self.seen.lock();
         seen.iter()
@@ -103,7 +102,7 @@ fn event(soft: &Soft, kind: bindings::ib_event_type, port: u32) -> bindings::ib_
         event: kind,
         ..Default::default()
     };
-    // SAFETY: All of the union is initialised.
+    // SAFETY: The whole union is initialised.
     *unsafe { event.element.port_num.as_mut() } = port;
     event
 }
@@ -116,11 +115,11 @@ pub(crate) fn report(soft: &Soft, kind: bindings::ib_event_type) {
 
 /// Waits until all reported events have been handled.
 pub(crate) fn settle() {
-    // SAFETY: The queue lives as long as the core, and this does not run in one of its items.
+    // SAFETY: The work queue lives as long as `ib_core`, and this does not run in one of its items.
     unsafe { bindings::__flush_workqueue(bindings::ib_wq) };
 }
 
-/// Calls the function that the core would call.
+/// Calls the callback of a handler, as the core would.
 pub(crate) fn call<T: DeviceEventHandler>(
     soft: &Soft,
     registration: &Registration<T>,
@@ -131,7 +130,7 @@ pub(crate) fn call<T: DeviceEventHandler>(
     let handler = registration.as_raw();
     // SAFETY: The handler is registered.
     if let Some(callback) = unsafe { (*handler).handler } {
-        // SAFETY: It is the function of this handler, and the event is of its device.
+        // SAFETY: `callback` belongs to this handler, and the event to its device.
         unsafe { callback(handler, &mut event) };
     }
 }
@@ -247,9 +246,9 @@ struct Scene {
     registration: Mutex<Option<Registered<Slow>>>,
     #[pin]
     dropped: Completion,
-    /// The drop returned while the handler was waiting.
+    /// Whether the drop returned while the handler was waiting.
     early: Atomic<bool>,
-    /// The handler had ended when the drop returned.
+    /// Whether the handler had ended when the drop returned.
     ended: Atomic<bool>,
 }
 

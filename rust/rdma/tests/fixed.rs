@@ -39,14 +39,14 @@ fn theirs(piece: usize, at: usize) -> u8 {
     (at.wrapping_mul(211) >> 2) as u8 ^ (piece as u8).wrapping_mul(57)
 }
 
-/// Byte `at`; the device has finished its access.
+/// Returns byte `at`. The device must have finished its access.
 fn byte(bytes: DeviceBytes<'_>, at: usize) -> Option<u8> {
     if at >= bytes.len() {
         return None;
     }
-    // SAFETY: It is one of the bytes.
+    // SAFETY: `at` is below the length.
     let byte = unsafe { bytes.as_ptr().add(at) };
-    // SAFETY: `bytes` contains it, and the device has finished its access.
+    // SAFETY: `bytes` contains the byte, and the device has finished its access.
     Some(unsafe { byte.read_volatile() })
 }
 
@@ -82,7 +82,7 @@ fn peer_writes_all_pieces(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A transfer that must fail.
+/// Tries a transfer that must fail.
 fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
     let status = link.peer.transfer(how, segment)?;
     // An iWARP write completes when it is sent; the connection ends when it has arrived.
@@ -131,7 +131,7 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
     )?;
     let half = PIECE_SIZE / 2;
     check_eq!(link.piece(1)?.expose(half + 1).err(), Some(EMSGSIZE));
-    // The next piece begins there.
+    // The next piece begins at offset `half`.
     written(&mut link, half)?;
     let mut segment = link.piece(PIECES - 1)?.expose(half)?;
     segment.addr += 1;
@@ -141,7 +141,7 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
 fn messages_have_two_parts(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
     for round in 0..40 {
-        // Their lengths are at least 4.
+        // A message has at least 4 bytes.
         link.send_parted(round % PIECES, 1 + round % 4)?;
         link.arrived()?;
     }
@@ -181,7 +181,7 @@ fn sizes_are_checked(soft: &Soft) -> Result {
     let (reads, read) = Pool::shared(&pd, 8, 2 * page, DataDirection::ToDevice)?;
     let wrong = FixedMr::new(&pd, &reads, &read, page);
     check_eq!(wrong.err(), Some(EINVAL));
-    // As much as the device supports, and one chunk more.
+    // As many chunks as the device supports, and one more.
     const PAGES: usize = 16;
     let most = limits.max_pages_per_mr as usize / PAGES;
     let (all, list) = Pool::shared(&pd, most + 1, PAGES * page, both)?;

@@ -58,15 +58,15 @@ use kernel::{
     },
 };
 
-/// Handles of a connection.
+/// Number of handles per connection.
 pub(in crate::rdma) const HANDLES: usize = 4;
-/// Regions of a handle.
+/// Number of regions per handle.
 const PER_HANDLE: usize = 4;
-/// Pages of a region.
+/// Number of pages per region.
 const PAGES: u32 = 4;
-/// Posted receives.
+/// Number of posted receives.
 const RECEIVES: u32 = 32;
-/// Messages that the peer may send ahead: receives are reposted in chains.
+/// Maximum number of messages that the peer may send ahead: receives are reposted in chains.
 pub(in crate::rdma) const WINDOW: u32 = RECEIVES - 8;
 /// The sizes of a connection, and the context of the peer's callbacks.
 pub(in crate::rdma) struct Shape {
@@ -75,7 +75,7 @@ pub(in crate::rdma) struct Shape {
     pub(in crate::rdma) pages: u32,
     pub(in crate::rdma) pieces: usize,
     pub(in crate::rdma) piece_size: usize,
-    /// Bytes of each piece that the peer may write.
+    /// Length of the part of each piece that the peer may write, in bytes.
     pub(in crate::rdma) reach: usize,
     pub(in crate::rdma) context: bindings::ib_poll_context,
     /// The context of our callbacks.
@@ -91,12 +91,12 @@ pub(in crate::rdma) const SHAPE: Shape = Shape {
     context: bindings::ib_poll_context_IB_POLL_DIRECT,
     ours: PollContext::Interrupt,
 };
-/// Entries of the send queue.
+/// Number of message buffers, each with an entry in the send queue.
 pub(in crate::rdma) const SENDS: u32 = 32;
-/// Pieces of memory that the peer may write, and the size of each.
+/// Number of pieces of memory that the peer may write, and the size of each in bytes.
 pub(in crate::rdma) const PIECES: usize = 5;
 pub(in crate::rdma) const PIECE_SIZE: usize = 8192;
-/// Capacity of a record.
+/// Maximum number of callbacks in a record.
 const RECORDS: usize = 64;
 
 /// Byte `at` of message `number`: the number, followed by bytes that depend on it.
@@ -107,7 +107,7 @@ pub(in crate::rdma) fn pattern(number: u32, at: usize) -> u8 {
     }
 }
 
-/// Whether these bytes are message `number`.
+/// Returns whether these bytes are message `number`.
 pub(in crate::rdma) fn is_pattern(number: u32, bytes: &[u8]) -> bool {
     let mut bytes = bytes.iter().enumerate();
     bytes.len() >= 4 && bytes.all(|(at, byte)| *byte == pattern(number, at))
@@ -145,7 +145,6 @@ impl Events {
     }
 }
 
-/// A callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(in crate::rdma) enum Call {
@@ -165,7 +164,8 @@ pub(in crate::rdma) struct Record {
     calls: KVec<Atomic<u32>>,
     count: Atomic<u32>,
     received: Atomic<u32>,
-    /// Errors: messages out of order, concurrent callbacks, callbacks for exposed handles, flags.
+    /// Number of errors: disorder, concurrent callbacks, callbacks for exposed handles, wrong
+    /// flags.
     wrong: Atomic<u32>,
     failed: Atomic<u32>,
     running: Atomic<u32>,
@@ -189,7 +189,7 @@ impl Record {
         self.running.fetch_sub(1, Release);
     }
 
-    /// Callbacks so far.
+    /// Number of callbacks so far.
     pub(in crate::rdma) fn count(&self) -> u32 {
         self.count.load(Acquire)
     }
@@ -203,17 +203,17 @@ impl Record {
                 .is_some_and(|c| c.load(Relaxed) == call as u32 + more)
     }
 
-    /// Messages received.
+    /// Number of messages received.
     pub(in crate::rdma) fn received(&self) -> u32 {
         self.received.load(Acquire)
     }
 
-    /// Errors so far.
+    /// Number of errors so far.
     pub(in crate::rdma) fn wrong(&self) -> u32 {
         self.wrong.load(Relaxed)
     }
 
-    /// Failures reported.
+    /// Number of failures reported.
     pub(in crate::rdma) fn failed(&self) -> u32 {
         self.failed.load(Relaxed)
     }
@@ -278,7 +278,7 @@ impl Piece {
 
 /// A connection. Its fields may be dropped in any order.
 pub(in crate::rdma) struct Link {
-    // Dropped first, so that a failed test leaves nothing reachable.
+    // Dropped first, so that a failed test leaves no memory reachable.
     pub(in crate::rdma) qp: Arc<Qp<Record>>,
     pub(in crate::rdma) peer: Peer,
     pub(in crate::rdma) handles: KVVec<Handle<List>>,
@@ -291,7 +291,8 @@ pub(in crate::rdma) struct Link {
 }
 
 impl Link {
-    /// Connects. The first message, which allows an iWARP peer to send, has arrived.
+    /// Connects, and waits until the first message, which allows an iWARP peer to send, has
+    /// arrived.
     pub(in crate::rdma) fn new(soft: &Soft) -> Result<Self> {
         let shape = Shape {
             ours: soft.ours,
@@ -364,7 +365,7 @@ impl Link {
         Ok(this)
     }
 
-    /// A listening peer, and an identifier with a resolved route to it.
+    /// Creates a listening peer, and an identifier with a resolved route to it.
     pub(in crate::rdma) fn route(
         soft: &Soft,
         context: bindings::ib_poll_context,
@@ -420,12 +421,10 @@ impl Link {
         self.greet()
     }
 
-    /// A piece of memory that the peer may write.
     pub(in crate::rdma) fn piece(&mut self, number: usize) -> Result<&mut Piece> {
         self.pieces.get_mut(number).ok_or(EINVAL)
     }
 
-    /// What the handler has recorded.
     pub(in crate::rdma) fn record(&self) -> &Record {
         &self.qp
     }
@@ -460,9 +459,9 @@ impl Link {
         let piece = self.pieces.get_mut(piece).ok_or(EINVAL)?;
         let mut place = piece.chunk.place(len);
         for at in 0..place.len() {
-            // SAFETY: It is inside `place`.
+            // SAFETY: Byte `at` is inside `place`.
             let byte = unsafe { place.as_mut_ptr().add(at) };
-            // SAFETY: `place` has exclusive access to it.
+            // SAFETY: `place` has exclusive access to the byte.
             unsafe { byte.write_volatile(pattern(number, head + at)) };
         }
         let rest = chunk.bytes_mut().get_mut(head..).unwrap_or_default();
@@ -545,7 +544,7 @@ impl Link {
         handle.detach()?.ok_or(EINVAL)
     }
 
-    /// Invalidates handles and spins until that has completed.
+    /// Invalidates handles, and spins until the invalidations have completed.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn revoke_all(&mut self, handles: core::ops::Range<usize>) -> Result {
         for handle in handles.clone() {

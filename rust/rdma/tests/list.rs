@@ -23,7 +23,7 @@ pub(in crate::rdma) type Piece = (usize, usize);
 ///
 /// # Invariants
 ///
-/// - `memory` are the parts of a vector with length and capacity `size`.
+/// - `memory` is the buffer of a vector with length and capacity `size`.
 /// - `entries` is a list with one entry for each of `pieces`, which are inside the memory and have
 ///   `len` bytes together.
 pub(in crate::rdma) struct List {
@@ -34,9 +34,9 @@ pub(in crate::rdma) struct List {
     len: u32,
 }
 
-// SAFETY: It owns its memory.
+// SAFETY: A list owns its memory.
 unsafe impl Send for List {}
-// SAFETY: Shared access only reads addresses.
+// SAFETY: Shared access only reads.
 unsafe impl Sync for List {}
 
 impl List {
@@ -64,7 +64,7 @@ impl List {
             }
         }
         let (memory, size, _) = memory.into_raw_parts();
-        // INVARIANT: The entries name the pieces; the parts are those of `memory`.
+        // INVARIANT: The entries name the pieces; buffer and size are those of `memory`.
         Ok(Self {
             entries,
             pieces: copy,
@@ -74,7 +74,7 @@ impl List {
         })
     }
 
-    /// `count` whole pages that are not adjacent to each other.
+    /// Creates a list of `count` whole pages that are not adjacent to each other.
     pub(in crate::rdma) fn scattered(count: usize) -> Result<Self> {
         let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
         for number in 0..count {
@@ -97,9 +97,9 @@ impl List {
     /// Byte `at` of the memory. Nothing may write to it now.
     fn byte(&self, at: usize) -> u8 {
         assert!(at < self.size);
-        // SAFETY: By the type invariant it is inside the memory.
+        // SAFETY: Byte `at` is inside the memory.
         let byte = unsafe { self.memory.add(at) };
-        // SAFETY: By the type invariant the memory is valid; no device writes to it.
+        // SAFETY: The memory is valid; no device writes to it.
         unsafe { byte.read_volatile() }
     }
 
@@ -112,14 +112,13 @@ impl List {
     pub(in crate::rdma) fn fill(&mut self, pattern: fn(usize) -> u8) {
         for at in 0..self.len as usize {
             if let Some(address) = self.address(at) {
-                // SAFETY: By the type invariant the address is inside the memory, which nothing
-                // else has access to yet.
+                // SAFETY: The address is inside the memory, which nothing else has access to yet.
                 unsafe { (address as *mut u8).write(pattern(at)) };
             }
         }
     }
 
-    /// The number of nonzero bytes of the memory outside all pieces.
+    /// Number of nonzero bytes of the memory outside all pieces.
     pub(in crate::rdma) fn spoilt(&self) -> usize {
         let inside = |at: &usize| {
             self.pieces
@@ -134,12 +133,12 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant these are the parts of a vector.
+        // SAFETY: `memory` is the buffer of a vector of this size.
         drop(unsafe { KVec::from_raw_parts(self.memory.as_ptr(), self.size, self.size) });
     }
 }
 
-// SAFETY: By the type invariant; neither list nor memory moves with the object.
+// SAFETY: The entries name valid memory; neither moves with the object.
 unsafe impl ScatterList for List {
     fn list(&self) -> *mut bindings::scatterlist {
         self.entries

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-/// `include/linux/kmsg_dump.h`
+/// `struct kmsg_dump_iter` of `include/linux/kmsg_dump.h`.
 #[repr(C)]
 struct Position {
     current: u64,
@@ -38,7 +38,7 @@ impl Log {
         }
     }
 
-    /// The number of lines with this text since then.
+    /// Number of lines with this text since this position.
     pub(crate) fn count(&self, text: impl AsRef<[u8]>) -> usize {
         let text = text.as_ref();
         let mut position = Position {
@@ -49,7 +49,7 @@ impl Log {
         loop {
             let mut line = [0u8; 512];
             let mut len = 0;
-            // SAFETY: All are valid for writing, the line for its size.
+            // SAFETY: All pointers are valid for writing, `line` for its length.
             let more = unsafe {
                 kmsg_dump_get_line(
                     &mut position,

@@ -39,12 +39,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Pages of a region in these tests.
+/// Number of pages per region in these tests.
 const PAGES: u32 = 4;
 
 type Handles = KVVec<Handle<List>>;
 
-/// Regions of [`PAGES`] pages for `handles` handles.
+/// Creates regions of [`PAGES`] pages for `handles` handles.
 fn regions(soft: &Soft, handles: usize, per_handle: usize) -> Result<(Arc<Regions>, Handles)> {
     let pd = Pd::new(soft.device.hold()?)?;
     let limits = soft.device.limits();
@@ -57,7 +57,7 @@ fn handle(soft: &Soft, per_handle: usize) -> Result<Handle<List>> {
     regions(soft, 1, per_handle)?.1.pop().ok_or(EINVAL)
 }
 
-/// A handle with `list` attached and mapped.
+/// Creates a handle with `list` attached and mapped.
 fn mapped(soft: &Soft, per_handle: usize, list: List) -> Result<Handle<List>> {
     let mut handle = handle(soft, per_handle)?;
     check!(handle.attach(list).is_ok());
@@ -123,7 +123,7 @@ fn whole_pages_are_one_region(soft: &Soft) -> Result {
     becomes(soft, List::scattered(4)?, &[4 * PAGE])
 }
 
-/// As swiotlb lays out a list without gaps: the end of a page, two pages, the beginning of one.
+/// A list without gaps as swiotlb lays it out: the end of a page, two pages, the beginning of one.
 fn a_bounced_list_takes_two_regions_more(soft: &Soft) -> Result {
     let bounced = [
         (0, 2560),
@@ -256,7 +256,8 @@ fn each_use_has_its_own_key(soft: &Soft) -> Result {
         covers(&handle)?;
         let now = handle.segments().next().ok_or(EINVAL)?;
         check_eq!(now.key >> 8, last.key >> 8);
-        // Random, so only frequent repetition is an error: 1 in 2^32, and 1 in 256.
+        // Both are random: an address repeats once in 2^31 uses, a key once in 256, so some keys
+        // may.
         check!(now.addr >> 32 != last.addr >> 32);
         keys += u32::from(now.key != last.key);
         bits |= now.addr ^ last.addr;
@@ -292,7 +293,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
         let list = handle.detach()?.ok_or(EINVAL)?;
         check!(handle.expose().is_none());
         check!(handle.attach(list).is_ok());
-        // The end of the registration is unknown.
+        // Whether the registration has ended is unknown.
         check_eq!(handle.map(direction, random_u64()), Err(EBUSY));
         regions.invalidated(0);
     }
@@ -329,7 +330,7 @@ fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The address of a region for a list that begins inside a page, on a device that has this
+/// Returns the address of a region for a list that begins inside a page, on a device with this
 /// `driver_id`, and the address of the page.
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
     // SAFETY: The device is registered.
@@ -413,8 +414,8 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The limits that the driver sets for the block layer can be mapped at any offset: the longest
-/// command in one piece, which is the worst case.
+/// The longest command that the driver allows the block layer can be mapped at any offset, even as
+/// one piece, which is the worst case.
 fn longest_command_fits(soft: &Soft) -> Result {
     let shape = registration::Regions {
         page_size: PAGE,

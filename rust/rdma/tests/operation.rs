@@ -20,7 +20,7 @@ impl<T: Copy> Operation<T> {
     pub(super) unsafe fn new(place: *mut T) -> Self {
         Self {
             place,
-            // SAFETY: By this function's contract.
+            // SAFETY: `place` is valid.
             before: unsafe { place.read() },
         }
     }
@@ -30,9 +30,8 @@ impl<T: Copy> Operation<T> {
         self.before
     }
 
-    /// Overrides the value.
     pub(super) fn set(&mut self, value: T) {
-        // SAFETY: By the type invariant.
+        // SAFETY: `place` is valid, and nothing else modifies it.
         unsafe { self.place.write(value) };
     }
 }

@@ -3,7 +3,8 @@
 //! The other end of a connection, on bare verbs: it listens, accepts one connection, and acts only
 //! as its test requests.
 //!
-//! Only the test polls its completion queue, so nothing happens without the test.
+//! With `IB_POLL_DIRECT`, only the test polls its completion queue, so nothing happens without the
+//! test.
 
 use super::soft::Soft;
 use crate::{
@@ -64,16 +65,16 @@ extern "C" {
     fn yield_now();
 }
 
-/// Bytes of a message.
+/// Maximum length of a message, in bytes.
 const MESSAGE: usize = 64;
-/// Posted receives.
+/// Number of posted receives.
 const RECEIVES: usize = 32;
-/// Bytes of the memory for transfers.
+/// Size of the memory for transfers, in bytes.
 const TRANSFER: usize = 64 << 10;
-/// Milliseconds until the tests give up.
+/// Number of waits of 1 ms until the tests give up.
 const PATIENCE: u32 = 10_000;
 
-/// Waits until `done` returns true, for at most ten seconds.
+/// Waits until `done` returns true, for at least ten seconds.
 pub(crate) fn within(done: impl Fn() -> bool) -> Result {
     for _ in 0..PATIENCE {
         if done() {
@@ -101,17 +102,17 @@ struct Inner {
     transfer_cqe: bindings::ib_cqe,
     receives: KVVec<Chunk>,
     received: Atomic<u32>,
-    /// Received messages that were not numbered one above the last.
+    /// Number of received messages that were not the next in order.
     disordered: Atomic<u32>,
     sent: Atomic<u32>,
     /// Status of the last transfer, or [`PENDING`].
     transfer: Atomic<u32>,
-    /// Arrival of the last message, in nanoseconds.
+    /// Arrival time of the last message, in nanoseconds.
     #[cfg(SRP_BENCH)]
     arrived: Atomic<i64>,
 }
 
-/// There is no status yet.
+/// The value while there is no status yet.
 const PENDING: u32 = u32::MAX;
 
 // SAFETY: Identifiers and queues have no thread affinity.
@@ -136,7 +137,6 @@ pub(in crate::rdma) struct Peer {
     pub(in crate::rdma) address: SocketAddr,
 }
 
-/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rdma) enum Transfer {
     /// Reads the other side's memory.
@@ -247,7 +247,7 @@ impl Peer {
         if self.poll_context != bindings::ib_poll_context_IB_POLL_DIRECT {
             return;
         }
-        // SAFETY: By the type invariant of `Inner` nothing else polls the queue.
+        // SAFETY: Nothing else polls the queue.
         unsafe { bindings::ib_process_cq_direct(self.inner.cq, 64) };
     }
 
@@ -259,23 +259,23 @@ impl Peer {
         })
     }
 
-    /// Messages received.
+    /// Number of messages received.
     pub(in crate::rdma) fn received(&self) -> u32 {
         self.inner.received.load(Acquire)
     }
 
-    /// Arrival of the last message, in nanoseconds of the monotonic clock.
+    /// Arrival time of the last message, in nanoseconds of the monotonic clock.
     #[cfg(SRP_BENCH)]
     pub(in crate::rdma) fn arrived(&self) -> i64 {
         self.inner.arrived.load(Relaxed)
     }
 
-    /// Messages received out of order.
+    /// Number of messages received out of order.
     pub(in crate::rdma) fn disordered(&self) -> u32 {
         self.inner.disordered.load(Relaxed)
     }
 
-    /// Messages sent or flushed.
+    /// Number of messages sent or flushed.
     pub(in crate::rdma) fn sent(&self) -> u32 {
         self.inner.sent.load(Relaxed)
     }
@@ -285,7 +285,7 @@ impl Peer {
         if id.is_null() {
             return Err(ENOTCONN);
         }
-        // SAFETY: By the type invariant of `Inner` the identifier is valid and has a queue pair.
+        // SAFETY: The identifier is valid and has a queue pair.
         Ok(unsafe { (*id).qp })
     }
 
@@ -417,7 +417,6 @@ impl Peer {
         self.sink.received(len)
     }
 
-    /// Whether the connection is down.
     pub(in crate::rdma) fn is_disconnected(&self) -> bool {
         self.inner.disconnected.load(Relaxed)
     }
@@ -425,18 +424,19 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; after this no connection is made and no event is running.
+        // SAFETY: `listener` is valid; after the call no connection is made and no event is
+        // running.
         unsafe { bindings::rdma_destroy_id(self.listener.as_ptr()) };
         if let Ok(qp) = self.qp() {
             let id = self.inner.id.load(Relaxed) as *mut bindings::rdma_cm_id;
-            // SAFETY: By the type invariant of `Inner`; both queues have a spare entry.
+            // SAFETY: The queue pair is valid; both queues have a spare entry.
             unsafe { bindings::ib_drain_qp(qp) };
-            // SAFETY: By the type invariant of `Inner`; it is drained.
+            // SAFETY: The queue pair is valid; it is drained.
             unsafe { bindings::rdma_destroy_qp(id) };
-            // SAFETY: By the type invariant of `Inner`; the call waits for the last event.
+            // SAFETY: `id` is valid; the call waits for the last event.
             unsafe { bindings::rdma_destroy_id(id) };
         }
-        // SAFETY: Its queue pair is destroyed.
+        // SAFETY: The queue pair of this queue is destroyed.
         unsafe { bindings::ib_free_cq(self.inner.cq) };
     }
 }
@@ -446,7 +446,7 @@ impl Inner {
     ///
     /// `cq` must be the queue of an `Inner`.
     unsafe fn of<'a>(cq: *mut bindings::ib_cq) -> &'a Self {
-        // SAFETY: By this function's contract and the type invariant.
+        // SAFETY: The context of `cq` is an `Inner`.
         unsafe { &*(*cq).cq_context.cast() }
     }
 
@@ -488,7 +488,7 @@ impl Inner {
         };
         // SAFETY: The identifier is that of the event; the function copies `attr`.
         to_result(unsafe { bindings::rdma_create_qp(id, self.pd.as_raw(), &mut attr) })?;
-        // SAFETY: The call above made it.
+        // SAFETY: The call above created the queue pair.
         let qp = unsafe { (*id).qp };
         let result = (0..RECEIVES)
             .try_for_each(|number| self.post_receive(qp, number))
@@ -503,9 +503,9 @@ impl Inner {
                 to_result(unsafe { bindings::rdma_accept(id, &mut param) })
             });
         match result {
-            // INVARIANT: The identifier is now ours, and has a queue pair.
+            // INVARIANT: The peer now owns the identifier, which has a queue pair.
             Ok(()) => self.id.store(id as usize, Release),
-            // SAFETY: The queue pair was made above; the caller destroys the identifier.
+            // SAFETY: The queue pair was created above; the caller destroys the identifier.
             Err(_) => unsafe { bindings::rdma_destroy_qp(id) },
         }
         result
@@ -544,7 +544,7 @@ impl Inner {
     ///
     /// Called by the queue of an `Inner` for a receive.
     unsafe extern "C" fn receive_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
+        // SAFETY: `cq` is the queue of an `Inner`.
         let this = unsafe { Self::of(cq) };
         // SAFETY: The completion is valid for the call.
         let wc = unsafe { &*wc };
@@ -569,7 +569,7 @@ impl Inner {
     ///
     /// Called by the queue of an `Inner` for a message.
     unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, _: *mut bindings::ib_wc) {
-        // SAFETY: By this function's contract.
+        // SAFETY: `cq` is the queue of an `Inner`.
         unsafe { Self::of(cq) }.sent.fetch_add(1, Relaxed);
     }
 
@@ -579,12 +579,12 @@ impl Inner {
     unsafe extern "C" fn transfer_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: The completion is valid for the call.
         let status = unsafe { (*wc).status };
-        // SAFETY: By this function's contract.
+        // SAFETY: `cq` is the queue of an `Inner`.
         unsafe { Self::of(cq) }.transfer.store(status, Relaxed);
     }
 }
 
-/// A signaled request with one SGE.
+/// Creates a signaled request with one SGE.
 fn signaled(
     opcode: bindings::ib_wr_opcode,
     sge: &mut bindings::ib_sge,

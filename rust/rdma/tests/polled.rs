@@ -97,7 +97,7 @@ fn invalidation_is_found(soft: &Soft) -> Result {
 struct Contest {
     qp: Arc<Qp<Record>>,
     wanted: Atomic<u32>,
-    /// Completions found by all pollers.
+    /// Number of completions found by all pollers together.
     found: Atomic<u32>,
 }
 
@@ -136,10 +136,10 @@ fn turns_are_taken(soft: &Soft) -> Result {
         contest.wanted.store(round * WINDOW, Relaxed);
         race(&contest, &[look, look, look])?;
         check_eq!(link.record().received(), round * WINDOW);
-        // The peer's own completions, to free entries for the next round.
+        // Polls the peer's completions, to free queue entries for the next round.
         link.peer.poll_until(|peer| peer.sent() >= round * WINDOW)?;
     }
-    // And those of our sends.
+    // `found` may include completions of our sends.
     check!(contest.found.load(Relaxed) >= 20 * WINDOW);
     check_eq!(link.record().wrong(), 0);
     check_eq!(link.record().failed(), 0);

@@ -56,10 +56,10 @@ const ALWAYS: i32 = i32::MAX;
 
 /// The queue pair that the refusals apply to.
 static QP: Atomic<*mut bindings::ib_qp> = Atomic::new(null_mut());
-/// Its domain.
+/// The domain of that queue pair.
 static PD: Atomic<*mut bindings::ib_pd> = Atomic::new(null_mut());
-/// Remaining refusals: of its error state, destruction and send requests; in `DEREGS`, of the
-/// deregistration of a region of its domain.
+/// Numbers of calls still to refuse: moves of `QP` to the error state, its destruction, its send
+/// requests; in `DEREGS`, deregistrations of regions of `PD`.
 static STOPS: Atomic<i32> = Atomic::new(0);
 static ENDS: Atomic<i32> = Atomic::new(0);
 static POSTS: Atomic<i32> = Atomic::new(0);
@@ -87,7 +87,7 @@ type Post = unsafe extern "C" fn(
 
 type Dereg = unsafe extern "C" fn(*mut bindings::ib_mr, *mut bindings::ib_udata) -> c_int;
 
-/// Whether to refuse an operation on `qp`; consumes one refusal.
+/// Returns whether to refuse an operation on `qp`; consumes one refusal.
 fn refused(qp: *mut bindings::ib_qp, what: &Atomic<i32>) -> bool {
     qp == QP.load(Acquire) && what.fetch_sub(1, Full) > 0
 }
@@ -101,14 +101,14 @@ unsafe extern "C" fn modify(
     mask: c_int,
     data: *mut bindings::ib_udata,
 ) -> c_int {
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     let state = unsafe { (*attr).qp_state };
     if state == bindings::ib_qp_state_IB_QPS_ERR && refused(qp, &STOPS) {
         return ETIMEDOUT.to_errno();
     }
-    // SAFETY: It was stored in `Refusing::new`.
+    // SAFETY: `Refusing::new` stored `MODIFY`.
     let modify: Modify = unsafe { core::mem::transmute(MODIFY.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     unsafe { modify(qp, attr, mask, data) }
 }
 
@@ -119,9 +119,9 @@ unsafe extern "C" fn destroy(qp: *mut bindings::ib_qp, data: *mut bindings::ib_u
     if refused(qp, &ENDS) {
         return EIO.to_errno();
     }
-    // SAFETY: It was stored in `Refusing::new`.
+    // SAFETY: `Refusing::new` stored `DESTROY`.
     let destroy: Destroy = unsafe { core::mem::transmute(DESTROY.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     unsafe { destroy(qp, data) }
 }
 
@@ -134,16 +134,16 @@ unsafe extern "C" fn post(
     bad: *mut *const bindings::ib_send_wr,
 ) -> c_int {
     if refused(qp, &POSTS) {
-        // SAFETY: By this function's contract.
+        // SAFETY: The arguments are valid.
         unsafe { *bad = wr };
         return EIO.to_errno();
     }
     if refused(qp, &LOST) {
         return 0;
     }
-    // SAFETY: It was stored in `Refusing::new`.
+    // SAFETY: `Refusing::new` stored `POST`.
     let post: Post = unsafe { core::mem::transmute(POST.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     unsafe { post(qp, wr, bad) }
 }
 
@@ -151,14 +151,14 @@ unsafe extern "C" fn post(
 ///
 /// As for the `dereg_mr` of the device.
 unsafe extern "C" fn dereg(mr: *mut bindings::ib_mr, data: *mut bindings::ib_udata) -> c_int {
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     let pd = unsafe { (*mr).pd };
     if pd == PD.load(Acquire) && DEREGS.fetch_sub(1, Full) > 0 {
         return EIO.to_errno();
     }
-    // SAFETY: It was stored in `Refusing::new`.
+    // SAFETY: `Refusing::new` stored `DEREG`.
     let dereg: Dereg = unsafe { core::mem::transmute(DEREG.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid.
     unsafe { dereg(mr, data) }
 }
 
@@ -178,13 +178,13 @@ impl Refusing {
         let ops = unsafe { &raw mut (*soft.device.as_raw()).ops };
         // SAFETY: The device is registered, and nothing else modifies its operations meanwhile.
         let mut on_modify = unsafe { Operation::new(&raw mut (*ops).modify_qp) };
-        // SAFETY: As above.
+        // SAFETY: Nothing else modifies `ops` meanwhile.
         let driver = unsafe { Operation::new(&raw mut (*ops).driver_id) };
-        // SAFETY: As above.
+        // SAFETY: Nothing else modifies `ops` meanwhile.
         let mut on_destroy = unsafe { Operation::new(&raw mut (*ops).destroy_qp) };
-        // SAFETY: As above.
+        // SAFETY: Nothing else modifies `ops` meanwhile.
         let mut on_post = unsafe { Operation::new(&raw mut (*ops).post_send) };
-        // SAFETY: As above.
+        // SAFETY: Nothing else modifies `ops` meanwhile.
         let mut on_dereg = unsafe { Operation::new(&raw mut (*ops).dereg_mr) };
         MODIFY.store(on_modify.before().ok_or(EINVAL)? as usize, Release);
         DESTROY.store(on_destroy.before().ok_or(EINVAL)? as usize, Release);
@@ -223,7 +223,7 @@ const POLLED: Shape = Shape {
     ..SHAPE
 };
 
-/// The next connection works, unaffected by the last one.
+/// Checks that the next connection works, unaffected by the last one.
 fn goes_on(link: &mut Link, soft: &Soft) -> Result {
     link.qp.disconnect();
     check_eq!(link.qp.poll(), 0);
@@ -240,7 +240,7 @@ fn goes_on(link: &mut Link, soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A connection with a region that the peer may reach.
+/// Creates a connection with a region that the peer may reach.
 fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
     let mut link = Link::with(soft, shape)?;
     link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
@@ -248,7 +248,7 @@ fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
     Ok(link)
 }
 
-/// Shuts down; returns the milliseconds until the memory is unreachable.
+/// Shuts down; returns the time until the memory is unreachable, in milliseconds.
 fn ends(link: &mut Link) -> Result<i64> {
     let begin = Instant::<Monotonic>::now();
     link.qp.shutdown();
@@ -272,7 +272,7 @@ fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// The same for a device that has no room for the drain request.
+/// A device that has no room for the drain request is retried until it has.
 fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
@@ -287,8 +287,8 @@ fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A failed device is asked once; its queue pairs are destroyed, and the regions that the peer may
-/// reach are deregistered.
+/// A failed device gets one request to stop; its queue pairs are destroyed, and the regions that
+/// the peer may reach are deregistered.
 fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
     for (shape, stops, posts) in [
         (&SHAPE, ALWAYS, 0),
@@ -301,7 +301,7 @@ fn one_that_has_failed_is_destroyed(soft: &Soft) -> Result {
         let refusing = Refusing::new(soft, &link, stops, 0)?;
         POSTS.store(posts, Release);
         ends(&mut link)?;
-        // Asked once.
+        // The device got one request.
         check_eq!(STOPS.load(Acquire), stops - 1);
         check_eq!(ENDS.load(Acquire), -1);
         check!(DEREGS.load(Acquire) < 0);
@@ -336,16 +336,16 @@ fn one_that_is_late_is_drained(soft: &Soft) -> Result {
 
 type Kept = (Arc<Qp<Record>>, Arc<Pd>);
 
-/// Stores in [`EARLY`] whether the queue pair has shut down within two seconds. Then the device is
-/// gone.
+/// Stores in [`EARLY`] whether the queue pair has shut down within two seconds. Then marks the
+/// device as removed.
 fn goes((qp, pd): &Kept) {
     fsleep(Delta::from_millis(2_000));
     EARLY.store(qp.is_shut_down(), Release);
     pd.health().go();
 }
 
-/// With a driver that reports the outcome for regions only, commands get their memory back, and the
-/// rest is kept until the device is removed.
+/// With a driver that reports the outcome of deregistrations only, commands get their memory back,
+/// and the rest is kept until the device is removed.
 fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     link.pd.health().fail();
@@ -366,8 +366,8 @@ fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// With a driver that reports neither, the queue pair is drained in the end, or kept until the
-/// device is removed.
+/// With a driver that reports neither destruction nor deregistration, the queue pair is drained in
+/// the end, or kept until the device is removed.
 fn one_without_reports_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let mut refusing = Refusing::new(soft, &link, 6, 0)?;
@@ -399,7 +399,7 @@ fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
         let before = link.record().received();
         link.peer.send_all(5, WINDOW, || before)?;
         link.peer.poll_until(|peer| peer.sent() >= 5)?;
-        // Our side has them by then, too.
+        // Lets the messages arrive in our completion queue, too.
         fsleep(Delta::from_millis(30));
         let refusing = Refusing::new(soft, &link, ALWAYS, 0)?;
         link.qp.shutdown();
@@ -429,7 +429,8 @@ fn watch(qp: &Qp<Record>) {
     }
 }
 
-/// Memory is kept until the device stops the queue pair, or destroys it and gives its regions back.
+/// Memory is kept until the device stops the queue pair, or destroys it and deregisters its
+/// regions.
 fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     for (ends, deregs) in [(5, 0), (0, 5), (3, 3)] {
         let mut link = exposed(soft, &SHAPE)?;
@@ -450,8 +451,8 @@ fn memory_is_kept_without_a_promise(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A device that is being removed need not give regions back. They are given back before the next
-/// connection.
+/// A device that is being removed need not deregister regions. They are deregistered before the
+/// next connection.
 fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     let health = link.pd.health();

@@ -30,7 +30,6 @@ extern "C" {
     fn inet_select_addr(dev: *const bindings::net_device, dst: u32, scope: c_int) -> u32;
 }
 
-/// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// RDMA over Ethernet.
@@ -67,7 +66,7 @@ impl Kind {
     }
 }
 
-/// The number of a device's objects, for each type that is tracked.
+/// The numbers of a device's objects, by type.
 type Resources = [u32; 5];
 
 /// A device with the address of its network interface.
@@ -97,14 +96,14 @@ impl Soft {
             let ib = unsafe { bindings::ib_device_get_by_netdev(dev, driver) };
             // SAFETY: We still hold the reference to the interface.
             let address = unsafe { inet_select_addr(dev, 0, 0) };
-            // SAFETY: This drops that reference.
+            // SAFETY: This drops the reference to the interface.
             unsafe { bindings::srp_helper_dev_put(dev) };
             if ib.is_null() {
                 continue;
             }
             // SAFETY: The lookup took a reference to the registration.
             let device = unsafe { Device::from_raw(ib) }.hold();
-            // SAFETY: This drops that reference; `device` has its own.
+            // SAFETY: This drops the reference of the lookup; `device` has its own.
             unsafe { bindings::ib_device_put(ib) };
             return Some(Self {
                 device: device.ok()?,
@@ -136,7 +135,7 @@ impl Soft {
 /// Marks the running test as skipped; the test continues.
 #[cfg(SRP_KUNIT)]
 fn skip(why: &CStr) {
-    // SAFETY: It can always be called.
+    // SAFETY: No precondition.
     let test = unsafe { bindings::kunit_get_current_test() };
     if test.is_null() {
         return;

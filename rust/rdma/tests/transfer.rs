@@ -81,13 +81,13 @@ fn list(pieces: &[Piece]) -> Result<List> {
     List::new(16, pieces)
 }
 
-/// The test needs an address.
+/// Connects. The device must have an address.
 fn link(soft: &Soft) -> Result<Link> {
     check!(soft.address != Ipv4Addr::UNSPECIFIED);
     Link::new(soft)
 }
 
-/// Ends a connection without errors. No object remains, whatever the order of the drops.
+/// Checks that a connection had no errors, and drops it.
 fn end(link: Link) -> Result {
     check_eq!(link.record().wrong(), 0);
     check_eq!(link.record().failed(), 0);
@@ -166,7 +166,7 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
     Ok(())
 }
 
-/// A connection with a list of our bytes in handle 0.
+/// Creates a connection with a list of our bytes in handle 0.
 fn granted(soft: &Soft, direction: DataDirection) -> Result<(Link, Segment)> {
     let mut link = link(soft)?;
     let mut list = List::scattered(2)?;
@@ -271,7 +271,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
         let again = link.qp.live(&section)?.send(chunk, 4)?.register(handle);
         check_eq!(again.err(), Some(EBUSY));
     }
-    // The order differs from that of their numbers.
+    // The handles are not in the order of their numbers.
     const ORDER: [usize; HANDLES] = [2, 0, 3, 1];
     for handle in ORDER {
         link.send_control()?;
@@ -340,7 +340,7 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let mut other = Link::new(soft)?;
     other.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
-    // The handle of one connection, the queue pair of the other.
+    // A handle of one connection on the queue pair of the other.
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.send(Some(0)), Err(EINVAL));
     core::mem::swap(&mut link.handles, &mut other.handles);
@@ -359,7 +359,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
     let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
-    // In the middle of traffic: messages both ways, an invalidation.
+    // The shutdown comes during traffic: messages both ways, an invalidation.
     link.grant(1, List::scattered(1)?, DataDirection::FromDevice)?;
     for _ in 0..WINDOW {
         link.peer.send(40)?;
@@ -378,7 +378,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     for byte in link.peer.source() {
         *byte = 0xee;
     }
-    // Too late, whether or not the peer has noticed; an rxe peer retries for a long time.
+    // Too late for this write, whether or not the peer has noticed; an rxe peer retries for long.
     let _ = link.peer.begin(Transfer::Write, &segment);
     fsleep(Delta::from_millis(50));
     link.peer.poll();
@@ -424,7 +424,7 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
             event: kind,
             ..Default::default()
         };
-        // SAFETY: All of the union is initialised.
+        // SAFETY: The whole union is initialised.
         *unsafe { event.element.qp.as_mut() } = qp;
         // SAFETY: `link` is connected, so the queue pair exists.
         let handler = unsafe { (*qp).event_handler }.ok_or(EINVAL)?;
@@ -437,7 +437,8 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Handles that are still registered when their queue pair is dropped, and the other way round.
+/// Drops a queue pair before its handles, one of them still registered, and handles before their
+/// queue pair.
 fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     let mut first = link(soft)?;
     first.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
@@ -551,7 +552,7 @@ suites!(
     // siw serves reads without checking the access rights.
     srp_qp_rxe rxe crate::rdma::tests::soft::Kind::Rxe, [write_grant_cannot_be_read];
     srp_qp_siw siw crate::rdma::tests::soft::Kind::Siw, [];
-    // As with PREEMPT_RT.
+    // Completions run in a work item, as with PREEMPT_RT.
     srp_qp_work_rxe work_rxe crate::rdma::tests::soft::Kind::Rxe.in_work(), [];
     srp_qp_work_siw work_siw crate::rdma::tests::soft::Kind::Siw.in_work(), [];
 );

@@ -17,7 +17,8 @@ use kernel::sync::atomic::{
 
 /// The owner of a command, in the midlayer's per-command driver data.
 ///
-/// While a [`Command`](super::Command) exists, it is the name of the [`Call`] that made it.
+/// While a [`Command`](super::Command) exists, the value is the name of the [`Call`] that created
+/// it.
 pub(in crate::scsi) struct CmdPriv(Atomic<usize>);
 
 /// No [`Command`](super::Command) exists. Zero, because the fake command of `SG_SCSI_RESET` is
@@ -30,8 +31,9 @@ const DONE: usize = 1;
 /// Flag in the name of a [`Call`]: the error handler has sent the command.
 const OF_ERROR_HANDLER: usize = 2;
 
-/// A call of `queuecommand`, in its stack frame. Its address is its name, which no other call has
-/// before this one returns. A command keeps the name longer, so a later call may have the same.
+/// A call of `queuecommand`. It is in that call's stack frame, and its address is the name of the
+/// call. No other call has that name before this one returns. A command keeps the name longer, so a
+/// later call may have the same.
 #[repr(align(8))]
 pub(in crate::scsi) struct Call {
     _place: MaybeUninit<u8>,
@@ -81,8 +83,8 @@ impl CmdPriv {
         self.0.load(Acquire) == DONE
     }
 
-    /// Marks the command as held by the driver, through `call`; `false` if the driver still holds
-    /// it from an earlier use.
+    /// Marks the command as held by the driver, through `call`. Returns `false` if the driver still
+    /// holds it from an earlier use.
     #[inline(always)]
     pub(super) fn take(&self, call: &Call, of_error_handler: bool) -> bool {
         if self.is_held() {
@@ -92,7 +94,8 @@ impl CmdPriv {
             true => OF_ERROR_HANDLER,
             false => 0,
         };
-        // No other CPU changes FREE and DONE: the midlayer issues a command only once at a time.
+        // No other CPU changes the state FREE or DONE: the midlayer does not issue a command twice
+        // at the same time.
         self.0.store(call.name() | flag, Relaxed);
         true
     }

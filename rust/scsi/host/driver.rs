@@ -53,8 +53,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Starts a command.
     ///
-    /// To reject it for now, return it. The midlayer limits a hardware queue to
-    /// [`Limits::queue_depth`](super::Limits::queue_depth) commands, each with its own tag; the
+    /// To reject the command for now, the driver returns it. The midlayer limits a hardware queue
+    /// to [`Limits::queue_depth`](super::Limits::queue_depth) commands, each with its own tag; the
     /// error handler's commands reuse the tag of the command being handled.
     ///
     /// Context: process or softirq, under RCU. Must not sleep.
@@ -72,7 +72,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Aborts a command that timed out, possibly one that the error handler has sent.
     ///
     /// [`Disposition::Success`] means that the driver has given up its [`Command`]: this call or a
-    /// concurrent one has completed or released it. If not, the midlayer gets
+    /// concurrent one has completed or released it. If the driver still holds it, the midlayer gets
     /// [`Disposition::Failed`].
     ///
     /// Context: process, may sleep. One call at a time per host.
@@ -80,8 +80,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Resets a logical unit.
     ///
-    /// Unless it fails, all commands of the device that have timed out must have been given up,
-    /// as in [`Driver::abort`]. `cmd` is any of them, or the fake one of `SG_SCSI_RESET`.
+    /// Unless the reset fails, the driver must have given up all commands of the device that have
+    /// timed out, as in [`Driver::abort`]. `cmd` is any of them, or the fake one of
+    /// `SG_SCSI_RESET`.
     ///
     /// Context: process, may sleep.
     fn device_reset(&self, dev: &Device, cmd: &CommandRef<'_>) -> Disposition;
@@ -91,11 +92,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// It cannot fail, because the midlayer ends all commands afterwards in any case. The caller
     /// waits, without a deadline, for commands that the driver has not given up on return.
     ///
-    /// Context: process, may sleep as long as the adapter can access the data of a command.
+    /// Context: process, may sleep until the adapter can no longer access the data of any command.
     fn host_reset(&self) -> HostReset;
 
-    /// Returns the maximum number of commands in flight to a new target; 0 for the host's limit
-    /// only.
+    /// Returns the maximum number of commands in flight to a new target; 0 to apply only the host's
+    /// limit.
     ///
     /// Context: process.
     fn target_can_queue(&self) -> u32 {

@@ -39,7 +39,7 @@ use kernel::{
     },
 };
 
-/// How many times, 1 ms apart, to check whether the driver has given up a command.
+/// Number of checks, 1 ms apart, whether the driver has given up a command.
 const RELEASE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
@@ -51,7 +51,7 @@ impl<T: Driver> Template<T> {
         name: as_char_ptr_in_const_context(T::NAME),
         proc_name: as_char_ptr_in_const_context(T::PROC_NAME),
         info: Some(Self::info_callback),
-        // The midlayer puts a scatter list behind it without aligning it.
+        // The midlayer puts a scatter-gather list behind the `CmdPriv` without aligning it.
         // CAST: A few bytes.
         cmd_size: size_of::<CmdPriv>().next_multiple_of(align_of::<bindings::scatterlist>())
             as ffi::c_uint,
@@ -97,7 +97,7 @@ impl<T: Driver> Template<T> {
     ///
     /// May only be called by the SCSI midlayer, with a host of type `T`.
     unsafe extern "C" fn info_callback(shost: *mut bindings::Scsi_Host) -> *const ffi::c_char {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` is a host of type `T`.
         unsafe { HostData::<T>::of(shost) }.info()
     }
 
@@ -130,7 +130,7 @@ impl<T: Driver> Template<T> {
         _shost: *mut bindings::Scsi_Host,
         cmd: *mut bindings::scsi_cmnd,
     ) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `init_cmd_priv` was called for `cmd`.
         let state = unsafe { CmdPriv::of(cmd) };
 
         let mut tries = 0u32;
@@ -152,23 +152,23 @@ impl<T: Driver> Template<T> {
         shost: *mut bindings::Scsi_Host,
         cmd: *mut bindings::scsi_cmnd,
     ) -> compat::queue_status::Status {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: `cmd` is the argument of `queuecommand`.
         let of_error_handler = unsafe { is_of_error_handler(cmd) };
-        // SAFETY: By the requirements of this function.
+        // SAFETY: `shost` and `cmd` are the arguments of `queuecommand`.
         let refused = of_error_handler && unsafe { Self::is_unit_held(shost, cmd) };
         let call = Call::new();
-        // SAFETY: By the requirements of this function, and `init_cmd_priv` was called for all
-        // commands when the tag set was allocated.
+        // SAFETY: This is `queuecommand`, which claims its argument `cmd` once. `init_cmd_priv` was
+        // called for all commands when the tag set was allocated.
         let Some(owned) = (unsafe { Command::claim(cmd, &call, of_error_handler) }) else {
             return Busy::Device.as_raw();
         };
         if refused {
-            // The error handler proceeds to a reset at once.
+            // The failure makes the error handler proceed to a reset at once.
             owned.done(ScsiResult::DID_ERROR);
             return 0;
         }
 
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` is a host of type `T`.
         let data = unsafe { HostData::<T>::of(shost) };
         // SAFETY: A command is in flight, so `scsi_remove_host()` has not returned.
         let Some(driver) = (unsafe { data.borrow() }) else {
@@ -184,8 +184,9 @@ impl<T: Driver> Template<T> {
         match driver.queue_command(owned) {
             Ok(()) => 0,
             Err(rejected) if rejected.is_of(cmd, &call) => rejected.into_raw(),
-            // Another call's command, which the midlayer considers accepted; it ends here. This
-            // call's command is held by the driver or has ended.
+            // The driver has returned another call's command, which the midlayer considers
+            // accepted; dropping it completes it. The driver holds this call's command or has
+            // completed it.
             Err(_) => 0,
         }
     }
@@ -193,34 +194,35 @@ impl<T: Driver> Template<T> {
     /// Assigns the last hardware queues to polled requests and the others to all other requests,
     /// and sets the queue depth.
     ///
-    /// The midlayer uses `can_queue` of a host for two numbers: the tags of each hardware queue,
-    /// and the commands of a device in all queues. With tags per queue they differ. `can_queue`
-    /// holds the second, which permanently limits a device; the tag set gets the first here, before
-    /// its tags exist. The block layer supports a set that gets less than it asked for.
+    /// The midlayer uses `can_queue` of a host as two limits: of the tags of each hardware queue,
+    /// and of the commands of a device in all queues. With tags per queue they differ. `can_queue`
+    /// holds the second, which permanently limits a device; this function writes the first to the
+    /// tag set, before its tags exist. The block layer supports a tag set with fewer tags than
+    /// requested.
     ///
     /// # Safety
     ///
     /// May only be called by the SCSI midlayer, with a host of type `T` that is being added.
     unsafe extern "C" fn map_queues_callback(shost: *mut bindings::Scsi_Host) {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` is a host of type `T`.
         let data = unsafe { HostData::<T>::of(shost) };
         let polled = u32::from(data.polled_queues());
-        // SAFETY: By the requirements of this function: the block layer is making the tag set, has
-        // made its maps, and has no tags yet. It has no other user.
+        // SAFETY: By the requirements of this function: the block layer is setting up the tag set,
+        // which has its maps, no tags yet, and no other user.
         let tag_set = unsafe { &mut (*shost).tag_set };
         tag_set.queue_depth = tag_set.queue_depth.min(data.queue_depth().into());
         let all = tag_set.nr_hw_queues;
         let [default, read, poll] = &mut tag_set.map;
         default.nr_queues = all.saturating_sub(polled);
         default.queue_offset = 0;
-        // SAFETY: The map belongs to a tag set that is being made.
+        // SAFETY: The map belongs to a tag set that is being set up.
         unsafe { bindings::blk_mq_map_queues(default) };
         if polled > 0 {
             // Reads use the default queues.
             read.nr_queues = 0;
             poll.nr_queues = polled;
             poll.queue_offset = default.nr_queues;
-            // SAFETY: The map belongs to a tag set that is being made.
+            // SAFETY: The map belongs to a tag set that is being set up.
             unsafe { bindings::blk_mq_map_queues(poll) };
         }
     }
@@ -232,7 +234,7 @@ impl<T: Driver> Template<T> {
         shost: *mut bindings::Scsi_Host,
         queue: ffi::c_uint,
     ) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` is a host of type `T`.
         let data = unsafe { HostData::<T>::of(shost) };
 
         // SAFETY: The block layer calls this while a request queue of the host exists, so
@@ -248,7 +250,7 @@ impl<T: Driver> Template<T> {
     ///
     /// May only be called by the SCSI midlayer, with a command that timed out.
     unsafe extern "C" fn abort_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: `cmd` is the argument of a callback of the error handler.
         let disposition = unsafe {
             Self::handle(cmd, |driver, cmd| {
                 let disposition = driver.abort(cmd);
@@ -267,7 +269,7 @@ impl<T: Driver> Template<T> {
     /// May only be called by the SCSI midlayer, with a command of its error handler or the fake one
     /// of `SG_SCSI_RESET`.
     unsafe extern "C" fn device_reset_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: `cmd` is the argument of a callback of the error handler.
         let disposition = unsafe {
             Self::handle(cmd, |driver, cmd| {
                 let disposition = driver.device_reset(cmd.device(), cmd);
@@ -280,9 +282,10 @@ impl<T: Driver> Template<T> {
 
     /// # Safety
     ///
-    /// As for [`Self::device_reset_callback`].
+    /// May only be called by the SCSI midlayer, with a command of its error handler or the fake one
+    /// of `SG_SCSI_RESET`.
     unsafe extern "C" fn host_reset_callback(cmd: *mut bindings::scsi_cmnd) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: `cmd` is the argument of a callback of the error handler.
         let disposition = unsafe {
             Self::handle(cmd, |driver, cmd| {
                 let outcome = driver.host_reset();
@@ -304,14 +307,15 @@ impl<T: Driver> Template<T> {
         cmd: *mut bindings::scsi_cmnd,
         f: impl FnOnce(&T, &CommandRef<'_>) -> Disposition,
     ) -> Disposition {
-        // SAFETY: By the requirements of this function; the reference ends with it.
+        // SAFETY: By the safety requirements, `cmd` is the argument of a callback of the error
+        // handler. The reference ends with this function.
         let Some(cmd) = (unsafe { CommandRef::from_raw(cmd) }) else {
             return Disposition::Failed;
         };
         // SAFETY: A device has a reference to its host.
         let shost = unsafe { (*cmd.device().as_raw()).host };
 
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, this is a host of type `T`.
         let disposition = match unsafe { HostData::<T>::of(shost) }.get() {
             Some(driver) => f(&driver, &cmd),
             // All commands of a removed host have ended.
@@ -348,12 +352,12 @@ impl<T: Driver> Template<T> {
     /// Waits until no command of the host is held, without a deadline: the midlayer ends all of
     /// them after a host reset, even a failed one, and then reuses their memory.
     ///
-    /// As for [`Self::checked`], there is nothing to wait for in the ioctl.
+    /// Does not wait for the `SG_SCSI_RESET` ioctl, which ends no commands.
     fn wait_released(cmd: &CommandRef<'_>) {
         // SAFETY: A device has a reference to its host.
         let shost = unsafe { (*cmd.device().as_raw()).host };
         let released = || {
-            // SAFETY: A command that is not that of the ioctl is in flight.
+            // SAFETY: If `cmd` is not that of the ioctl, it is in flight.
             cmd.is_reset_ioctl() || !unsafe { Self::is_any_held(shost, core::ptr::null_mut()) }
         };
 
@@ -368,7 +372,7 @@ impl<T: Driver> Template<T> {
     /// handler.
     ///
     /// `scsi_eh_stu()` and the tests after resets end all failed commands of a unit when a command
-    /// of the error handler succeeds. In the error handler no others are in flight.
+    /// of the error handler succeeds. No other commands are in flight then.
     ///
     /// # Safety
     ///
@@ -395,8 +399,8 @@ impl<T: Driver> Template<T> {
     ) -> bool {
         let mut search = Search { sdev, held: false };
 
-        // SAFETY: By the requirements of this function. `search` outlives the call and is what the
-        // callback expects.
+        // SAFETY: By the safety requirements, the host was added and has a command in flight.
+        // `search` outlives the call and is what the callback expects.
         unsafe {
             bindings::scsi_host_busy_iter(
                 shost,
@@ -417,7 +421,7 @@ impl<T: Driver> Template<T> {
         // `scsi_scan_channel()`.
         let shost = unsafe { kernel::container_of!(parent, bindings::Scsi_Host, shost_gendev) };
 
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` is a host of type `T`.
         let data = unsafe { HostData::<T>::of(shost) };
         let Some(driver) = data.get() else {
             return ENXIO.to_errno();
@@ -438,7 +442,7 @@ impl<T: Driver> Template<T> {
         _lim: *mut bindings::queue_limits,
     ) -> ffi::c_int {
         from_result(|| {
-            // `scsi_add_lun()` sets it for a target that translates to ATA. Whether the error
+            // `scsi_add_lun()` sets this flag for a unit with the vendor ATA. Whether the error
             // handler starts a unit is the user's choice.
             // SAFETY: By the requirements of this function the device is not in use before this
             // callback has returned.
@@ -448,9 +452,10 @@ impl<T: Driver> Template<T> {
             }
             // SAFETY: A device has a reference to its host.
             let shost = unsafe { (*sdev).host };
-            // SAFETY: By the requirements of this function.
+            // SAFETY: By the safety requirements, the device belongs to a host of type `T`.
             let driver = unsafe { HostData::<T>::of(shost) }.get().ok_or(ENXIO)?;
-            // SAFETY: By the requirements of this function; the reference ends with it.
+            // SAFETY: By the safety requirements, the device is alive. The reference ends with this
+            // function.
             let device = unsafe { Device::from_raw(sdev) };
 
             driver.sdev_configure(device)?;
@@ -460,22 +465,22 @@ impl<T: Driver> Template<T> {
 
     /// # Safety
     ///
-    /// May only be called by the SCSI midlayer.
+    /// May only be called by the SCSI midlayer, with a live device.
     unsafe extern "C" fn change_queue_depth_callback(
         sdev: *mut bindings::scsi_device,
         depth: ffi::c_int,
     ) -> ffi::c_int {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, the device is alive.
         let tagged = unsafe { (*sdev).tagged_supported() } != 0;
 
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, the device is alive.
         unsafe { bindings::scsi_change_queue_depth(sdev, if tagged { depth } else { 1 }) }
     }
 }
 
-/// Waits a short time for `f` to become true.
+/// Waits until `f` returns true, for about 2 s at most, and returns whether it did.
 ///
-/// Another CPU may just have taken a command for its response and be about to end it.
+/// Another CPU may just have taken a command to process its response and be about to complete it.
 fn wait_until(f: impl Fn() -> bool) -> bool {
     for _ in 0..RELEASE_TRIES {
         if f() {
@@ -498,7 +503,7 @@ struct Search {
 /// May only be called by `scsi_host_busy_iter()` for a host of this abstraction, with `data`
 /// pointing to a [`Search`] that has no other user.
 unsafe extern "C" fn find_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_void) -> bool {
-    // SAFETY: By the requirements of this function.
+    // SAFETY: By the safety requirements, `data` points to a `Search` that has no other user.
     let search = unsafe { &mut *data.cast::<Search>() };
     // SAFETY: By the requirements of this function the command has a request that is busy.
     let sdev = unsafe { (*cmd).device };
@@ -512,11 +517,12 @@ unsafe extern "C" fn find_held(cmd: *mut bindings::scsi_cmnd, data: *mut ffi::c_
 
 /// Position of `track_queue_depth` in the first byte of the template's bit fields.
 const TRACK_QUEUE_DEPTH: u32 = compat::template::TRACK_QUEUE_DEPTH;
-/// Position of `skip_settle_delay`.
+/// Position of `skip_settle_delay` in the same byte.
 const SKIP_SETTLE_DELAY: u32 = TRACK_QUEUE_DEPTH + 4;
 
-/// Bit fields begin at the end of the byte given by the byte order. Bindgen's setters cannot be
-/// called in a constant; `Host::new()` checks the result with the getters.
+/// Returns a byte with the bit field at `position` set. The first bit field is the byte's highest
+/// bit on big-endian machines, otherwise its lowest. Bindgen's setters cannot be called in a
+/// constant; `Host::new()` checks the result with the getters.
 const fn flag(position: u32) -> u8 {
     if cfg!(target_endian = "big") {
         0x80 >> position

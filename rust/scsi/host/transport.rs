@@ -13,7 +13,7 @@ use core::ptr::null_mut;
 /// `eh_timed_out` of a host template: decides about a command that has timed out.
 pub type TimedOut = unsafe extern "C" fn(*mut bindings::scsi_cmnd) -> bindings::scsi_timeout_action;
 
-/// A driver's registration with a transport class, passed to its hosts.
+/// A driver's registration with a transport class, shared by its hosts.
 ///
 /// # Safety
 ///
@@ -36,10 +36,10 @@ pub unsafe trait Transport: Send + Sync + 'static {
     unsafe fn remove_host(&self, shost: *mut bindings::Scsi_Host);
 }
 
-/// No class.
+/// For hosts without a transport class.
 pub struct NoTransport;
 
-// SAFETY: There is no template, and no function.
+// SAFETY: `template()` always returns null, and `TIMED_OUT` is `None`.
 unsafe impl Transport for NoTransport {
     const TIMED_OUT: Option<TimedOut> = None;
 

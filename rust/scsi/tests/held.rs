@@ -55,16 +55,16 @@ impl Held {
         })
     }
 
-    /// As the midlayer does with a command that has its state behind it.
+    /// Calls `queuecommand` as the midlayer does, for a command with its `CmdPriv` behind it.
     fn queue(&self, cmd: *mut bindings::scsi_cmnd) -> Result<u32> {
         let queue = Template::<Fake>::get().queuecommand.ok_or(EINVAL)?;
-        // SAFETY: The commands of these tests have their state behind them, and belong to this
+        // SAFETY: The commands of these tests have their `CmdPriv` behind them, and belong to this
         // host.
         Ok(unsafe { queue(self.shost, cmd) } as u32)
     }
 
     fn is_free(cmd: *mut bindings::scsi_cmnd) -> bool {
-        // SAFETY: As for `queue`.
+        // SAFETY: The commands of these tests have their `CmdPriv` behind them.
         !unsafe { CmdPriv::of(cmd) }.is_held()
     }
 
@@ -74,12 +74,12 @@ impl Held {
     }
 
     fn result(cmd: *mut bindings::scsi_cmnd) -> i32 {
-        // SAFETY: The commands of these tests stay.
+        // SAFETY: The commands of these tests stay alive.
         unsafe { (*cmd).result }
     }
 
     fn set_result(cmd: *mut bindings::scsi_cmnd, result: i32) {
-        // SAFETY: The commands of these tests stay.
+        // SAFETY: The commands of these tests stay alive.
         unsafe { (*cmd).result = result };
     }
 
@@ -132,7 +132,7 @@ fn of_the_error_handler() -> Result<[(u32, i32, bool); 2]> {
     Ok([beside, alone])
 }
 
-/// The effect of completing a command that has timed out: the result, and whether it is given up.
+/// Completes a command that has timed out. Returns its result, and whether it is given up.
 fn timed_out() -> Result<(i32, bool)> {
     let held = Held::new()?;
     let complete = 1 << bindings::SCMD_STATE_COMPLETE;
@@ -144,14 +144,16 @@ fn timed_out() -> Result<(i32, bool)> {
         cmd.done(ScsiResult::DID_ERROR);
     }
     let found = (Held::result(held.raw), Held::is_free(held.raw));
-    // SAFETY: As above; this is what `scsi_queue_rq()` does to try it again.
+    // SAFETY: The timeout has still not passed; this is what `scsi_queue_rq()` does to retry the
+    // command.
     unsafe { (*held.raw).state &= !complete };
     held.end()?;
     Ok(found)
 }
 
-/// For a `queuecommand` in which the driver completes the command, gets it again by another call
-/// and returns that use: the return value, the result of that use, and whether the command is free.
+/// Calls `queuecommand` with a driver that completes the command, gets it again by a second call
+/// and returns that second use from the first call. Returns the value of the first call, the result
+/// of the second use, and whether the command is free.
 fn the_next_use_is_given_back() -> Result<(u32, i32, bool)> {
     let held = Held::new()?;
     let mut second = IoctlCommand::new(held.device)?;
@@ -167,7 +169,7 @@ fn the_next_use_is_given_back() -> Result<(u32, i32, bool)> {
     Ok(found)
 }
 
-/// Returns whether the error handler may start a unit with the ATA vendor.
+/// Returns whether the error handler may start a unit that reports the vendor ATA.
 fn restarts() -> Result<bool> {
     let held = Held::new()?;
     held.fake.ata.store(true, Relaxed);

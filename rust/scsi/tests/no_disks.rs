@@ -26,7 +26,7 @@ use kernel::{
 pub(crate) struct NoDisks<T>(PhantomData<T>);
 
 impl<T: Transport> NoDisks<T> {
-    /// Makes a host of this driver.
+    /// Creates a host of this driver.
     ///
     /// # Errors
     ///

@@ -28,13 +28,13 @@ unsafe impl Sync for Unit {}
 impl Unit {
     /// Looks up a scanned device by the number of its host. May sleep.
     pub(crate) fn find(host: u32, lun: u64) -> Option<Self> {
-        // SAFETY: It takes any number.
+        // SAFETY: The function takes any number.
         let shost = NonNull::new(unsafe { bindings::scsi_host_lookup(host) })?;
-        // SAFETY: The lookup has counted a reference to the host.
+        // SAFETY: The lookup has taken a reference to the host.
         let device = unsafe { bindings::scsi_device_lookup(shost.as_ptr(), 0, 0, lun) };
-        // SAFETY: That reference is given up here.
+        // SAFETY: This puts the reference to the host.
         unsafe { bindings::scsi_host_put(shost.as_ptr()) };
-        // INVARIANT: The lookup has counted a reference.
+        // INVARIANT: The lookup has taken a reference to the device.
         NonNull::new(device).map(Self)
     }
 
@@ -47,8 +47,8 @@ impl Unit {
         // CAST: A minute.
         let timeout = msecs_to_jiffies(60_000) as c_int;
         let len = c_uint::try_from(data.len()).map_err(|_| EOVERFLOW)?;
-        // SAFETY: The device has a reference. The CDB has the maximum length, and the data is `len`
-        // bytes for writing; both are used until the call returns.
+        // SAFETY: The object holds a reference to the device. The CDB has the maximum length, and
+        // the data is `len` bytes for writing; both are used until the call returns.
         let result = unsafe {
             bindings::scsi_execute_cmd(
                 self.0.as_ptr(),
@@ -70,7 +70,7 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; the reference is given up here.
+        // SAFETY: By the type invariant, the object holds a reference, which is put here.
         unsafe { bindings::scsi_device_put(self.0.as_ptr()) };
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! The class blocks the devices of a host that has lost its connection, fails their commands after
 //! `fast_io_fail_tmo`, removes the port after `dev_loss_tmo`, and requests a reconnect every
-//! `reconnect_delay`. It calls the driver with the port's mutex held, which its timers also need: a
-//! callback that waits for the network delays them.
+//! `reconnect_delay`. It calls the driver, except for [`Operations::rport_delete`], with the port's
+//! mutex held, which its timers also take: a callback that waits for the network delays the timers.
 //!
 //! C header: [`include/scsi/scsi_transport_srp.h`](srctree/include/scsi/scsi_transport_srp.h)
 
@@ -46,9 +46,9 @@ use kernel::{
 
 /// The driver's side of a remote port: the connection to it.
 ///
-/// The class may call it until the [`Rport`] is stopped for the last time.
+/// The class may call these functions until the [`Rport`] is stopped for the last time.
 pub trait Operations: Send + Sync + Sized + 'static {
-    /// The administrator deletes the port, or `dev_loss_tmo` has passed.
+    /// Called when the administrator deletes the port, or `dev_loss_tmo` has passed.
     ///
     /// [`Host::remove`] waits for this call, so another context must do the removal.
     ///
@@ -80,14 +80,14 @@ pub trait Operations: Send + Sync + Sized + 'static {
     fn terminate_io(this: ArcBorrow<'_, Self>);
 }
 
-/// The timeouts of a remote port, in seconds; negative values are off.
+/// The timeouts of a remote port, in seconds; a negative value turns a timeout off.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Between two reconnect attempts.
+    /// Time between two reconnect attempts.
     pub reconnect_delay: i32,
-    /// From the loss of the connection until commands fail.
+    /// Time from the loss of the connection until commands fail.
     pub fast_io_fail_tmo: i32,
-    /// From the loss of the connection until the port is removed.
+    /// Time from the loss of the connection until the port is removed.
     pub dev_loss_tmo: i32,
 }
 
@@ -112,7 +112,7 @@ pub struct Defaults {
 
 /// A driver's registration with the transport class, for all hosts with remote ports backed by `T`.
 ///
-/// The module keeps it until it is unloaded. Each [`Host`] holds a reference, too.
+/// The module keeps this object until it is unloaded. Each [`Host`] holds a reference, too.
 ///
 /// # Invariants
 ///
@@ -126,7 +126,7 @@ pub struct Transport<T> {
 
 // SAFETY: The transport class does its own locking, and nothing here changes after `new()`.
 unsafe impl<T> Send for Transport<T> {}
-// SAFETY: As for `Send`.
+// SAFETY: The transport class does its own locking, and nothing here changes after `new()`.
 unsafe impl<T> Sync for Transport<T> {}
 
 impl<T: Operations> Transport<T> {
@@ -170,12 +170,14 @@ impl<T: Operations> Transport<T> {
 impl<T> Drop for Transport<T> {
     fn drop(&mut self) {
         if !self.template.is_null() {
-            // SAFETY: By the type invariant. Hosts hold a reference to this object until they and
-            // the contents of the template's containers have been removed.
+            // SAFETY: By the type invariant, `srp_attach_transport()` returned the template. Hosts
+            // hold a reference to this object until they and the contents of the template's
+            // containers have been removed.
             unsafe { bindings::srp_release_transport(self.template) };
         }
 
-        // SAFETY: By the type invariant; the template that used the table is gone.
+        // SAFETY: By the type invariant, this object owns the table. The template that used it is
+        // gone.
         drop(unsafe { KBox::from_raw(self.functions.as_ptr()) });
     }
 }
@@ -191,7 +193,8 @@ unsafe impl<T: 'static> super::Transport for Transport<T> {
     }
 
     unsafe fn remove_host(&self, shost: *mut bindings::Scsi_Host) {
-        // SAFETY: By the requirements of this function.
+        // SAFETY: By the safety requirements, `shost` was added with this template and is not
+        // removed.
         unsafe { bindings::srp_remove_host(shost) };
     }
 }
@@ -214,7 +217,7 @@ impl<T: Driver> Removed for Host<T> {
 /// # Invariants
 ///
 /// - `rport` is a port that was added for `host`, and this object has a reference to it.
-/// - Its `lld_data` is null or the pointer of `driver`.
+/// - The port's `lld_data` is null or the pointer of `driver`.
 pub struct Rport<T: Operations> {
     rport: NonNull<bindings::srp_rport>,
     driver: Arc<T>,
@@ -224,11 +227,11 @@ pub struct Rport<T: Operations> {
 // SAFETY: References are counted, the functions of the transport class do their own locking, and
 // `T` is `Send` and `Sync`.
 unsafe impl<T: Operations> Send for Rport<T> {}
-// SAFETY: As for `Send`.
+// SAFETY: The functions of the transport class do their own locking, and `T` is `Sync`.
 unsafe impl<T: Operations> Sync for Rport<T> {}
 
 impl<T: Operations> Rport<T> {
-    /// Adds the target port of a host. It stays in sysfs until the host is removed.
+    /// Adds the target port of a host. The port stays in sysfs until the host is removed.
     ///
     /// Errors: `ENODEV` if the host was not added or was removed, `ENOMEM`, or those of
     /// `device_add()`. On error the host is removed.
@@ -265,7 +268,7 @@ impl<T: Operations> Rport<T> {
     ///
     /// Context: process, may sleep.
     pub fn start_tl_fail_timers(&self) {
-        // SAFETY: By the type invariant. The host exists as long as the port.
+        // SAFETY: By the type invariant, the port is alive. The host exists as long as the port.
         unsafe { bindings::srp_start_tl_fail_timers(self.rport.as_ptr()) };
     }
 
@@ -275,12 +278,12 @@ impl<T: Operations> Rport<T> {
     ///
     /// Context: process, may sleep.
     pub fn reconnect(&self) -> Result {
-        // SAFETY: By the type invariant. The host exists as long as the port.
+        // SAFETY: By the type invariant, the port is alive. The host exists as long as the port.
         to_result(unsafe { bindings::srp_reconnect_rport(self.rport.as_ptr()) })
     }
 
-    /// Returns whether the class considers the connection up: no loss reported, or the loss is
-    /// over. The value does not change during [`Operations::reconnect`].
+    /// Returns whether the class considers the connection up: no loss was reported, or a reconnect
+    /// has succeeded since. The value does not change during [`Operations::reconnect`].
     pub fn is_running(&self) -> bool {
         // SAFETY: By the type invariant the port is alive.
         let state = unsafe { &raw const (*self.rport.as_ptr()).state };
@@ -310,13 +313,13 @@ impl<T: Operations> Rport<T> {
     /// the timers and waits for running ones.
     ///
     /// Must be called before [`Host::remove`], which otherwise could wait for a command of a
-    /// blocked device or, while the class takes over a connection, remove a device while its last
-    /// writes could still complete. Must be called again afterwards, because an attribute can
+    /// blocked device. It could also, during a reconnect, remove a device while its last writes
+    /// could still complete. Must be called again afterwards, because a write to an attribute can
     /// restart the timer of [`Operations::reconnect`].
     ///
     /// Context: process, may sleep.
     pub fn stop(&self) {
-        // SAFETY: By the type invariant. The host exists as long as the port.
+        // SAFETY: By the type invariant, the port is alive. The host exists as long as the port.
         unsafe { bindings::srp_stop_rport_timers(self.rport.as_ptr()) };
     }
 
@@ -328,7 +331,7 @@ impl<T: Operations> Rport<T> {
 
 impl<T: Operations> Drop for Rport<T> {
     fn drop(&mut self) {
-        // After this no attribute and no timer can ask for the driver.
+        // After these two calls, no attribute and no timer can ask for the driver.
         self.host.remove();
         self.stop();
         // SAFETY: By the type invariant there is a reference to give back.
@@ -347,11 +350,11 @@ unsafe fn add_rport(
 ) -> Result<NonNull<bindings::srp_rport>> {
     let mut identifiers = bindings::srp_rport_identifiers {
         port_id: *port_id,
-        // CAST: 1.
+        // CAST: The constant is 1.
         roles: bindings::SRP_RPORT_ROLE_TARGET as u8,
     };
 
-    // SAFETY: By the requirements of this function.
+    // SAFETY: By the safety requirements, `shost` was added and is not removed.
     let rport = from_err_ptr(unsafe { bindings::srp_rport_add(shost, &mut identifiers) })?;
     let rport = NonNull::new(rport).ok_or(ENOMEM)?;
 
@@ -361,9 +364,10 @@ unsafe fn add_rport(
     // SAFETY: The port stays until the host is removed. `complete` expects the child of a port.
     match unsafe { bindings::device_for_each_child(dev, core::ptr::null_mut(), Some(complete)) } {
         0 => {
-            // The class would later remove the child device all the same, and crash.
-            // SAFETY: The port stays until the host is removed. An object that is not in sysfs has
-            // no other user.
+            // The class would later remove the child device even though it was not added, and
+            // crash.
+            // SAFETY: The port stays until the host is removed. Its child is not in sysfs, so it
+            // has no other user.
             unsafe { bindings::transport_destroy_device(dev) };
             return Err(ENOMEM);
         }
@@ -376,14 +380,14 @@ unsafe fn add_rport(
     Ok(rport)
 }
 
-/// Checks that the child device of a port has `delete`, the file created last: returns 1, or else
-/// `-ENOMEM`. Either ends the walk at the first device.
+/// Returns 1 if the child device of a port has `delete`, the file that is created last, and
+/// `-ENOMEM` otherwise. Both end the iteration at the first child.
 ///
 /// # Safety
 ///
 /// `child` is in sysfs and stays there.
 unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void) -> ffi::c_int {
-    // SAFETY: By the requirements of this function.
+    // SAFETY: By the safety requirements, `child` is in sysfs.
     let folder = unsafe { (*child).kobj.sd };
     // SAFETY: `child` stays in sysfs, and so does its directory.
     let file =
@@ -400,8 +404,8 @@ unsafe extern "C" fn complete(child: *mut bindings::device, _: *mut ffi::c_void)
 ///
 /// # Safety
 ///
-/// `rport` is a port of a [`Rport<T>`]. The drop of that does not return while the reference is in
-/// use.
+/// `rport` is a port of a [`Rport<T>`]. The drop of the `Rport` does not return while the result is
+/// in use.
 unsafe fn driver<'a, T: Operations>(rport: *mut bindings::srp_rport) -> Option<ArcBorrow<'a, T>> {
     // SAFETY: By the requirements of this function the port is alive.
     let lld_data = unsafe { &raw mut (*rport).lld_data };
@@ -420,8 +424,8 @@ unsafe fn driver<'a, T: Operations>(rport: *mut bindings::srp_rport) -> Option<A
 /// May only be called by the transport class for the `delete` attribute of a port of a
 /// [`Rport<T>`], or when its `dev_loss_tmo` has passed.
 unsafe extern "C" fn rport_delete_callback<T: Operations>(rport: *mut bindings::srp_rport) {
-    // SAFETY: By the requirements of this function. The drop of the `Rport` removes the attribute
-    // and then stops the timer; both wait for this call.
+    // SAFETY: By the safety requirements, this is a port of a `Rport<T>`. The drop of the `Rport`
+    // removes the attribute and then stops the timer; both wait for this call.
     if let Some(driver) = unsafe { driver::<T>(rport) } {
         T::rport_delete(driver);
     }
@@ -433,19 +437,20 @@ unsafe extern "C" fn rport_delete_callback<T: Operations>(rport: *mut bindings::
 unsafe extern "C" fn reconnect_callback<T: Operations>(
     rport: *mut bindings::srp_rport,
 ) -> ffi::c_int {
-    // SAFETY: By the requirements of this function. The drop of the `Rport` waits for the timer
-    // that calls this; the other caller, `Rport::reconnect`, has the `Rport`.
+    // SAFETY: By the safety requirements, this is a port of a `Rport<T>`. The drop of the `Rport`
+    // waits for the timer that calls this; the other caller, `Rport::reconnect`, has the `Rport`.
     let driver = unsafe { driver::<T>(rport) };
     let result = driver.map_or(Err(ENODEV), T::reconnect);
     if let (Some(driver), Err(_)) = (driver, result) {
         // The class counts this call as a failed attempt, and its delays grow with the count.
         let failed = i32::try_from(driver.failed_reconnects()).unwrap_or(i32::MAX);
-        // SAFETY: By the requirements of this function the port is alive. The caller holds the
-        // mutex, or is the one work item that changes the count.
+        // SAFETY: By the safety requirements, the port is alive. `srp_reconnect_rport()` holds its
+        // mutex. Only the class's reconnect work item changes the count without the mutex, after
+        // this call.
         unsafe { (*rport).failed_reconnects = failed.max(1) - 1 };
     }
     if result.is_ok() {
-        // The class leaves its reconnect timer armed, with the delay it has grown to.
+        // The class leaves its reconnect timer armed, with the delay that it has increased.
         // SAFETY: By the requirements of this function the port is alive; its work items are
         // initialised. The caller holds the mutex, under which the class sets this timer.
         unsafe { bindings::cancel_delayed_work(&raw mut (*rport).reconnect_work) };
@@ -457,8 +462,8 @@ unsafe extern "C" fn reconnect_callback<T: Operations>(
 ///
 /// May only be called by the transport class for a port of a [`Rport<T>`].
 unsafe extern "C" fn terminate_io_callback<T: Operations>(rport: *mut bindings::srp_rport) {
-    // SAFETY: By the requirements of this function: the caller is a timer or a function of the
-    // `Rport`. The drop of that waits for the timers.
+    // SAFETY: By the safety requirements, the caller is a timer or a function of the `Rport`. The
+    // drop of the `Rport` waits for the timers.
     if let Some(driver) = unsafe { driver::<T>(rport) } {
         T::terminate_io(driver);
     }

@@ -7,8 +7,9 @@
 //! own connection, on which the driver sends nothing.
 //!
 //! The callbacks of an answer channel run concurrently with those of the channel that a command was
-//! sent on. They share the state of its slot, credits, and atomic counters. All else that a
-//! callback changes belongs to the connection that it is called for.
+//! sent on. Both change the command's slot, the credits of the channel that it was sent on, and
+//! atomic counters. All else that a callback changes belongs to the connection that it is called
+//! for.
 
 use super::{
     witness::Witness,
@@ -32,11 +33,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The identity of an answer channel, and what it answers.
+/// The identity of an answer channel, and the channels it answers for.
 pub(super) struct Answers {
     number: usize,
     owner: Arc<dyn Owner>,
-    /// All channels of the session, by their numbers.
+    /// All channels of the session, by index.
     channels: KVec<Arc<Connection>>,
 }
 
@@ -57,7 +58,7 @@ impl Answers {
         })
     }
 
-    /// The owner of the channel.
+    /// The owner of the answer channel.
     pub(super) fn owner(&self) -> Arc<dyn Owner> {
         self.owner.clone()
     }
@@ -72,15 +73,15 @@ impl Channel {
 
 impl Connection {
     /// Handles a message on an answer channel. A response to a command may give credits to the
-    /// channel that the command was sent on. Responses to task management and probes, and requests,
-    /// come from the target itself, never here.
+    /// channel that the command was sent on. Requests, and responses to task management and probes,
+    /// come on other channels; here they are violations.
     pub(super) fn answer(&self, answers: &Answers, bytes: &[u8]) -> Result<(), Violation> {
         match Message::parse(bytes).map_err(Violation::Message)? {
             Message::Rsp(rsp) => {
                 let tag = Tag::from_wire(rsp.tag);
                 let channel = answers.channels.get(usize::from(tag.channel()));
                 match (tag.kind(), channel) {
-                    // Outstanding commands end with the connection, and credits start anew.
+                    // The channel is closed: its commands end, and its credits start anew.
                     (Kind::Command(_), Some(channel)) if !channel.is_open() => {
                         match self.is_lost() {
                             true => Ok(()),
@@ -88,7 +89,7 @@ impl Connection {
                         }
                     }
                     (Kind::Command(index), Some(channel)) => {
-                        // First, since a CPU that finds the slot free may need the credit.
+                        // Before the slot is freed: a CPU that finds it free may need the credit.
                         channel.give_credits(rsp.req_lim_delta)?;
                         channel.ended_by(&rsp, tag, index, Some(&self.counts))
                     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The completion path of a command: its response, the invalidation of its data, the midlayer.
+//! The completion path of a command: response, invalidation, and return to the midlayer.
 
 use super::{
     probe::PROBE,
@@ -61,7 +61,7 @@ impl qp::Handler for Channel {
         if connection.failed.load(Relaxed) {
             return;
         }
-        // SRP uses neither.
+        // SRP uses neither immediate data nor remote invalidation.
         let odd = flags.with_imm() || flags.with_invalidate();
         if !odd && connection.good(message) {
             return;
@@ -153,8 +153,8 @@ impl Connection {
         self.ended_by(rsp, tag, index, None)
     }
 
-    /// Handles a response to the command in slot `index` of this channel. It came on this channel,
-    /// or on the answer channel with the counters `elsewhere`.
+    /// Handles a response to the command in slot `index` of this channel. It arrived on this
+    /// channel, or on the answer channel with the counters `elsewhere`.
     pub(super) fn ended_by(
         &self,
         rsp: &Rsp<'_>,
@@ -169,7 +169,8 @@ impl Connection {
             .take_from(posted, Event::Answer)
             .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
         else {
-            // It may have crossed a LUN reset or an abort that was answered on another channel.
+            // The response may have crossed a LUN reset or an abort that was answered on another
+            // channel.
             return if cell.is_recalled(tag.generation()) || self.is_lost() {
                 Ok(())
             } else {
@@ -214,7 +215,8 @@ impl Connection {
 }
 
 impl Channel {
-    /// Applies a response to the command of a slot. Returns the result and the bytes transferred.
+    /// Applies a response to the command of a slot. Returns the result and the number of bytes
+    /// transferred.
     fn result(&self, slot: &Slot, rsp: &Rsp<'_>) -> (ScsiResult, u32) {
         let Some(cmd) = slot.handle.get() else {
             return (ScsiResult::DID_ERROR, 0);
@@ -225,7 +227,7 @@ impl Channel {
                     if !mapping::is_cleared(cmd) {
                         let known = outcome.transferred();
                         if known != Transferred::AllButResid {
-                            // The rest may be another user's data.
+                            // What the target has not written may be another user's data.
                             outcome.resid = cmd.data_len();
                         }
                         let again = match known {
@@ -260,7 +262,7 @@ impl Channel {
         }
     }
 
-    /// Ends all commands. No slot is held: no thread posts, and no callback runs.
+    /// Ends all commands. No slot is held, as no thread posts and no callback runs.
     pub(super) fn sweep(&self) {
         for cell in &self.slots {
             // The error handler may concurrently move a command from Posted to Aborting, once.
@@ -285,19 +287,19 @@ impl Channel {
         self.freed.complete_all();
     }
 
-    /// Frees a slot and completes its command. For a command that has timed out, that only gives it
-    /// up: the error handler ends it.
+    /// Frees a slot and completes its command. If the command has timed out, the midlayer ignores
+    /// the completion, and the error handler ends it.
     #[inline(always)]
     fn end(&self, mut slot: Held<'_>, result: ScsiResult) {
         let Ok(cmd) = slot.handle.detach() else {
-            // The drain of the connection will free it.
+            // The teardown of the connection will free the slot.
             self.fail(Lost::Post(EBUSY));
             slot.result = result;
             slot.release();
             return;
         };
         trace::done(self, &slot, slot.word(), result);
-        // Must precede the completion, after which the midlayer can reuse the tag.
+        // Before the command completes: the midlayer can then reuse the tag.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
             _ => slot.release_after(Event::Finish),
@@ -311,9 +313,9 @@ impl Channel {
     }
 }
 
-/// The result of a command that was lost with its connection. `DID_RESET` is retried any number of
-/// times within the command's time limit. `DID_TRANSPORT_DISRUPTED` counts as a retry, and is an
-/// error at once for failfast requests.
+/// The result of a command that was lost with its connection. The midlayer retries `DID_RESET` any
+/// number of times within the command's time limit. `DID_TRANSPORT_DISRUPTED` counts as a retry,
+/// and fails failfast requests at once.
 fn lost_result(slot: &Slot) -> ScsiResult {
     match slot.handle.get() {
         Some(cmd) if !cmd.is_failfast() => ScsiResult::DID_RESET,

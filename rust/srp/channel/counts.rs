@@ -17,29 +17,29 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-// A login grants no more than the counter holds.
+// The counter can hold the largest grant of a login.
 const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
-/// Counters of a channel. The first cache line holds what each command changes, both when it is
-/// sent and when it ends. A command changes nothing else of the channel, unless it is answered
-/// elsewhere.
+/// Counters of a channel. The first cache line holds the counters that each command changes when it
+/// is sent and when it ends. A command that gets a credit and is answered on this channel changes
+/// nothing else of the channel, except its slot.
 #[repr(C, align(64))]
 pub struct Counts {
     /// Unused credits; see [`credit`].
     pub(super) credits: Atomic<i32>,
-    /// Sends that no other completion recycles, modulo 2^32.
+    /// Number of sends that no other completion recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
-    /// Answered commands by [`Way`].
+    /// Number of answered commands, by [`Way`].
     ways: [Count; Way::COUNT],
-    /// Data of answered commands: reads, writes.
+    /// Data of answered commands, in bytes: read, written.
     bytes: [Count; 2],
-    /// Commands that have ended without an answer. The next line begins here.
+    /// Number of commands that have ended without an answer. The second cache line begins here.
     pub(super) unanswered: Count,
     /// How often a command had to wait for a credit.
     pub(super) credit_waits: Count,
     /// How often the block layer was told to retry.
     pub(super) busy: Count,
-    /// Commands answered on an answer channel, which has the rest of their counts.
+    /// Number of commands answered on an answer channel, which counts their data paths and bytes.
     pub(super) elsewhere: Count,
 }
 
@@ -48,7 +48,7 @@ pub struct Counts {
 const _: () = assert!(core::mem::offset_of!(Counts, unanswered) == 64);
 
 impl Counts {
-    /// Makes counters of 0, without credits.
+    /// Creates the counters, all zero; there are no credits yet.
     pub(super) fn new() -> Self {
         Self {
             credits: Atomic::new(0),
@@ -62,8 +62,8 @@ impl Counts {
         }
     }
 
-    /// Counts a command answered on this channel, and the bytes of its data. For its completion
-    /// callbacks only, which are serialised.
+    /// Counts a command answered on this channel, and `len` bytes of data. Only for its completion
+    /// callbacks, which are serialised.
     #[inline(always)]
     pub(super) fn answered(&self, way: Way, len: u32) {
         let counts = (
@@ -84,45 +84,46 @@ impl Counts {
         self.ways.get(way as usize).map_or(0, Count::get)
     }
 
-    /// Commands that have ended, answered here, elsewhere or not at all, modulo 2^64.
+    /// Number of commands that have ended, answered here, on an answer channel or not at all,
+    /// modulo 2^64.
     pub(super) fn ended(&self) -> u64 {
         self.commands()
             .wrapping_add(self.unanswered.get())
             .wrapping_add(self.elsewhere.get())
     }
 
-    /// Commands that were answered on this channel.
+    /// Number of commands that were answered on this channel.
     pub fn commands(&self) -> u64 {
         Self::sum(&self.ways)
     }
 
-    /// Answered commands without data.
+    /// Number of answered commands without data.
     pub fn none(&self) -> u64 {
         self.of(Way::None)
     }
 
-    /// Answered commands with immediate data.
+    /// Number of answered commands with immediate data.
     pub fn immediate(&self) -> u64 {
         self.of(Way::Immediate)
     }
 
-    /// Answered commands with data that went through registered memory of the channel.
+    /// Number of answered commands with data that went through the channel's own registered memory.
     pub fn fixed(&self) -> u64 {
         self.of(Way::Static)
     }
 
-    /// Answered commands with data that was registered.
+    /// Number of answered commands with data that was registered for the command.
     pub fn dynamic(&self) -> u64 {
         Self::sum(self.ways.get(Way::DynamicWrite as usize..).unwrap_or(&[]))
     }
 
-    /// Bytes read by answered commands, according to their responses.
+    /// Number of bytes read by answered commands, according to their responses.
     pub fn read_bytes(&self) -> u64 {
         let [read, _] = &self.bytes;
         read.get()
     }
 
-    /// Bytes written by answered commands, according to their responses.
+    /// Number of bytes written by answered commands, according to their responses.
     pub fn write_bytes(&self) -> u64 {
         let [_, written] = &self.bytes;
         written.get()
@@ -139,7 +140,7 @@ impl Counts {
         self.busy.get()
     }
 
-    /// Takes a credit unless only `reserve` are left. Returns whether it did.
+    /// Takes a credit, unless only `reserve` are left. Returns whether it took one.
     #[inline]
     pub(super) fn take_credit(&self, reserve: i32) -> bool {
         let mut unused = self.credits.load(Relaxed);
@@ -166,7 +167,7 @@ impl Counts {
         }
     }
 
-    /// Whether to request the completion of a send that no other completion recycles.
+    /// Counts a send that no other completion recycles. Returns whether to request its completion.
     ///
     /// The memory of such a send is reused when the target has responded, which may be before it
     /// has acknowledged the send. If a target never acknowledges, the send queue fills up and the

@@ -43,14 +43,14 @@ const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 
 /// The probe of a channel: a command to LUN 0 that changes nothing. Any response is a sign of life.
 pub struct Probe {
-    /// Memory for the message; the word is a [`Word`].
+    /// Memory for the message; the state word is a [`Word`].
     cell: StateCell<Chunk>,
-    /// Commands of the channel that had ended at the last check.
+    /// Number of commands of the channel that had ended at the last check.
     ended: Atomic<i32>,
 }
 
 impl Probe {
-    /// Makes one without a probe in flight; messages are written to `iu`.
+    /// Creates a probe that is not in flight. Its message is written to `iu`.
     pub fn new(iu: Chunk) -> Self {
         Self {
             cell: StateCell::new(Word::IDLE.raw(), iu),
@@ -66,15 +66,15 @@ impl Probe {
         self.cell.transition(from.raw(), to.raw())
     }
 
-    /// Whether no command has ended since the last call; `ended` counts them. For the session's
-    /// timer only.
+    /// Returns whether `ended`, the number of ended commands, equals that of the last call. Only
+    /// for the session's keep-alive timer.
     pub fn is_idle(&self, ended: i32) -> bool {
         let before = self.ended.load(Relaxed);
         self.ended.store(ended, Relaxed);
         before == ended
     }
 
-    /// Whether a response is due.
+    /// Whether a probe is in flight that the target must answer.
     pub fn is_out(&self) -> bool {
         !self.word().is_free()
     }
@@ -83,7 +83,8 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// [`Lost::KeepAlive`] if the last one has not been answered.
+    /// [`Lost::KeepAlive`] if the last probe has not been answered, [`Lost::Post`] if the device
+    /// refuses this one.
     pub fn send(&self, connection: &Connection) -> Result<(), Lost> {
         self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
     }
@@ -143,16 +144,17 @@ impl Probe {
             || self.transition(Word::recalled(generation), Word::IDLE)
     }
 
-    /// The unit has been reset, so the outstanding probe may get no response. One may be in flight.
+    /// Handles a reset of the unit `lun`: an outstanding probe of this unit may get no response,
+    /// although one may be in flight.
     pub fn recall(&self, lun: Lun) {
         let now = self.word();
         if let Some(recalled) = now.recall().filter(|_| lun == Lun::default()) {
-            // If it was answered meanwhile, none is outstanding.
+            // Fails if the probe was answered meanwhile.
             let _ = self.transition(now, recalled);
         }
     }
 
-    /// Resets the state: the queue pair of any probe is gone. No thread may start to send.
+    /// Resets the state: the queue pair of any probe is shut down. No thread may start to send.
     pub fn reset(&self) {
         self.transition(self.word(), Word::IDLE);
     }

@@ -46,9 +46,9 @@ fn is_out(word: &Word) -> bool {
 }
 
 impl Connection {
-    /// Aborts the command with this tag, which is for the unit: has the target abort it, if it may
-    /// have it, and waits until the slot has given it up. Returns whether it has; `None` if no slot
-    /// of this channel has such a command. Sleeps.
+    /// Aborts the command with this tag, which is for the unit `lun`: has the target abort it, if
+    /// the target may have it, and waits until the slot has given it up. Returns whether it has, or
+    /// `None` if no slot of this channel has such a command. Sleeps.
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
@@ -113,7 +113,7 @@ impl Connection {
         false
     }
 
-    /// Returns the slot that has the command with this tag, its number and state.
+    /// Returns the index of the slot that has the command with this tag, the slot, and its state.
     fn find(&self, tag: scsi::Tag) -> Option<(u16, &Cell, Word)> {
         let all = (0u16..).zip(&self.slots);
         all.into_iter()
@@ -123,18 +123,18 @@ impl Connection {
     /// Marks the command as being aborted. Returns `false` if the connection is lost, or if the
     /// command was Posted in `word` and its state has changed.
     ///
-    /// A slot is Posted before its doorbell, so the submitter may still use it. A command that has
-    /// timed out has no submitter left: `blk_mq_timeout_work()` waits for a grace period
-    /// (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it invokes the error handler.
-    /// This is an RCU grace period, as the `queuecommand()` of this driver never sleeps, so that
-    /// the tag set is not `BLK_MQ_F_BLOCKING`.
+    /// A slot becomes Posted before the doorbell is rung, so the submitter may still use it. A
+    /// command that has timed out has no submitter left: `blk_mq_timeout_work()` waits for a grace
+    /// period (`blk_mq_wait_quiesce_done()`, block/blk-mq.c:1754) before it invokes the error
+    /// handler. This is an RCU grace period, as the `queuecommand()` of this driver never sleeps,
+    /// so that the tag set is not `BLK_MQ_F_BLOCKING`.
     fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
         let _posting = rcu::read_lock();
         !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))
     }
 
-    /// Ends the command of this slot, which the target will not touch again, if its state is still
-    /// `word`.
+    /// Ends the command of this slot, if its state is still `word`. The target will not touch the
+    /// command again.
     fn take_back(&self, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
         if self.is_lost() {
@@ -177,8 +177,8 @@ impl Connection {
         })
     }
 
-    /// Ends these commands for the unit, which were sent on this channel and which the target will
-    /// not touch again. Those that have not timed out are retried.
+    /// Ends the commands `all` for the unit. They were sent on this channel, and the target will
+    /// not touch them again. The midlayer retries those that have not timed out.
     fn finish_unit(&self, lun: Lun, all: &[(&Cell, Word)]) {
         for &(cell, before) in all {
             let same = |now: &Word| is_out(now) && now.generation() == before.generation();
@@ -194,8 +194,8 @@ impl Connection {
         self.wait_until(|| !cell.holds(generation))
     }
 
-    /// Waits until no command for the unit is between its response and the end, at most 5 s.
-    /// Returns whether there is none. Sleeps.
+    /// Waits until all answered commands for the unit have ended, at most 5 s. Returns whether they
+    /// have. Sleeps.
     pub fn wait_unit(&self, lun: Lun) -> bool {
         let going = |word: Word| matches!(word.state(), State::Responded | State::Invalidating);
         self.wait_until(|| {

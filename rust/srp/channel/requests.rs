@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages of the target other than the common response: requests, which it replies to, and
-//! logout.
+//! Messages of the target other than the common response: requests, to which the driver replies,
+//! and logout.
 
 use super::Connection;
 use crate::{
@@ -39,8 +39,8 @@ use kernel::{
 /// Memory for replies to the target, which are posted and sent in order.
 pub(super) struct Replies {
     memory: KVec<StateCell<Chunk>>,
-    /// Replies posted and replies sent, modulo 2^32. Changed by completion callbacks only, which
-    /// are serialised.
+    /// Number of replies posted (`out`) and sent (`sent`), modulo 2^32. Changed by completion
+    /// callbacks, which are serialised, and by the teardown after the last one.
     out: Atomic<u32>,
     sent: Atomic<u32>,
 }
@@ -59,12 +59,12 @@ impl Replies {
         })
     }
 
-    /// Resets the counts: the queue pair of the posted replies is gone.
+    /// Counts all posted replies as sent: the queue pair is shut down.
     pub(super) fn reset(&self) {
         self.sent.store(self.out.load(Relaxed), Relaxed);
     }
 
-    /// Releases the memory of the oldest reply.
+    /// Releases the memory of the oldest posted reply.
     pub(super) fn sent(&self) {
         self.sent
             .store(self.sent.load(Relaxed).wrapping_add(1), Relaxed);

@@ -26,8 +26,8 @@ use kernel::{
     }, //
 };
 
-/// A [`Starving`]. Changed by the session's timer, and by the teardown while the timer does not
-/// run.
+/// The fields of a [`Starving`]. Changed by the session's timer, and by the teardown while the
+/// timer does not run.
 pub(super) struct History {
     ended: Atomic<i32>,
     refused: Atomic<i32>,
@@ -35,7 +35,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Makes an empty history.
+    /// Creates an empty history.
     pub(super) fn new() -> Self {
         Self {
             ended: Atomic::new(0),
@@ -44,7 +44,7 @@ impl History {
         }
     }
 
-    /// Resets the periods: waiting commands wait for another connection.
+    /// Resets the number of periods: commands now wait for the next connection.
     pub(super) fn reset(&self) {
         self.periods.store(0, Relaxed);
     }
@@ -71,7 +71,8 @@ impl Channel {
             .slots
             .iter()
             .any(|cell| !matches!(cell.word().state(), State::Free | State::Building));
-        // In this order: a slot is freed after its credit is given and its end is counted.
+        // After the slots are read: a slot is freed after its credit is given and its end is
+        // counted.
         let now = Sample {
             stuck: !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none(),
             ended: self.ended(),

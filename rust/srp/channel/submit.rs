@@ -36,8 +36,8 @@ use kernel::{
 };
 
 impl Connection {
-    /// Sends a command that has this tag. The RCU section `posting` began before this channel was
-    /// chosen: the end of the connection waits for it, and then ends what was posted in it.
+    /// Sends a command that has this tag. The RCU read-side section `posting` began before this
+    /// channel was chosen: teardown waits for its end, and then ends the commands posted in it.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl Connection {
             return Ok(());
         };
         let random = random_u16();
-        // The slot with the number of the tag is free, unless a command of a hardware queue without
-        // a channel has it.
+        // The slot with the index of the tag is free, unless a command of a hardware queue without
+        // an open channel has it.
         match cell.claim(random, Lun::from_int(cmd.lun()), tag) {
             Some(slot) => self.send(posting, cmd, slot, index),
             None => self.queue_anywhere(posting, cmd, random, tag),
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Sends a command from its slot, number `index`.
+    /// Sends a command from `slot`, number `index`.
     #[inline(always)]
     fn send(
         &self,

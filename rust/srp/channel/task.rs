@@ -42,14 +42,14 @@ use kernel::{
 
 /// The task management request of a channel.
 pub struct Task {
-    /// Memory for the message; the word is a [`Word`].
+    /// Memory for the message; the state word is a [`Word`].
     cell: StateCell<Chunk>,
-    /// The state has changed.
+    /// Woken when the state has changed.
     changed: Pin<KBox<WaitQueue>>,
 }
 
 impl Task {
-    /// Makes an idle one; messages are written to `iu`.
+    /// Creates an idle one. Messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
             cell: StateCell::new(Word::default().raw(), iu),
@@ -107,7 +107,7 @@ impl Task {
         if !free || before.state() == State::Stuck {
             return Err(EBUSY);
         }
-        // CAST: Any 32 bits will do, except the last ones.
+        // CAST: Any 32 bits will do, except those of the last request.
         let mut generation = random_u64() as u32;
         if generation == before.generation() {
             generation = generation.wrapping_add(1);
@@ -167,8 +167,8 @@ impl Task {
         Ok(status)
     }
 
-    /// Sends a logout, unless a request is in flight. No request can follow. Returns whether it was
-    /// sent.
+    /// Sends a logout, unless a request is in flight. No request can follow the logout. Returns
+    /// whether it was sent.
     pub fn log_out(&self, connection: &Connection) -> bool {
         let posting = rcu::read_lock();
         let (now, stuck) = (self.word(), Word::stuck(0));
@@ -178,7 +178,7 @@ impl Task {
         let Some(mut iu) = self.cell.acquire(now.raw(), stuck.raw()) else {
             return false;
         };
-        // Without a credit the target has no buffer for it.
+        // Without a credit the target has no buffer for the logout.
         if !connection.take_credit(RESERVE_TSK_MGMT) {
             iu.release(now.raw());
             return false;
@@ -199,9 +199,10 @@ impl Task {
         }
     }
 
-    /// Resets the state: the queue pair of any request is gone. No thread may start to post.
+    /// Resets the state: the queue pair of any request is shut down. No thread may start to post.
     pub fn reset(&self) {
-        // Only a waiter that times out can race with this, once.
+        // Only the waiter of the last request, which times out or takes its answer, can race, and
+        // only once.
         while !self.transition(self.word(), Word::default()) {}
         self.changed.wake_all();
     }

@@ -28,12 +28,12 @@ fn tag(channel: &Channel, word: Word, slot: &Slot) -> u64 {
     Tag::command(word.generation(), channel.index(), slot.index).map_or(0, Tag::to_wire)
 }
 
-/// The number of a logical unit.
+/// The LUN as a number.
 pub(super) fn lun(lun: Lun) -> u64 {
     u64::from_be_bytes(lun.0)
 }
 
-/// The halves of a CDB, padded with zeros as in the message.
+/// The 8-byte halves of a CDB, padded with zeros as in the message.
 fn cdb(cdb: &[u8]) -> [u64; 2] {
     [0, 8].map(|first| {
         let mut half = [0; 8];
@@ -95,7 +95,7 @@ events! {
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
             way(slot.way),
-            // CAST: No command has more than a few hundred.
+            // CAST: No command has more than a few hundred segments.
             slot.handle.segments().count() as u16,
         );
     }

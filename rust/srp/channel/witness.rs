@@ -21,7 +21,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Makes the owner of answer channel `number`; events go to `owner`, its session's.
+    /// Creates the owner of answer channel `number`, which passes events on to `owner`.
     ///
     /// # Errors
     ///

@@ -24,19 +24,19 @@ use kernel::{
 
 /// Connection parameters of [`Attempt::request`], beside those of SRP.
 pub(super) struct Terms {
-    /// RDMA reads of the target that we answer at a time.
+    /// Concurrent RDMA reads of the target that we serve, at most.
     pub responder_resources: u8,
-    /// Retries of the transport.
+    /// Retry count of the transport.
     pub retry_count: u8,
-    /// Retries when the peer has no receive posted.
+    /// Retry count for a peer without a posted receive.
     pub rnr_retry_count: u8,
 }
 
 /// One attempt to connect a channel.
 ///
-/// Its steps are `resolve`, `route`, `request`, each of which ends when [`Attempt::wait`] says so,
-/// and `confirm`. The queue pair is created on [`Attempt::link`] between `route` and `request`. All
-/// of them may sleep.
+/// Its steps are `resolve`, `route`, `request`, each of which ends when [`Attempt::wait`] reports
+/// it, and `confirm`. The queue pair is created on [`Attempt::link`] between `route` and `request`.
+/// All methods may sleep.
 pub(super) trait Attempt: Send + Sync {
     /// Starts to resolve the target's address.
     ///
@@ -63,11 +63,11 @@ pub(super) trait Attempt: Send + Sync {
     /// The error of the connection manager.
     fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure>;
 
-    /// Waits for the end of the step, at most `timeout` milliseconds.
+    /// Waits for the end of the current step, at most `timeout` milliseconds.
     fn wait(&self, timeout: Msecs) -> Progress;
 
-    /// Accepts the target's response. Returns the milliseconds after which a command has certainly
-    /// ended, or 0 if unknown.
+    /// Accepts the target's response. Returns the milliseconds after which the transport has
+    /// certainly ended a command, or 0 if unknown.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ impl Retired {
         self.0.set(all);
     }
 
-    /// Disconnects them. Sleeps.
+    /// Disconnects all failed connections. Sleeps.
     pub(super) fn clear(&self) {
         for connection in self.0.take() {
             connection.disconnect();

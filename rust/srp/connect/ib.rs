@@ -3,7 +3,7 @@
 //! Connecting by `ib_cm`, to a GID.
 //!
 //! Linux's target does not listen by `ib_cm` on Ethernet ports, but `rdma_cm` does so for it, at a
-//! service number made of its TCP port. So all of this is tested with I/O on RoCE.
+//! service ID made of its TCP port. This allows tests with I/O on RoCE.
 
 use super::{
     attempt::{
@@ -67,17 +67,17 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Where to connect.
+/// The service to connect to.
 pub struct Service {
-    /// The target's port.
+    /// GID of the target's port.
     pub dgid: Gid,
-    /// The partition.
+    /// P_Key of the partition.
     pub pkey: u16,
-    /// The target's service there.
+    /// Service ID of the target at this port.
     pub service_id: u64,
-    /// Whether the target redirects in Topspin's way.
+    /// Whether the target redirects as Topspin targets do.
     pub topspin: bool,
-    /// The port of the first channel, which differs from `dgid` after a redirection.
+    /// GID of the port of the first channel, which differs from `dgid` after a redirection.
     reached: Pin<KBox<Mutex<Gid>>>,
 }
 
@@ -93,7 +93,8 @@ impl Service {
         })
     }
 
-    /// The current or last port of the first channel; `dgid` before there was one. May sleep.
+    /// GID of the current or last port of the first channel; `dgid` if there was none yet. May
+    /// sleep.
     pub fn reached(&self) -> Gid {
         *self.reached.lock()
     }
@@ -107,7 +108,7 @@ enum Stage {
     Resolving(Lookup),
     /// The path is known.
     Found(Path),
-    /// The request is in flight to this port; whether it is for the first channel.
+    /// The request was sent on this path; true for the first channel.
     Asked(Path, bool),
 }
 
@@ -119,7 +120,7 @@ pub(super) struct Ib {
     dgid: Gid,
     pkey: u16,
     service_id: u64,
-    /// Queue pair of the target's connection manager, if it is not the usual one.
+    /// Queue pair number of the target's connection manager, if it is not the usual one.
     cm_qpn: Option<u32>,
     redirects: Redirects,
     events: Arc<Events>,
@@ -192,7 +193,7 @@ impl Ib {
 }
 
 impl Ib {
-    /// Whether the GIDs are IP addresses, and there are no LIDs.
+    /// Whether the port is RoCE: GIDs are IP addresses, and there are no LIDs.
     fn is_roce(&self) -> bool {
         let port = self.nexus.status.port();
         port.device().fabric(port.number()) == Fabric::Roce

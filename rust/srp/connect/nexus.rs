@@ -22,16 +22,16 @@ use kernel::{
     time::Msecs, //
 };
 
-/// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. A session
-/// keeps it for life, and connects there again and again.
+/// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. All logins
+/// of a session are for the same nexus.
 pub struct Nexus {
     /// Where to log in, and as which initiator.
     pub plan: Plan,
-    /// The session's.
+    /// Status of the session.
     pub status: Arc<Status>,
-    /// Shared by the logins at the same place.
+    /// Throttle of all logins to the same destination.
     pub throttle: Arc<Throttle>,
-    /// The thread that connects.
+    /// Interrupts the thread that connects.
     pub waiting: Arc<Waiting>,
     /// See [`Self::need_descriptors`].
     descriptors: Atomic<u32>,
@@ -57,7 +57,7 @@ impl Nexus {
         }
     }
 
-    /// Sets how many descriptors a midlayer command may take. A target must grant them.
+    /// Sets the number of descriptors that a midlayer command may take. Later logins need as many.
     pub fn need_descriptors(&self, descriptors: u32) {
         self.descriptors.store(descriptors, Relaxed);
     }
@@ -79,7 +79,7 @@ impl Nexus {
         self.time_allowed.load(Relaxed)
     }
 
-    /// Whether the target redirects in Topspin's way.
+    /// Whether the target redirects as Topspin targets do.
     pub fn is_topspin(&self) -> bool {
         matches!(&self.plan.destination, Destination::Ib(service) if service.topspin)
     }

@@ -91,7 +91,7 @@ impl fmt::Display for Destination {
 pub struct AnswersFrom {
     /// Where the peer is.
     pub destination: Destination,
-    /// Of its own, as the peer can be silent while the target is not.
+    /// A throttle of its own, because the peer can be silent while the target is not.
     pub(super) throttle: Arc<Throttle>,
 }
 
@@ -114,7 +114,7 @@ impl AnswersFrom {
 pub struct Plan {
     /// Where the target is.
     pub destination: Destination,
-    /// Other peers that answer.
+    /// Peers that answer in place of the target.
     pub answers_from: KVec<AnswersFrom>,
     /// GID of our port.
     pub sgid: Gid,
@@ -122,9 +122,9 @@ pub struct Plan {
     pub initiator: PortId,
     /// The target's port identifier.
     pub target: PortId,
-    /// Retries of the transport.
+    /// Retry count of the transport.
     pub retry_count: u8,
-    /// How long it waits for an acknowledgement, as n in 4.096 us * 2^n, if given.
+    /// ACK timeout of the transport, as n in 4.096 us * 2^n, if given.
     pub ack_timeout: Option<u8>,
     /// Type of service with `rdma_cm`, if given.
     pub tos: Option<u8>,

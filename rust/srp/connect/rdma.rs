@@ -53,7 +53,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Where to connect.
+/// The address to connect to.
 pub struct Address {
     /// The caller's network namespace.
     pub net: ARef<Namespace>,
@@ -61,7 +61,7 @@ pub struct Address {
     pub src: Option<SocketAddr>,
     /// The target's address.
     pub dest: SocketAddr,
-    /// Our address of the first channel.
+    /// Our address in the first channel's last request.
     bound: Pin<KBox<Mutex<Option<SocketAddr>>>>,
 }
 
@@ -173,7 +173,7 @@ impl Attempt for Rdma {
     }
 
     fn confirm(&self) -> Result<u32, LoginFailure> {
-        // `rdma_cm` has confirmed it already.
+        // `rdma_cm` has confirmed the response already.
         Ok(0)
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of connection events: as the end of a step, then of the connection.
+//! KUnit tests of connection events, which end a login step or the connection.
 
 use super::{
     Events,
@@ -133,8 +133,8 @@ impl Scene {
         result
     }
 
-    /// Checks that an event means `end` while the channel is connecting, and afterwards the loss of
-    /// the connection if `lost` is given.
+    /// Checks that an event ends a step with `end` while the channel is connecting, and causes the
+    /// loss `lost`, if any, once it is live.
     fn check(
         &self,
         more: &str,
@@ -162,7 +162,7 @@ impl Scene {
                     format_args!("{}", Lost::Cm(kind))
                 ))?;
                 check_eq!(log.count(line.to_bytes()), 1);
-                // Only the first one is logged.
+                // Only the first loss is logged.
                 bring(events);
                 check_eq!(log.count("connection lost:"), 1);
             }
@@ -171,7 +171,7 @@ impl Scene {
     }
 }
 
-/// Checks how the step has ended, as `Debug` shows it, and that this is returned once.
+/// Checks the result of the step, as `Debug` shows it, and that it is returned once.
 fn ends(events: &Events, expected: &str) -> Result {
     let progress = events.wait(0);
     check!(matches!(events.wait(0), Progress::Pending));
@@ -223,11 +223,12 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
             "Unreachable(-110)",
             Some(E::Unreachable),
         ),
-        // By the target's SRP layer, with an InfiniBand reason and with the errors of iWARP.
+        // Rejected by the target's SRP layer, with an InfiniBand reason and with the errors of
+        // iWARP.
         (REJECTED, 28, &rej, acl, Some(E::Rejected)),
         (REJECTED, -111, &rej, acl, Some(E::Rejected)),
         (REJECTED, -104, &rej, acl, Some(E::Rejected)),
-        // By another layer, or with unknown contents.
+        // Rejected by another layer, or with unknown contents.
         (REJECTED, 8, &rej, "CmReject(Ib(8))", Some(E::Rejected)),
         (REJECTED, 24, &[], "CmReject(Ib(24))", Some(E::Rejected)),
         (
@@ -329,7 +330,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         ),
         (rejected(24, &info, &rej), redirected, Some(E::Rejected)),
         (rejected(24, &info[..71], &[]), short, Some(E::Rejected)),
-        // Only Topspin and Cisco targets use this for a redirection.
+        // Only Topspin and Cisco targets use reason 25 for a redirection.
         (
             rejected(25, &gid, &[]),
             "CmReject(Ib(25))",
@@ -387,7 +388,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         ));
         Ok(())
     })?;
-    // An unread answer is worthless when the connection ends.
+    // The end of the connection replaces an unread response.
     scene.with("", |_, events| {
         told(events, ib_cm::Event::Answered(&[1]));
         told(events, ib_cm::Event::Disconnected);
@@ -406,14 +407,14 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Answered(&[1]));
         ends(events, "response 1 to 1, 1")?;
         told(events, ib_cm::Event::Disconnected);
-        // The login is notified, the session is not.
+        // The login sees the failure; the session is not lost.
         check_eq!(events.go_live(), Err(ENOTCONN));
         check!(!session.is_lost());
         told(events, ib_cm::Event::Disconnected);
         check!(!session.is_lost());
         Ok(())
     })?;
-    // An unread answer does not prevent going live.
+    // An unread response does not prevent going live.
     scene.with("", |session, events| {
         told(events, ib_cm::Event::Answered(&[1]));
         events.go_live()?;
@@ -433,7 +434,7 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
     })
 }
 
-/// It gets the time of its first request only.
+/// The target gets the time of its first request only.
 fn a_target_that_asks_for_time(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, events| {
         let begun = ktime_get();
@@ -462,7 +463,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.fail(Lost::HostReset);
         session.wait_down();
         check_eq!(session.on(|r| r.begin_try(true)), BeginTry::Connect);
-        // Another connection is in progress, and this loss is not about it.
+        // A host reset concerns the lost connection, not the one in progress.
         session.fail(Lost::HostReset);
         let broken = |broken| session.recovery().state().attempt == Attempt::Connecting { broken };
         check!(broken(false));
@@ -473,7 +474,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         check_eq!(log.count("connection lost: protocol violation"), 1);
         let one = strikes();
         check!(one != Strikes::new());
-        // About the same connection.
+        // Another violation on the same connection.
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);
         check_eq!(strikes(), one);
@@ -482,7 +483,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
     })
 }
 
-/// A waiter for the end of a connection may run only when there is another one.
+/// A thread that waits for the end of a connection may run only after the next one is up.
 fn a_late_waiter(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, _| {
         session.scan().map_err(|why| why.errno())?;

@@ -20,13 +20,13 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// Options of the login that only the files need.
+/// Options of the login that only the sysfs files need.
 pub struct LoginOptions {
     /// Completion vector of the first channel.
     pub comp_vector: u32,
-    /// Descriptors in a message.
+    /// Maximum number of descriptors in a message.
     pub cmd_sg_entries: u8,
-    /// Whether a descriptor table might be only partly in the message. It never is.
+    /// Whether a message may contain only a part of its descriptor table. It never does.
     pub allow_ext_sg: bool,
 }
 
@@ -81,7 +81,7 @@ fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
     page.emit(format_args!("{value}\n"))
 }
 
-/// One number for each channel, as many as the page has room for.
+/// Writes one number for each channel, as many as the page has room for.
 fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result {
     // A space, a number below 2^64 and a newline.
     const ROOM: usize = 1 + 20 + 1;
@@ -132,12 +132,13 @@ fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
     }
 }
 
-/// As [`service`], for an RDMA/CM login.
+/// Returns `ENOENT` unless this is an RDMA/CM login; see [`service`].
 fn address(io: &Io) -> Result<&Address> {
     io.plan().destination.address().ok_or(ENOENT)
 }
 
-/// The files exist, because scripts look for them, but an RDMA/CM login has nothing to show.
+/// Returns `ENOENT` for an RDMA/CM login: the files exist, because scripts look for them, but have
+/// nothing to show.
 fn service(io: &Io) -> Result<&Service> {
     io.plan().destination.service().ok_or(ENOENT)
 }

@@ -63,7 +63,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes the host of a connected session.
+    /// Creates the SCSI host of a connected session.
     ///
     /// # Errors
     ///
@@ -137,8 +137,8 @@ impl Io {
         self.channels.iter().filter(|c| c.is_open())
     }
 
-    /// The least unused credits of a connected channel, 0 if none is connected. Below 0 if the
-    /// target has taken back credits in use.
+    /// The lowest number of unused credits of a connected channel, 0 if none is connected. Negative
+    /// if the target has taken back credits in use.
     pub fn least_credits(&self) -> i32 {
         let credits = self.open().map(|c| c.credits());
         credits.min().unwrap_or(0)
@@ -179,7 +179,8 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        // Before the channel is chosen. The error handler calls this without an RCU section.
+        // The section must begin before the channel is chosen. The error handler calls this outside
+        // an RCU section.
         let posting = rcu::read_lock();
         let tag = cmd.tag();
         match self.channels.for_hw_queue(tag.hw_queue) {

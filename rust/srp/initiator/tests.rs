@@ -227,7 +227,7 @@ const CHANGES: [bindings::ib_event_type; 5] = [
     bindings::ib_event_type_IB_EVENT_SM_CHANGE,
     bindings::ib_event_type_IB_EVENT_CLIENT_REREGISTER,
 ];
-/// The core reports this one by itself, when it changes the table.
+/// The core reports this event itself, when it changes the GID table.
 const GID_CHANGE: bindings::ib_event_type = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
 
 /// Makes a session lose its connection, and its target refuse another one.
@@ -370,7 +370,7 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     // The scan for disks sends one command.
     within(|| moody.empty.count(CMD) == 1)?;
     let tests = || moody.empty.count(CMD) - 1;
-    // No subnet manager changes anything on this port.
+    // This port has no subnet manager that could move the target.
     events.device_event(DeviceEvent::LidChange, Some(1));
     stand.sessions.port_changed(false);
     fsleep(Delta::from_millis(100));
@@ -381,7 +381,7 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     moody.silent.store(true, Release);
     let log = Log::from_now();
     let begin = Instant::<Monotonic>::now();
-    // Events after the first change nothing.
+    // Events after the first do not restart the test.
     while !session.is_lost() && begin.elapsed().as_millis() < 9_000 {
         stand.sessions.port_changed(true);
         fsleep(Delta::from_millis(20));

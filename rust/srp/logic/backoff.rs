@@ -2,34 +2,35 @@
 
 //! When a session that has lost its connection reconnects.
 //!
-//! The first attempt is immediate, if the lost connection has earned that: it lived for a second,
-//! doubled after each loss. Otherwise, and for further attempts, the pauses are 1, 2, 4 s and so
-//! on, up to `reconnect_delay`, from where on the transport class's timer starts the attempts.
+//! The first attempt is immediate if the lost connection lived long enough: 1 s, doubled after each
+//! loss. Otherwise, and for further attempts, the pauses are 1, 2, 4 s and so on. From
+//! `reconnect_delay` on, the timer of the transport class starts the attempts.
 //!
 //! A port event triggers an attempt at once, regardless of the pause. A port that comes up causes a
-//! handful of events, a flapping cable hundreds per second, of which few count.
+//! handful of events, a flapping cable hundreds per second, so the rate is limited.
 //!
-//! A target that rejects a login is asked again, whatever its reason: Linux's target also says
-//! "channel limit reached" to an initiator that it does not know yet.
+//! A rejected login is tried again, whatever the reason: LIO also reports "channel limit reached"
+//! to an initiator that it does not know yet.
 
 use super::ktime::Ktime;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// A connection that lived this long clears the history of losses, in nanoseconds.
+/// Lifetime of a connection after which earlier losses are forgotten, in nanoseconds.
 const FORGET_NS: i64 = 600 * SECOND_NS;
-/// The longest life that has to be earned is 2 to the power of this, in seconds.
+/// Maximum number of doublings of the lifetime that an immediate attempt requires, from 1 s.
 const MAX_FLAPS: u32 = 6;
-/// Most doublings of a pause.
+/// Maximum number of doublings of a pause.
 const MAX_DOUBLINGS: u32 = 20;
-/// Most doublings of the pause before missing channels are added.
+/// Maximum number of doublings of the pause before adding missing channels.
 const MAX_FILL_DOUBLINGS: u32 = 6;
-/// Least time between two events that count, in milliseconds.
+/// Minimum time between two port events that take effect, in milliseconds.
 const EVENT_MS: u32 = 250;
-/// Events that count at that rate, enough for a port that comes up. Each later one halves it.
+/// Number of events that take effect [`EVENT_MS`] apart, enough for a port that comes up. Each
+/// later one doubles the interval.
 const EVENTS: u32 = 8;
-/// Most halvings of the rate.
+/// Maximum number of doublings of the event interval.
 const MAX_EVENT_DOUBLINGS: u32 = 4;
-/// After this many milliseconds without an event, the next one is the first again.
+/// Milliseconds without a port event after which the next one counts as the first again.
 const EVENTS_FORGET_MS: u32 = 10_000;
 
 /// Why a connection was lost, as far as it matters for reconnecting.
@@ -55,16 +56,16 @@ pub enum Pause {
 /// A session's history of losses and attempts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Backoff {
-    /// Losses, each of which doubles the life that earns an immediate attempt.
+    /// Number of losses; each doubles the lifetime that an immediate attempt requires.
     flaps: u32,
-    /// Failed attempts since the connection was lost.
+    /// Number of failed attempts since the connection was lost.
     tries: u32,
-    /// Attempts that the transport class has wanted since then.
+    /// Attempts requested by the transport class since the connection was lost.
     wanted: u32,
     least: Least,
-    /// Events that have counted in a row while there was no connection.
+    /// Number of successive port events that took effect while there was no connection.
     events: u32,
-    /// When the last of them takes effect.
+    /// When the last port event takes effect.
     event: Ktime,
 }
 
@@ -81,13 +82,13 @@ impl Default for Least {
     }
 }
 
-/// `1 << n`, for an `n` that is less than 32.
+/// `1 << n`; `n` must be less than 32.
 const fn doubled(n: u32) -> u32 {
     1u32.wrapping_shl(n)
 }
 
 impl Backoff {
-    /// No loss so far.
+    /// Returns an empty history.
     pub const fn new() -> Self {
         Self {
             flaps: 0,
@@ -125,9 +126,8 @@ impl Backoff {
         self.least = Least::Seconds(0);
     }
 
-    /// Milliseconds until a port event at the time `now` takes effect. The first does at once.
-    /// Later ones are merged, 4 times a second, and more and more rarely if each triggers an
-    /// attempt (`tries`).
+    /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later ones
+    /// are merged to 4 per second, or ever fewer if each triggers an attempt (`tries`).
     pub const fn event(&mut self, now: Ktime, tries: bool) -> u32 {
         // An earlier event is still pending.
         if now.ns_since(self.event) < 0 {
@@ -169,14 +169,14 @@ impl Backoff {
         self.wanted = self.wanted.saturating_add(1);
     }
 
-    /// Attempts that the timer of the transport class has started since the connection was lost.
-    /// From the eleventh on, each lengthens its pauses by `reconnect_delay`, so attempts triggered
-    /// by an event must not count.
+    /// Number of attempts started by the timer of the transport class since the connection was
+    /// lost. From the twelfth on, each lengthens its pauses by `reconnect_delay`, so attempts
+    /// triggered by a port event must not count.
     pub const fn wanted_tries(&self) -> u32 {
         self.wanted
     }
 
-    /// Failed attempts since the connection was lost.
+    /// Number of failed attempts since the connection was lost.
     pub const fn tries(&self) -> u32 {
         self.tries
     }
@@ -208,8 +208,8 @@ impl Backoff {
     }
 }
 
-/// Milliseconds before attempt number `tries`, from 0, to add the channels that a login left out:
-/// 1, 2, 4 ... 64 s.
+/// Delay in milliseconds before attempt number `tries`, from 0, to add the channels that a login
+/// left out: 1, 2, 4 ... 64 s.
 pub const fn fill_delay_ms(tries: u32) -> u32 {
     let doublings = if tries < MAX_FILL_DOUBLINGS {
         tries
@@ -219,14 +219,14 @@ pub const fn fill_delay_ms(tries: u32) -> u32 {
     doubled(doublings) * 1000
 }
 
-/// Milliseconds by which attempts of a timer of whole seconds are spread: at most a sixteenth of
-/// `reconnect_delay`, and at most a second.
+/// Random delay in milliseconds that spreads the attempts of a timer of whole seconds: at most a
+/// sixteenth of `reconnect_delay`, and at most a second.
 pub const fn spread_ms(reconnect_delay_s: u32, random: u16) -> u32 {
     let most = reconnect_delay_s.saturating_mul(1000) / 16;
     part(if most < 1000 { most } else { 1000 }, random)
 }
 
-/// A random part of `most`.
+/// Returns `most` * `random` / 2^16.
 const fn part(most: u32, random: u16) -> u32 {
     // CAST: Less than `most`.
     ((most as u64 * random as u64) >> 16) as u32

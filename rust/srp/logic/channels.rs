@@ -4,20 +4,20 @@
 
 use super::tag::MAX_CHANNELS;
 
-/// Default channels per NUMA node.
+/// Default number of channels per NUMA node.
 const PER_NODE: u32 = 4;
-/// Most channels by default: four for each of four nodes. Each costs a queue pair with its memory,
-/// at the device and at the target, for every session.
+/// Maximum number of channels by default: four for each of four nodes. Each costs a queue pair with
+/// its memory, on the device and on the target, for every session.
 const MAX_UNASKED: u32 = 16;
 
-/// What the machine and the device have.
+/// Resources of the machine and the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Machine {
-    /// Online NUMA nodes.
+    /// Number of online NUMA nodes.
     pub nodes: u32,
-    /// Online CPUs.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// Completion vectors of the device.
+    /// Number of completion vectors of the device.
     pub vectors: u32,
 }
 
@@ -31,8 +31,9 @@ pub fn count(wanted: Option<u32>, machine: Machine) -> u32 {
         .clamp(1, MAX_CHANNELS)
 }
 
-/// Completion vector of a channel. `first` is the one of channel 0, and further channels follow. If
-/// `None`, the channels are spread over all vectors, as their hardware queues are over the CPUs.
+/// Completion vector of a channel. `first` is that of channel 0; further channels use the following
+/// ones. If it is `None`, the channels are spread over all vectors, as their hardware queues are
+/// over the CPUs.
 pub const fn vector(first: Option<u32>, channel: u32, channels: u32, vectors: u32) -> u32 {
     let vector = match first {
         Some(first) => first.wrapping_add(channel),

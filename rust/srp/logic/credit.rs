@@ -3,24 +3,24 @@
 //! Credits of a channel: how many more messages the target has buffers for.
 //!
 //! The counter holds the unused credits. Sending takes one, and every message from the target
-//! carries a signed change. A target that takes credits back cannot know how many are in use by
-//! then, so the counter may be below 0 until answers arrive. Credits only gate sending; queue
-//! depths do not depend on them after the login.
+//! except a logout carries a signed change. A target that takes credits back cannot know how many
+//! have been used by then, so the counter may be negative until responses arrive. Credits only gate
+//! sending; queue depths do not depend on them after the login.
 
-/// Most credits that can be unused, or owed; more is a protocol violation.
+/// Maximum number of credits that can be unused, or owed; more is a protocol violation.
 pub const MAX: u32 = 65_535;
 
-/// Credits that commands leave, so that a task management request can always be sent.
+/// Number of credits that commands leave, so that a task management request can always be sent.
 pub const RESERVE_COMMAND: i32 = 1;
 
-/// Credits that a task management request leaves.
+/// Number of credits that a task management request leaves.
 pub const RESERVE_TSK_MGMT: i32 = 0;
 
 /// A change that moves the counter beyond its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OutOfRange;
 
-/// The counter after taking one credit, or `None` if only `reserve` are left.
+/// The counter after taking one credit, or `None` if only `reserve` or fewer are left.
 pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     if unused > reserve {
         unused.checked_sub(1)
@@ -29,8 +29,8 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     }
 }
 
-/// The counter after a change by the target. It must stay within `-limit..=limit`, where it is
-/// already; `limit` is at most [`MAX`].
+/// The counter after a change by the target. It must stay within `-limit..=limit`, as `unused`
+/// already is; `limit` is at most [`MAX`].
 pub const fn give(unused: i32, delta: i32, limit: u32) -> Result<i32, OutOfRange> {
     // CAST: At most 65535.
     let limit = limit as i32;

@@ -22,57 +22,57 @@ use super::{
     }, //
 };
 
-/// 512-byte sectors of a command without `max_sect`, if [`DEFAULT_REGIONS`] hold them: 1 MiB. The
+/// Default of `max_sect` in 512-byte sectors, if [`DEFAULT_REGIONS`] hold them: 1 MiB. The
 /// midlayer's default is half of that.
 const DEFAULT_SECTORS: u32 = 2048;
-/// Most regions of a command without `max_sect`: 256 pages are 1 MiB only for page-aligned data.
+/// Maximum number of regions per command without `max_sect`: 256 pages are 1 MiB only for
+/// page-aligned data.
 const DEFAULT_REGIONS: u32 = 2;
-/// Most immediate data that is requested, whatever the parameter says: a slot's memory is at most
-/// 64 KiB.
+/// Upper limit of the parameter `max_imm_data`, in bytes: a slot's memory is at most 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
-/// Most polled channels, whatever the parameter says.
+/// Upper limit of the parameter `poll_queues`.
 const MAX_POLL_QUEUES: u32 = 8;
-/// Longest read through static memory, whatever the parameter says.
+/// Upper limit of the parameter `static_read_max`, in bytes.
 const MAX_STATIC_READ: u32 = 32 << 10;
-/// Most commands of a disk, whatever the queues hold: a `short` in `struct Scsi_Host`.
+/// Maximum number of commands per disk: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
 
-/// What the device supports.
+/// Limits of the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Device {
-    /// Work requests per queue of a queue pair.
+    /// Maximum number of work requests per queue of a queue pair.
     pub max_qp_wr: u32,
-    /// Entries per completion queue.
+    /// Maximum number of entries per completion queue.
     pub max_cqe: u32,
-    /// Scatter-gather entries of a send.
+    /// Maximum number of scatter-gather entries per send.
     pub max_send_sge: u32,
-    /// Its memory regions; without fast registration they have no pages.
+    /// Memory regions; without fast registration they have no pages.
     pub regions: Regions,
-    /// Most regions of a command.
+    /// Maximum number of regions per command.
     pub regions_per_command: u32,
-    /// Longest DMA segment in bytes.
+    /// Maximum length of a DMA segment, in bytes.
     pub max_segment_size: u32,
 }
 
 /// Module parameters; any value is possible.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parameters {
-    /// Bytes of immediate data, 0 for none.
+    /// Maximum length of immediate data, in bytes; 0 for none.
     pub immediate: u32,
-    /// Bytes of the longest read through static memory, 0 for none.
+    /// Maximum length of a read through static memory, in bytes; 0 for none.
     pub static_read: u32,
-    /// Polled channels.
+    /// Number of polled channels.
     pub poll_queues: u32,
 }
 
 /// A size that had to be lowered: first the requested value, then the actual one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lowered {
-    /// 512-byte sectors of a command; the third value is the number of regions that limits them.
+    /// 512-byte sectors per command; the third value is the number of regions that limits them.
     MaxSect(u32, u32, u32),
-    /// Commands of a channel, limited by the device.
+    /// Commands per channel, limited by the device.
     QueueSize(u32, u32),
-    /// Channels, limited by the number of CPUs.
+    /// Number of channels, limited by the number of CPUs.
     ChCount(u32, u32),
 }
 
@@ -83,38 +83,38 @@ pub enum Unfit {
     NoRegistration,
     /// Not even one command fits.
     NoCommand,
-    /// `max_sect`, and the least that the block layer takes: a page of memory. Both in 512-byte
+    /// `max_sect`, and the minimum that the block layer accepts: a page of memory. Both in 512-byte
     /// sectors.
     MaxSect(u32, u32),
-    /// An answer channel would have to take this many answers, one to each command.
+    /// An answer channel would need room for this many responses, one for each command.
     Answers(u32),
 }
 
 /// The sizes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
-    /// Commands and regions of each channel.
+    /// Number of commands and regions of each channel.
     pub sizes: Sizes,
-    /// Channels to request, without the polled ones.
+    /// Number of channels to request, without the polled ones.
     pub channels: u32,
-    /// Polled channels to request, which come after the others.
+    /// Number of polled channels to request, which come after the others.
     pub polled: u32,
-    /// Answer channels to request.
+    /// Number of answer channels to request.
     pub answers: u32,
-    /// Completion vector of channel 0, if chosen.
+    /// Completion vector of channel 0, if given.
     first_vector: Option<u32>,
     vectors: u32,
     regions: Regions,
     max_segment_size: u32,
-    /// Bytes of the longest message to the target, with immediate data.
+    /// Maximum length of a message with immediate data, in bytes.
     pub it_iu_len: u32,
-    /// The same without immediate data.
+    /// Maximum length of a message without immediate data, in bytes.
     pub message_len: u32,
-    /// Descriptors in a message.
+    /// Maximum number of descriptors in a message.
     pub descriptors: u8,
-    /// Bytes of immediate data, 0 for none.
+    /// Maximum length of immediate data, in bytes; 0 for none.
     pub immediate: u32,
-    /// The longest read that goes through static memory, in bytes; 0 for none.
+    /// Maximum length of a read through static memory, in bytes; 0 for none.
     pub static_read: u32,
     max_sectors: u32,
     sg_tablesize: u32,
@@ -124,19 +124,19 @@ pub struct Geometry {
 /// Limits of a SCSI host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostLimits {
-    /// Channels, each with a hardware queue.
+    /// Number of channels, each with a hardware queue.
     pub channels: u16,
-    /// How many of them are polled; the last ones.
+    /// Number of polled channels among them, the last ones.
     pub polled: u16,
-    /// Commands of each channel.
+    /// Maximum number of commands per channel.
     pub queue_depth: u16,
-    /// Initial commands of a disk.
+    /// Initial queue depth of a disk, in commands.
     pub cmd_per_lun: u16,
-    /// Segments of a command.
+    /// Maximum number of segments per command.
     pub sg_tablesize: u16,
-    /// 512-byte sectors of a command.
+    /// Maximum number of 512-byte sectors per command.
     pub max_sectors: u32,
-    /// Bytes of a segment; 0 for the default.
+    /// Maximum length of a segment, in bytes; 0 for the default.
     pub max_segment_size: u32,
     /// Alignment of segment boundaries inside the data, minus 1; 0 for none.
     pub virt_boundary_mask: u32,
@@ -177,7 +177,7 @@ impl Geometry {
             .min(most);
         let entries = regions.sg_tablesize(per_command);
         let sg_tablesize = match options.sg_tablesize {
-            // Not given: as many as the regions take.
+            // Not given: as many as the regions hold.
             0 => entries,
             n => n.min(entries),
         };
@@ -204,15 +204,15 @@ impl Geometry {
         if answers > 0 && !sizes.answers_fit(all, limits) {
             return Err(Unfit::Answers(sizes.depth.saturating_mul(all)));
         }
-        // The data takes an entry of its own, and the peer of an answer channel does not receive
-        // it.
+        // Immediate data takes an entry of its own, and the peer of an answer channel does not
+        // receive it.
         let immediate = if device.max_send_sge >= 2 && answers == 0 {
             parameters.immediate.min(MAX_IMMEDIATE)
         } else {
             0
         };
         // A command answered on another channel can end long before the target acknowledges its
-        // SEND: only an invalidation behind the SEND keeps the send queue from filling up.
+        // SEND: only an invalidation after the SEND keeps the send queue from filling up.
         let static_read = match answers {
             0 => static_read(parameters.static_read, regions, sizes.depth),
             _ => 0,
@@ -238,7 +238,8 @@ impl Geometry {
         })
     }
 
-    /// Bytes of each slot's memory for small data, and of the part that the target may write.
+    /// Size of each slot's memory for small data, and of the part that the target may write, in
+    /// bytes.
     pub fn bounce(&self) -> (usize, usize) {
         let (read, immediate) = (self.static_read as usize, self.immediate as usize);
         if read == 0 {
@@ -250,13 +251,13 @@ impl Geometry {
         (whole(immediate).max(whole(read)), whole(read))
     }
 
-    /// Channels to request, including the polled ones.
+    /// Number of channels to request, including the polled ones.
     pub fn all_channels(&self) -> u16 {
         let all = self.channels.saturating_add(self.polled);
         u16::try_from(all).unwrap_or(u16::MAX)
     }
 
-    /// Receive buffers of an answer channel.
+    /// Number of receive buffers of an answer channel.
     pub fn answer_receives(&self) -> u32 {
         self.sizes.answer_receives(self.all_channels().into())
     }
@@ -271,14 +272,16 @@ impl Geometry {
         channels::vector(self.first_vector, channel, self.channels, self.vectors)
     }
 
-    /// Regions of a command, limited by the descriptors that the target granted on the channels.
+    /// Number of regions per command, limited by the descriptors that the target granted on the
+    /// channels.
     fn regions_of(&self, granted: &[Granted]) -> u32 {
         let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
         // A target without room for a list still takes one direct descriptor.
         self.sizes.regions.min(descriptors.unwrap_or(0).max(1))
     }
 
-    /// Descriptors that later messages must have room for; 0 if one direct one is enough.
+    /// Number of descriptors that later messages must have room for; 0 if one direct descriptor is
+    /// enough.
     pub fn needed_descriptors(&self, granted: &[Granted]) -> u32 {
         match self.regions_of(granted) {
             1 => 0,
@@ -286,12 +289,12 @@ impl Geometry {
         }
     }
 
-    /// Limits of the SCSI midlayer with this many channels, given what the target granted on the
-    /// connected ones; [`None`] without a channel, if a number is too large, or if a page of memory
-    /// does not fit into a command.
+    /// Limits with this many channels, given what the target granted on the connected ones;
+    /// [`None`] if none is connected, if a number is too large, or if a page of memory does not fit
+    /// into a command.
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
-        // One credit is kept for task management.
+        // One credit is reserved for task management.
         let depth = self.sizes.depth.min(least.saturating_sub(1));
         let count = self.regions_of(granted);
         let small = |n: u32| u16::try_from(n).ok();
@@ -322,7 +325,7 @@ impl Geometry {
     }
 }
 
-/// 512-byte sectors of a page of memory, which the block layer requires a command to hold.
+/// Size of a page of memory in 512-byte sectors. The block layer requires a command to hold a page.
 const fn min_sectors(regions: Regions) -> u32 {
     regions.memory_page / 512
 }

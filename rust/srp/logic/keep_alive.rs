@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a connection is tested: when it is idle, or at once, with a verdict within 5 s.
+//! Tests of a connection: when it is idle, or on demand with a verdict within 5 s.
 //!
 //! ```text
 //!   Keep --test--> Ask --2.5 s--> Look --2.5 s--> Judge --> Keep
@@ -10,33 +10,33 @@
 //! ```
 //!
 //! If a path is lost in one direction, commands in flight in the other may still end. So only
-//! commands that end in the second half count as a sign of life.
+//! commands that end in the second half of the 5 s count as a sign of life.
 
-/// Half of the time for an answer, in milliseconds.
+/// Half of the time to respond to a probe, in milliseconds.
 const HALF_MS: u32 = 2_500;
 
 /// What the test timer of a session does next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Stage {
-    /// Probe idle channels, which must have answered by the next time.
+    /// Probe idle channels, which must respond before the timer fires again.
     Keep = 0,
     /// Probe all channels.
     Ask = 1,
-    /// From here on a completed command is a sign of life.
+    /// From here on, a completed command is a sign of life.
     Look = 2,
-    /// Idle channels must have answered.
+    /// Idle channels must have responded.
     Judge = 3,
 }
 
 /// What to do with a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// Nothing now.
+    /// Do nothing now.
     Wait,
-    /// Probe it.
+    /// Probe the channel.
     Ask,
-    /// Give it up.
+    /// Give up the connection.
     Dead,
 }
 
@@ -51,8 +51,8 @@ impl Stage {
         }
     }
 
-    /// What to do with a channel. `idle`: no command has ended on it since the last time. `due`:
-    /// its answer is outstanding.
+    /// What to do with a channel. `idle`: no command has ended on it since the timer last fired.
+    /// `due`: the response to its probe is outstanding.
     pub const fn verdict(self, idle: bool, due: bool) -> Verdict {
         match (self, idle, due) {
             (Self::Keep | Self::Judge, true, true) => Verdict::Dead,
@@ -61,7 +61,8 @@ impl Stage {
         }
     }
 
-    /// The next stage and the delay until then in milliseconds; `None` for `keep_alive`.
+    /// The next stage and the delay until then in milliseconds; `None` for the `keep_alive`
+    /// interval.
     pub const fn next(self) -> (Self, Option<u32>) {
         match self {
             Self::Ask => (Self::Look, Some(HALF_MS)),
@@ -70,8 +71,8 @@ impl Stage {
         }
     }
 
-    /// Whether another trigger begins a new test. `due`: the answer of any channel is outstanding.
-    /// The verdict of a test in progress must not be delayed again and again.
+    /// Whether another trigger starts a new test. `due`: the response to a probe on any channel is
+    /// outstanding. The verdict of a test in progress must not be delayed again and again.
     pub const fn begins_anew(self, due: bool) -> bool {
         match self {
             Self::Keep => true,

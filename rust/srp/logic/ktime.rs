@@ -2,7 +2,7 @@
 
 //! Points in time.
 
-/// A time of the monotonic clock, as C's `ktime_t`. The default is the boot.
+/// A time of the monotonic clock, like C's `ktime_t`. The default is the time of the boot.
 ///
 /// C header: `include/linux/ktime.h`
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -12,7 +12,7 @@ impl Ktime {
     /// The earliest time.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// This many nanoseconds after boot.
+    /// Returns the time this many nanoseconds after boot.
     pub const fn from_ns(ns: i64) -> Self {
         Self(ns)
     }
@@ -37,7 +37,7 @@ impl Ktime {
         match self.ns_since(earlier) / 1_000_000 {
             ..=0 => 0,
             ms if ms > u32::MAX as i64 => u32::MAX,
-            // CAST: Checked just now.
+            // CAST: At most `u32::MAX`.
             ms => ms as u32,
         }
     }

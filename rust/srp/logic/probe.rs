@@ -10,15 +10,15 @@
 //!               Recalled
 //! ```
 
-/// State and generation of a probe in one word. By default none is in flight.
+/// State and generation of a probe in one word. By default, no probe is in flight.
 ///
-/// Bits 0 to 7 are the state, bits 8 to 39 the generation; all are 0 while none is in flight.
+/// Bits 0 to 7 are the state, bits 8 to 39 the generation; all are 0 while no probe is in flight.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Word(u64);
 
 /// A probe is in flight.
 const OUT: u64 = 1;
-/// The same, but the target has been told to forget it, and may have.
+/// A probe is in flight, but the target may have forgotten it after a reset.
 const RECALLED: u64 = 2;
 
 impl Word {
@@ -35,7 +35,7 @@ impl Word {
         Self((generation as u64) << 8 | RECALLED)
     }
 
-    /// From a stored word.
+    /// Converts a stored word.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
@@ -45,12 +45,12 @@ impl Word {
         self.0
     }
 
-    /// Whether another probe may be sent: none is in flight, or its answer may never arrive.
+    /// Whether another probe may be sent: no probe is in flight, or its response may never arrive.
     pub const fn is_free(self) -> bool {
         self.0 & 0xff != OUT
     }
 
-    /// The word after the target was told to forget all, or `None` if that changes nothing.
+    /// The word after a reset of the logical unit, or `None` if that changes nothing.
     pub const fn recall(self) -> Option<Self> {
         if self.is_free() {
             return None;

@@ -48,9 +48,10 @@ pub enum Link {
     Closing,
     /// The connection is lost. A work item that ends it is queued.
     Lost,
-    /// The transport class is being told. It knows already if its timeouts have blocked the port.
+    /// The transport class is being told of the loss. It knows already if its timeouts have blocked
+    /// the port.
     Notifying,
-    /// The class knows, unless the session is ending. The commands are being ended.
+    /// The class has been told, unless the session is ending. The commands are being ended.
     Ending,
     /// All commands have ended, and the queue pairs are gone.
     Down,
@@ -68,12 +69,12 @@ pub enum Attempt {
     },
     /// The attempt has succeeded, and waits for the transport class to take the connection.
     Ready {
-        /// As above.
+        /// A loss was reported since the attempt began.
         broken: bool,
     },
-    /// The class has taken the connection, and its call has not returned.
+    /// The class has taken the connection; its call has not returned.
     Taken,
-    /// The attempt has failed. What it set up is being torn down.
+    /// The attempt has failed, and is being torn down.
     Failed,
 }
 
@@ -88,14 +89,14 @@ pub enum Reset {
     Tried,
 }
 
-/// All state that changes together.
+/// The state of a session, except its history.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct State {
-    /// The life of the session.
+    /// Life cycle state of the session.
     pub life: Life,
-    /// Its connection.
+    /// The connection.
     pub link: Link,
-    /// The attempt to get another connection.
+    /// The reconnect attempt.
     pub attempt: Attempt,
     /// The pending host reset.
     pub reset: Reset,
@@ -123,7 +124,7 @@ pub enum LoggedIn {
 pub enum Loss {
     /// Queue the work item that ends the connection.
     End {
-        /// Log the cause, too.
+        /// Also log the cause.
         say: bool,
     },
     /// Log why the new connection has failed.
@@ -155,11 +156,11 @@ pub enum Ended {
     Retry(Retry),
 }
 
-/// The next attempt of a session that is down, with no attempt in flight.
+/// The next attempt of a session that is down, with none in flight.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Retry {
-    /// Start it after its pause.
+    /// Start the attempt after its pause.
     Later,
     /// No attempt: log that the target has violated the protocol too often.
     GiveUp,
@@ -173,7 +174,7 @@ pub enum Retry {
 pub enum BeginTry {
     /// Log in.
     Connect,
-    /// Stop: no attempt is wanted now.
+    /// Return: no attempt may or should start now.
     Nothing,
 }
 
@@ -181,7 +182,7 @@ pub enum BeginTry {
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Returned {
-    /// Arm the timers of the connection, which is now the session's.
+    /// Arm the timers of the connection, which now belongs to the session.
     StartTimers,
     /// The class has not taken the connection: tear it down and call [`Recovery::try_ended`].
     EndTry,
@@ -243,8 +244,8 @@ impl State {
         matches!(self.life, Life::Recovering) && self.is_down()
     }
 
-    /// Whether waiting for recovery is over: the session is ending; or no reset is pending, and it
-    /// is live again, or its commands fail and no attempt has connected.
+    /// Whether waiting for recovery is over: the session is ending; or no reset is pending, and
+    /// either the session is live again, or it is failing or banned and no attempt has connected.
     pub const fn is_settled(&self) -> bool {
         let settled = match self.life {
             Life::Connecting => false,
@@ -300,12 +301,12 @@ impl Recovery {
         self.state
     }
 
-    /// When the next attempt is due, and how many have failed.
+    /// The history, which decides when the next attempt is due.
     pub const fn backoff(&self) -> &Backoff {
         &self.backoff
     }
 
-    /// Protocol violations so far.
+    /// Counter of protocol violations.
     pub const fn strikes(&self) -> Strikes {
         self.strikes
     }
@@ -345,7 +346,7 @@ impl Recovery {
                 false => Loss::Nothing,
             };
         }
-        // This may be a loss of the connection in progress, which is reported only here.
+        // This may be a loss of the connection of the attempt, which is reported only here.
         match &mut self.state.attempt {
             Attempt::Connecting { broken } | Attempt::Ready { broken } if !*broken => {
                 *broken = true
@@ -391,8 +392,8 @@ impl Recovery {
         }
     }
 
-    /// The reconnect work item runs. `automatic`: `reconnect_delay` is positive, so attempts are
-    /// also wanted without a request.
+    /// The reconnect work item runs. `automatic`: `reconnect_delay` is positive, so attempts also
+    /// start without a host reset.
     pub const fn begin_try(&mut self, automatic: bool) -> BeginTry {
         let reset = matches!(self.state.reset, Reset::Wanted);
         let free = self.state.may_try() && matches!(self.state.attempt, Attempt::None);
@@ -417,7 +418,7 @@ impl Recovery {
         }
     }
 
-    /// The login of the attempt has failed: what it set up must be torn down.
+    /// The login of the attempt has failed; the attempt must be torn down.
     pub const fn try_failed(&mut self) {
         if matches!(self.state.attempt, Attempt::Connecting { .. }) {
             self.state.attempt = Attempt::Failed;
@@ -437,7 +438,7 @@ impl Recovery {
         Returned::StartTimers
     }
 
-    /// What a failed attempt set up is torn down.
+    /// A failed attempt has been torn down.
     pub const fn try_ended(&mut self) -> Retry {
         if !matches!(self.state.attempt, Attempt::Failed) {
             return Retry::None;
@@ -460,7 +461,7 @@ impl Recovery {
             Life::Recovering => {}
             _ => return Commit::Outcome(Outcome::NoDevice),
         }
-        // Until the class has been told of the loss, it must not take this for a failed attempt.
+        // Until the class has been told of the loss, it must not see a failed attempt.
         let notified = match self.state.link {
             Link::Ending | Link::Down => true,
             Link::Notifying => blocks && !running,
@@ -479,10 +480,10 @@ impl Recovery {
                 Commit::TrySpread
             }
             _ if blocks => Commit::Outcome(Outcome::InProgress),
-            // The caller is the work item of this attempt, or blocks it: the taken connection was
-            // lost at once. Another attempt follows, which this call must not wait for.
+            // The connection was lost as soon as it was taken. The caller is the work item of this
+            // attempt, or blocks it, and must not wait for the next one.
             Attempt::Taken => Commit::Outcome(Outcome::Accept),
-            // Waiting delays no timeout here, and an error would fail the commands.
+            // Waiting delays no timeout of the class here, and an error would fail the commands.
             _ => {
                 self.state.asked = true;
                 self.backoff.wanted();
@@ -506,7 +507,8 @@ impl Recovery {
         self.state.failing = true;
     }
 
-    /// The target has violated the protocol on a connection that is not the session's yet.
+    /// The target has violated the protocol on a connection that an attempt has not handed over
+    /// yet.
     pub const fn strike(&mut self, now: Ktime) {
         self.count(Cause::Violation, now);
     }
@@ -516,7 +518,7 @@ impl Recovery {
         self.state.banned = true;
     }
 
-    /// A port event, which is outside the state machine: see [`Backoff::event`].
+    /// A port event, which does not change the state: see [`Backoff::event`].
     pub const fn port_event(&mut self, now: Ktime) -> u32 {
         self.backoff.event(now, self.state.is_lost())
     }
@@ -563,7 +565,7 @@ impl Recovery {
         Outcome::Accept
     }
 
-    /// The session is down, with no attempt in flight.
+    /// Decides about the next attempt, with none in flight.
     const fn retry(&mut self) -> Retry {
         match self.state.life {
             Life::Recovering if self.state.banned => {

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-/// Most redirections of one login.
+/// Maximum number of redirections per login.
 pub const MAX_REDIRECTS: u8 = 3;
 
 /// The redirections that one login has followed.
@@ -17,11 +17,11 @@ pub struct Redirects {
 /// Why a redirection is not followed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NotFollowed {
-    /// There were [`MAX_REDIRECTS`] already.
+    /// The login has followed [`MAX_REDIRECTS`] already.
     TooMany,
-    /// It leads to another subnet, with this prefix.
+    /// To another subnet, with this prefix.
     OtherSubnet(u64),
-    /// It leads to this partition, which our port is not in.
+    /// To this partition, which our port is not in.
     OtherPartition(u16),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for NotFollowed {
 }
 
 impl Redirects {
-    /// No redirections yet. The login began at a port of the subnet with this prefix.
+    /// Returns a login without redirections, which began at a port of the subnet with this prefix.
     pub const fn new(prefix: u64) -> Self {
         Self {
             prefix,

@@ -7,7 +7,7 @@
 pub struct Thresholds {
     /// Negotiated limit of immediate data; 0 for none.
     pub immediate: u32,
-    /// Reads up to this size go through the channel's own registered memory; 0 for none.
+    /// Maximum size of a read through the channel's own registered memory; 0 for none.
     pub static_read: u32,
 }
 
@@ -47,7 +47,7 @@ impl Way {
         matches!(self, Self::DynamicWrite | Self::DynamicRead)
     }
 
-    /// Whether there is data for the device.
+    /// Whether the command transfers data to the device.
     pub const fn is_write(self) -> bool {
         self as u8 & 1 != 0
     }
@@ -69,27 +69,27 @@ pub const fn way(transfer: Transfer, thresholds: Thresholds) -> Way {
 pub struct Regions {
     /// Size of a page of a region in bytes, a power of two.
     pub page_size: u32,
-    /// Pages of a region.
+    /// Number of pages per region.
     pub pages: u32,
     /// True if a region may have gaps between its pages (`IB_MR_TYPE_SG_GAPS`).
     pub gaps: bool,
-    /// True if the device sees a bounce copy, with segments at other offsets in their pages.
+    /// True if the device accesses a bounce copy, with segments at other offsets in their pages.
     pub bounced: bool,
     /// Page size of the machine in bytes, a power of two. No device has larger pages if memory is
     /// bounced.
     pub memory_page: u32,
 }
 
-/// Extra regions of a command with bounced memory. Its first and its last segment may be parts of
-/// pages. The copy of the first does not end with its page, and the copy of the last does not begin
-/// with one, which makes gaps behind the first and before the last. See
+/// Number of extra regions of a command with bounced memory. Its first and its last segment may be
+/// parts of pages. The copy of the first does not end with its page, and the copy of the last does
+/// not begin with one: there are gaps after the first and before the last. See
 /// [`Regions::virt_boundary_mask`] for the other segments.
 const SPARE: u32 = 2;
 
 impl Regions {
-    /// Regions that the longest command takes, at least 1. Without gaps they depend on its 512-byte
-    /// sectors; with gaps on its scatter-gather entries, or if their number is not given (0), on
-    /// the pages that the sectors touch.
+    /// Number of regions that the longest command takes, at least 1. Without gaps, it depends on
+    /// the sectors of the command; with gaps, on its scatter-gather entries, or if their number is
+    /// not given (0), on the pages that the sectors touch.
     ///
     /// Without gaps, one page of each region does not count: data that does not start at a page
     /// boundary touches one page more than its length has, and a region that ends within an entry
@@ -100,7 +100,7 @@ impl Regions {
             .saturating_add(self.spare())
     }
 
-    /// Regions of a command that cover the gaps made by bouncing.
+    /// Number of extra regions per command, for the gaps made by bouncing.
     pub const fn spare(self) -> u32 {
         if self.bounced && !self.gaps {
             SPARE
@@ -142,7 +142,7 @@ impl Regions {
         }
     }
 
-    /// Most scatter-gather entries of a command with `count` regions.
+    /// Maximum number of scatter-gather entries of a command with `count` regions.
     pub const fn sg_tablesize(self, count: u32) -> u32 {
         if self.spare() > 0 && count <= self.spare() {
             count
@@ -151,7 +151,8 @@ impl Regions {
         }
     }
 
-    /// Most 512-byte sectors that `count` regions hold, wherever the data starts in its first page.
+    /// Maximum number of 512-byte sectors that `count` regions hold, wherever the data starts in
+    /// its first page.
     pub const fn max_sectors(self, count: u32) -> u32 {
         if self.gaps {
             return u32::MAX;

@@ -2,54 +2,55 @@
 
 //! Sizes of the queues of a channel.
 
-/// Work requests that one command adds to its regions: the SEND.
+/// Number of work requests per command beside those of its regions: the SEND.
 const SENDS_PER_COMMAND: u32 = 1;
-/// Work requests per region and command: REG_MR and LOCAL_INV.
+/// Number of work requests per region of a command: REG_MR and LOCAL_INV.
 const PER_REGION: u32 = 2;
-/// Answers to requests of the target that can be in flight. The target may send its next request
-/// when it has an answer, which can be before the send completion arrives here.
+/// Maximum number of responses to requests of the target in flight. The target may send its next
+/// request when it has a response, which can be before the send completion arrives here.
 pub const ANSWERS: u32 = 4;
-/// Sends beside commands: task management, answers to the target, a logout, and the registration of
-/// the static memory. A probe later uses the entry of the last one.
+/// Number of sends beside commands: task management, responses to the target, a logout, and the
+/// registration of the static memory. A probe later uses the last entry.
 const EXTRA_SENDS: u32 = 1 + ANSWERS + 1 + 1;
-/// Of the sends that no later completion of the same command recycles, every 16th is signaled.
+/// Among the sends that no later completion of the same command recycles, one in this many is
+/// signaled.
 pub const SIGNAL_EVERY: u32 = 16;
-/// Sends that wait to be recycled: those since the last signaled one, and those until its
-/// completion is handled.
+/// Maximum number of sends that wait to be recycled: those since the last signaled one, and those
+/// until its completion is handled.
 const UNSIGNALED: u32 = 2 * SIGNAL_EVERY;
-/// Entry that draining a queue pair takes in each of its queues.
+/// Number of entries that draining a queue pair takes in each of its queues.
 const DRAIN: u32 = 1;
-/// Messages from the target beside responses to commands: the response to a task management
-/// request, an event report, a credit change, a logout. A probe uses a credit of the commands or of
-/// task management.
+/// Number of messages from the target beside responses to commands: the response to a task
+/// management request, an event report, a credit change, a logout. A probe uses a credit of the
+/// commands or of task management.
 const EXTRA_RECEIVES: u32 = 4;
-/// Receives that are posted again in one batch.
+/// Number of receives that are posted again in one batch.
 pub const RECEIVE_BATCH: u32 = 8;
-/// Messages on an answer channel beside responses: a logout.
+/// Number of messages on an answer channel beside responses: a logout.
 const EXTRA_ANSWERS: u32 = 1;
-/// Most receives of an answer channel, 8 MiB.
+/// Maximum number of receives of an answer channel (8 MiB).
 const MAX_ANSWER_RECEIVES: u32 = 16_384;
 
-/// What a device allows.
+/// Limits of a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceLimits {
-    /// Work requests per queue (`max_qp_wr`).
+    /// Maximum number of work requests per queue (`max_qp_wr`).
     pub max_qp_wr: u32,
-    /// Entries per completion queue (`max_cqe`).
+    /// Maximum number of entries per completion queue (`max_cqe`).
     pub max_cqe: u32,
 }
 
 /// Sizes of one channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sizes {
-    /// Commands at a time: slots.
+    /// Number of slots: commands at a time.
     pub depth: u32,
-    /// Memory regions of each slot.
+    /// Number of memory regions per slot.
     pub regions: u32,
 }
 
 impl Sizes {
-    /// Entries of the send queue.
+    /// Number of entries of the send queue.
     pub const fn send_queue(self) -> u32 {
         self.regions
             .saturating_mul(PER_REGION)
@@ -58,22 +59,22 @@ impl Sizes {
             .saturating_add(EXTRA_SENDS + UNSIGNALED + DRAIN)
     }
 
-    /// Entries of the receive queue: the receive buffers, and one for draining.
+    /// Number of entries of the receive queue: the receive buffers, and one for draining.
     pub const fn receive_queue(self) -> u32 {
         self.receives().saturating_add(DRAIN)
     }
 
-    /// Receive buffers.
+    /// Number of receive buffers.
     pub const fn receives(self) -> u32 {
         self.depth.saturating_add(EXTRA_RECEIVES + RECEIVE_BATCH)
     }
 
-    /// Entries of the one completion queue.
+    /// Number of entries of the shared completion queue.
     pub const fn completion_queue(self) -> u32 {
         self.send_queue().saturating_add(self.receive_queue())
     }
 
-    /// Receive buffers of an answer channel for all commands of this many channels.
+    /// Number of receive buffers of an answer channel for all commands of this many channels.
     pub const fn answer_receives(self, channels: u32) -> u32 {
         self.depth
             .saturating_mul(channels)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a session, a login at one target, and its timeouts. Its transitions are in
+//! Life cycle and timeouts of a session, a login to one target. The transitions are in
 //! [`recovery`](super::recovery).
 
 /// Milliseconds of silence of the target after which a login is given up, unless the target has
@@ -10,16 +10,16 @@ pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// Milliseconds of silence after which the peer of an answer channel is left out. A request is
 /// repeated once in that time.
 pub const ANSWERS_TIMEOUT_MS: u32 = 5_000;
-/// Milliseconds that a command to a disk may take, unless the transport retries for longer. Then
-/// error handling begins.
+/// Timeout of a command to a disk, in milliseconds, unless the transport retries for longer. After
+/// it, error handling begins.
 pub const DISK_TIMEOUT_MS: u32 = 30_000;
-/// Milliseconds after which a task management request without an answer has failed.
+/// Milliseconds after which a task management request without a response has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
-/// Milliseconds after which the lookup of an address or route is given up. ARP asks three times, a
-/// second apart.
+/// Milliseconds after which the lookup of an address or route is given up. ARP sends three
+/// requests, a second apart.
 pub const RESOLVE_TIMEOUT_MS: u32 = 3_500;
 
-/// Milliseconds to wait for a logout to be sent.
+/// Maximum wait for a logout to be sent, in milliseconds.
 pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
 
 /// Milliseconds without a loss of an answer channel after which a session forgets earlier ones.
@@ -31,7 +31,7 @@ pub const FORGET_FLAPS_MS: u32 = 600_000;
 pub enum Life {
     /// The login is in progress, including the scan for disks.
     Connecting = 0,
-    /// Commands are sent.
+    /// Commands can be sent.
     Live = 1,
     /// The login has failed.
     Failed = 2,
@@ -39,7 +39,7 @@ pub enum Life {
     Recovering = 3,
     /// Removal has begun; it cannot be stopped.
     Removing = 4,
-    /// Nothing is left.
+    /// The teardown is complete.
     Gone = 5,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State machine of a slot, the place of one command on one channel.
+//! State machine of a slot, which holds one command of a channel.
 //!
 //! ```text
 //!   Free --Claim--> Building --Post--> Posted --Answer--> Responded --Invalidate--> Invalidating
@@ -26,7 +26,7 @@ pub enum State {
     Building = 1,
     /// The target has the command or will have it.
     Posted = 2,
-    /// By the protocol the target does not touch the data after this, but it still could.
+    /// By the protocol, the target does not access the data after its response, but it still could.
     Responded = 3,
     /// Memory regions are being invalidated.
     Invalidating = 4,
@@ -75,7 +75,7 @@ pub enum Event {
     Answer,
     /// Invalidations are about to be posted.
     Invalidate,
-    /// None of the command's memory is reachable for the target.
+    /// The target can access none of the command's memory.
     Finish,
     /// Error handling takes the command.
     Abort,
@@ -100,7 +100,7 @@ impl Event {
     ];
 }
 
-/// The state after `event`, or `None` if it must not happen in `state`.
+/// The state after `event`, or `None` if `event` must not occur in `state`.
 #[inline(always)]
 pub const fn next(state: State, event: Event) -> Option<State> {
     Some(match (state, event) {
@@ -139,7 +139,7 @@ impl Word {
         Self(state as u64 | (generation as u64) << Self::GENERATION_SHIFT)
     }
 
-    /// From a stored word, without an owner mark.
+    /// Converts a stored word; drops the owner mark.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw & ((1 << (Self::GENERATION_SHIFT + 32)) - 1))
     }
@@ -154,7 +154,7 @@ impl Word {
         State::from_number(self.0 as u8)
     }
 
-    /// Distinguishes the commands that the slot has held. Part of their tags.
+    /// Distinguishes the commands that the slot has held; part of their tags.
     pub const fn generation(self) -> u32 {
         (self.0 >> Self::GENERATION_SHIFT) as u32
     }
@@ -179,7 +179,7 @@ impl Word {
         }
     }
 
-    /// The word after `event`, which is not [`Event::Claim`], or `None` if it must not happen now.
+    /// The word after `event`, or `None` if `event` must not occur now or is [`Event::Claim`].
     #[inline(always)]
     pub const fn next(self, event: Event) -> Option<Self> {
         match (event, next(self.state(), event)) {

@@ -7,10 +7,10 @@
 //! only a grant by the target helps. The channel is checked every [`period_ms`] while commands
 //! wait. It has starved after more than `PERIODS` periods in a row without progress.
 
-/// Periods without progress that are tolerated.
+/// How many consecutive periods without progress are tolerated.
 const PERIODS: u32 = 10;
 
-/// Milliseconds of a period, if commands may wait for `limit_ms`, plus two periods at most.
+/// Length of a period in milliseconds. Commands may wait for `limit_ms`, plus two periods at most.
 pub const fn period_ms(limit_ms: u32) -> u32 {
     limit_ms.div_ceil(PERIODS)
 }
@@ -18,33 +18,33 @@ pub const fn period_ms(limit_ms: u32) -> u32 {
 /// State of a channel at the end of a period.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sample {
-    /// No credit for a command, and no command outstanding.
+    /// There is no credit for a command, and no command is outstanding.
     pub stuck: bool,
-    /// Commands that have ended, modulo 2^32.
+    /// Number of commands that have ended, modulo 2^32.
     pub ended: i32,
-    /// Commands that were refused for lack of a credit, modulo 2^32.
+    /// Number of commands that were refused for lack of a credit, modulo 2^32.
     pub refused: i32,
 }
 
-/// What to do about it.
+/// What to do after a period.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// No command waits.
+    /// No command waits: stop checking.
     Rest,
-    /// Commands wait: check once more.
+    /// Commands wait: check again.
     Again,
-    /// They have waited too long.
+    /// Commands have waited too long.
     Starved,
 }
 
 /// State from the preceding periods.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Starving {
-    /// At the end of the last period.
+    /// [`Sample::ended`] at the end of the last period.
     pub ended: i32,
-    /// At the end of the last period.
+    /// [`Sample::refused`] at the end of the last period.
     pub refused: i32,
-    /// Periods in a row without progress.
+    /// Number of consecutive periods without progress.
     pub periods: u32,
 }
 

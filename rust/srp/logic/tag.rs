@@ -8,10 +8,10 @@
 /// Bit of the slot number that is set in task management requests and clear in commands.
 const TSK_MGMT: u16 = 1 << 15;
 
-/// Most command slots of a channel.
+/// Maximum number of command slots per channel.
 pub const MAX_SLOTS: u32 = TSK_MGMT as u32;
 
-/// Most channels of a session.
+/// Maximum number of channels per session.
 pub const MAX_CHANNELS: u32 = 1 << 16;
 
 /// A tag.
@@ -44,17 +44,17 @@ impl Tag {
         Some(Self::pack(generation, channel, number | TSK_MGMT))
     }
 
-    /// Any 64 bits that a target sent.
+    /// Converts any 64 bits that a target sent.
     pub const fn from_wire(tag: u64) -> Self {
         Self(tag)
     }
 
-    /// For the wire.
+    /// The value for the wire.
     pub const fn to_wire(self) -> u64 {
         self.0
     }
 
-    /// Upper half.
+    /// The upper 32 bits.
     pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -64,7 +64,7 @@ impl Tag {
         (self.0 >> 16) as u16
     }
 
-    /// Command or task management, and its number.
+    /// Command or task management request, and its number.
     pub const fn kind(self) -> Kind {
         let low = self.0 as u16;
         if low & TSK_MGMT == 0 {

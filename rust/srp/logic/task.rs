@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State machine of the task management request of a channel, one at a time.
+//! State machine of the task management requests of a channel, which sends one at a time.
 //!
 //! ```text
 //!   Idle --send--> Waiting --answer--> Answered --taken--> Idle
@@ -19,20 +19,20 @@ use super::super::proto::tmf::TmfStatus;
 pub enum State {
     /// No request is in flight.
     Idle,
-    /// A request waits for its answer.
+    /// A request waits for its response.
     Waiting,
-    /// The answer has arrived.
+    /// The response has arrived.
     Answered,
-    /// The request was given up. Until the answer arrives its message may still be in flight, so no
+    /// The request was given up. Its message may be in flight until the response arrives, so no
     /// other request is sent.
     Stuck,
 }
 
-/// State, answer and generation of the request in one word. The default is [`State::Idle`] of
+/// State, response and generation of the request in one word. The default is [`State::Idle`] of
 /// generation 0.
 ///
-/// Bits 0 and 1 are the state, bits 2 to 10 the code of the answer, bits 16 to 47 the generation;
-/// the others are 0.
+/// Bits 0 and 1 are the state, bits 2 to 10 the response code, bits 16 to 47 the generation; the
+/// others are 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Word(u64);
 
@@ -41,7 +41,7 @@ const WAITING: u64 = 1;
 const ANSWERED: u64 = 2;
 const STUCK: u64 = 3;
 
-/// Stands for an answer without a code.
+/// A response without a code.
 const NO_CODE: u16 = 0x100;
 
 impl Word {
@@ -54,12 +54,12 @@ impl Word {
         Self::new(generation, IDLE)
     }
 
-    /// The request of this generation waits.
+    /// The request of this generation awaits its response.
     pub const fn waiting(generation: u32) -> Self {
         Self::new(generation, WAITING)
     }
 
-    /// The request of this generation is answered.
+    /// The request of this generation has its response.
     pub const fn answered(generation: u32, status: TmfStatus) -> Self {
         Self::new(generation, ANSWERED | (code(status) as u64) << 2)
     }
@@ -69,7 +69,7 @@ impl Word {
         Self::new(generation, STUCK)
     }
 
-    /// From a stored word.
+    /// Converts a stored word.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
@@ -89,13 +89,13 @@ impl Word {
         }
     }
 
-    /// Distinguishes the requests. Part of their tags.
+    /// Distinguishes the requests; part of their tags.
     pub const fn generation(self) -> u32 {
         // CAST: Bits 16 to 47.
         (self.0 >> 16) as u32
     }
 
-    /// The answer to the request of this generation, if it has arrived.
+    /// The response to the request of this generation, if it has arrived.
     pub const fn answer(self, generation: u32) -> Option<TmfStatus> {
         if !matches!(self.state(), State::Answered) || self.generation() != generation {
             return None;
@@ -103,7 +103,7 @@ impl Word {
         // CAST: Nine bits.
         Some(match (self.0 >> 2) as u16 & 0x1ff {
             NO_CODE => TmfStatus::Missing,
-            // CAST: It came from a byte.
+            // CAST: The code came from a byte.
             code => TmfStatus::new(code as u8),
         })
     }

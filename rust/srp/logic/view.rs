@@ -19,12 +19,12 @@ impl View {
     const SETTLED: u32 = 1 << 6;
     const ASKED: u32 = 1 << 7;
 
-    /// From [`View::word`].
+    /// Converts from [`View::word`].
     pub const fn from_word(word: u32) -> Self {
         Self(word)
     }
 
-    /// As a number.
+    /// The snapshot as a number.
     pub const fn word(self) -> u32 {
         self.0
     }
@@ -67,7 +67,7 @@ impl View {
 }
 
 impl State {
-    /// The part that is read without the lock.
+    /// The part of the state that is read without the lock.
     pub const fn view(&self) -> View {
         let mut word = self.life as u32;
         if self.is_lost() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of what happens within a minute.
+//! Counters of events within a minute.
 
 use super::ktime::Ktime;
 
-/// In nanoseconds: a minute.
+/// Length of a window: a minute, in nanoseconds.
 const WINDOW_NS: i64 = 60_000_000_000;
 
 /// Counts events in windows of [`WINDOW_NS`], each of which begins with an event.
@@ -22,7 +22,7 @@ impl Window {
         }
     }
 
-    /// Counts an event at the time `now`, and returns the number in its window.
+    /// Counts an event at the time `now`, and returns the number of events in its window.
     const fn add(&mut self, now: Ktime) -> u32 {
         if self.count == 0 || now.ns_since(self.since) > WINDOW_NS {
             self.since = now;
@@ -38,15 +38,15 @@ impl Window {
 pub struct Strikes(Window);
 
 impl Strikes {
-    /// This many violations within a minute are too many.
+    /// Number of violations within a minute that is too many.
     pub const MAX: u32 = 5;
 
-    /// No violation so far.
+    /// Returns an empty counter.
     pub const fn new() -> Self {
         Self(Window::new())
     }
 
-    /// Counts a violation at the time `now`. Once there were too many, that is never forgotten.
+    /// Counts a violation at the time `now`. Once there were too many, the counter stays as it is.
     pub const fn add(&mut self, now: Ktime) {
         if !self.is_out() {
             self.0.add(now);
@@ -59,7 +59,7 @@ impl Strikes {
     }
 }
 
-/// Limits the log messages of a session that its target can repeat.
+/// Limits the log messages that a target can cause in its session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Budget {
     said: Window,
@@ -67,10 +67,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Messages per minute.
+    /// Maximum number of messages per minute.
     pub const MAX: u32 = 10;
 
-    /// No message so far.
+    /// Returns a full budget.
     pub const fn new() -> Self {
         Self {
             said: Window::new(),

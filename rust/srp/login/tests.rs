@@ -126,7 +126,7 @@ suite!(
     [iwarp_has_no_ib_cm]
 );
 
-/// Defaults of the options that the string lacks.
+/// Defaults for the options that the string lacks.
 fn defaults() -> Defaults {
     Defaults {
         sg_tablesize: 0,
@@ -134,13 +134,13 @@ fn defaults() -> Defaults {
     }
 }
 
-/// A session that has not started to log in.
+/// Creates a session that has not started to log in.
 pub(in crate::srp) fn begin(stand: &Stand, text: &[u8]) -> Result<Arc<Session>> {
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
     super::begin(&stand.sessions, &options)
 }
 
-/// Logs in. A session that failed is gone when this returns.
+/// Logs in. If the login fails, the session is gone when this returns.
 pub(in crate::srp) fn log_in(
     stand: &Stand,
     text: &[u8],
@@ -149,7 +149,7 @@ pub(in crate::srp) fn log_in(
     log_in_with(stand, text, |connected| Io::host(connected, &options))
 }
 
-/// As [`log_in`], with another host.
+/// Like [`log_in`], with another host.
 pub(in crate::srp) fn log_in_with(
     stand: &Stand,
     text: &[u8],
@@ -168,8 +168,8 @@ pub(in crate::srp) fn log_in_with(
     )
 }
 
-/// Logs in to a target with this script, which must fail. Returns why, and the target. `add_target`
-/// must fail with `errno`.
+/// Logs in to a target with this script, which must fail. Returns why it failed, and the target.
+/// Writing to `add_target` must fail with `errno`.
 fn failure(
     soft: &Soft,
     script: impl Script,
@@ -184,7 +184,7 @@ fn failure(
     };
     check_eq!(why.errno(), errno);
     let requests = target.requests();
-    // Through the file itself. A failed login must not affect the next one.
+    // Log in through `add_target` itself. A failed login must not affect the next one.
     for _ in 0..2 {
         let text = stand.text(&target, more)?;
         let log = Log::from_now();
@@ -328,7 +328,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let channels = channels.ok_or(ENOENT)?;
     let channel = channels.first().ok_or(ENOENT)?;
     check!(channel.is_open() && channels.len() == 1);
-    // Each response gave back the credit of its command.
+    // Each response returned the credit of its command.
     check_eq!(channel.credits(), REQ_LIM as i32);
     // The target has refused all commands, without a residual.
     let counts = channel.counts();
@@ -342,7 +342,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check_eq!(ways, [0, 0, counts.commands(), 0]);
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
     check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
-    // From the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
+    // Computed from the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
     check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
     let reached = session
         .nexus
@@ -353,7 +353,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
     drop((channels, host));
 
-    // A second login there is refused before any request is sent.
+    // A second login at this target is refused before any request is sent.
     let text = stand.text(&target, "")?;
     check_eq!(
         store_add_target(&stand.sessions, text.to_bytes()),
@@ -384,7 +384,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     check_eq!(session.geometry.all_channels(), 2);
     check_eq!((action(&target, 0)?, action(&target, 1)?), (0, 1));
     check_eq!(target.requests(), 2);
-    // The rest is the same except for the tag.
+    // The rest of the two requests is the same.
     let data = |number| target.request(number).map(|asked| asked.data);
     check_eq!(get::<38>(&data(0)?, 27), get::<38>(&data(1)?, 27));
     let (channels, _) = session.parts();
@@ -396,7 +396,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.disconnected, 2)
 }
 
-/// A target with one channel and no disks, which answers the second request differently.
+/// A target with one channel and no disks, which answers later requests differently.
 struct Second(Arc<Empty>, fn(&Asked) -> Answer);
 
 impl Script for Second {
@@ -454,7 +454,7 @@ fn target_refuses(soft: &Soft) -> Result {
     // Not an SRP message.
     let (why, _) = refused(CONSUMER, &[0xc1, 0, 0, 0, 0, 1, 0, 6])?;
     check_failure!(why, LoginFailure::CmReject(CmRej::Ib(CONSUMER)));
-    // The data is not from the target's SRP layer.
+    // The private data is not from the target's SRP layer.
     for reason in [3, 10, 30, 25] {
         let (why, _) = refused(reason, &ACL)?;
         check_failure!(why, LoginFailure::CmReject(CmRej::Ib(_)));
@@ -484,7 +484,7 @@ fn odd(at: usize, byte: u8) -> impl Script {
 }
 
 fn responses_of_no_use(soft: &Soft) -> Result {
-    // The target knows that the initiator rejected its response, and got no confirmation.
+    // The initiator rejected the target's response, and did not confirm it.
     let refused = |target: &Target| -> Result {
         target.has_heard(|heard| &heard.refused, 3)?;
         check_eq!(target.heard().reason.load(Relaxed), u32::from(CONSUMER));
@@ -510,7 +510,7 @@ fn responses_of_no_use(soft: &Soft) -> Result {
         check!(matches!(&why, LoginFailure::Response(e) if expected(e)));
         refused(&target)?;
     }
-    // Missing bytes are zero.
+    // The missing bytes are zero.
     let short = |_: usize, request: &Asked| {
         let rsp = login_rsp(request);
         Answer::accept(rsp.get(..24).unwrap_or(&[]))
@@ -550,7 +550,7 @@ fn target_is_silent(soft: &Soft) -> Result {
     check_eq!(why.errno(), ETIMEDOUT);
     drop(login);
     check_eq!(target.requests(), 1);
-    // Timeout.
+    // Reason 4: timeout.
     target.has_heard(|heard| &heard.refused, 1)?;
     check_eq!(target.heard().reason.load(Relaxed), 4);
     stand.end(&session);

@@ -18,35 +18,35 @@ use super::number::{
     NumberError, //
 };
 
-/// Longest scope: the name of a network interface (`IFNAMSIZ` - 1).
+/// Maximum length of a scope, in bytes: an interface name (`IFNAMSIZ` - 1).
 const MAX_SCOPE_LEN: usize = 15;
 
-/// An address of one end of a connection.
+/// Address of one end of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Address<'a> {
-    /// The host.
+    /// IP address of the host.
     pub ip: IpAddr,
-    /// The port in host order; `None` if there was none.
+    /// Port number in host order; `None` if the string has none.
     pub port: Option<u16>,
     /// Name or number of the interface that an IPv6 address belongs to.
     pub scope: Option<&'a str>,
 }
 
-/// Why text is not an address.
+/// Why a string is not a valid address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AddressError {
     /// Neither IPv4 nor IPv6 in brackets.
     Syntax,
-    /// The scope is empty or longer than the name of an interface.
+    /// The scope is empty or longer than an interface name can be.
     Scope,
-    /// What follows the colon is not a number.
+    /// The text after the colon is not a number.
     Port,
     /// The port is 0 or above 65535.
     PortRange,
 }
 
 impl<'a> Address<'a> {
-    /// Reads `IPv4[:port]` or `[IPv6[%scope]][:port]`. The port may be decimal, octal or
+    /// Parses `IPv4[:port]` or `[IPv6[%scope]][:port]`. The port may be decimal, octal or
     /// hexadecimal.
     pub fn parse(text: &'a str) -> Result<Self, AddressError> {
         match text.strip_prefix('[') {

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a connection was refused below SRP: `IB_CM_REJ_*` of `include/rdma/ib_cm.h`, and the error
-//! numbers that iWARP has instead.
+//! Why a connection was rejected below SRP: `IB_CM_REJ_*` of `include/rdma/ib_cm.h`, or the errno
+//! that iWARP reports instead.
 
 use core::fmt;
 
 /// The status of a rejected connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CmRej {
-    /// A reason of the InfiniBand connection manager, also used on RoCE.
+    /// A reject reason of the InfiniBand connection manager, also used on RoCE.
     Ib(u16),
     /// A positive errno, from iWARP.
     Errno(i32),
 }
 
-/// Reason of [`CmRej::Ib`] with which the target's SRP layer refuses; the private data is then a
+/// Reason in [`CmRej::Ib`] if the target's SRP layer refuses; the private data is then a
 /// [`LoginRej`](super::login_rej::LoginRej).
 pub const CONSUMER_DEFINED: u16 = 28;
 
-/// Reason of [`CmRej::Ib`]: connect elsewhere, see [`Redirect`](super::redirect::Redirect).
+/// Reason in [`CmRej::Ib`] that redirects to another port, see
+/// [`Redirect`](super::redirect::Redirect).
 pub const PORT_CM_REDIRECT: u16 = 24;
-/// Reason of [`CmRej::Ib`] that Topspin and Cisco targets use for the same.
+/// Reason in [`CmRej::Ib`] with which Topspin and Cisco targets redirect.
 pub const PORT_REDIRECT: u16 = 25;
 
 const ECONNRESET: i32 = 104;
@@ -37,7 +38,7 @@ const LISTENER: &str =
 const RESOURCES: &str = "check that the target has connections, memory and QPs left";
 
 impl CmRej {
-    /// From the status of an `RDMA_CM_EVENT_REJECTED`, or from an IB/CM reason.
+    /// Converts the status of an `RDMA_CM_EVENT_REJECTED`, or an IB/CM reject reason.
     pub const fn from_status(status: i32) -> Self {
         if status < 0 {
             Self::Errno(status.saturating_neg())
@@ -50,12 +51,12 @@ impl CmRej {
         }
     }
 
-    /// True if the private data may hold an SRP reason that says more.
+    /// Whether the private data may hold an SRP reject reason, which is more specific.
     pub const fn is_consumer_defined(self) -> bool {
         matches!(self, Self::Ib(CONSUMER_DEFINED) | Self::Errno(ECONNREFUSED))
     }
 
-    /// The number as it is usually written: a reason, or a positive errno.
+    /// The reject reason, or the errno as a positive number.
     pub const fn number(self) -> i32 {
         match self {
             Self::Ib(reason) => reason as i32,

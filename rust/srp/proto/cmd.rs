@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SRP_CMD`: a SCSI command and where its data is.
+//! `SRP_CMD`: a SCSI command and the location of its data.
 //!
 //! | data | bytes behind the CDB | length of a message with a 16-byte CDB |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | indirect | a [`DirectBuf`] for the table, total length, `n` [`DirectBuf`] | 68 + 16 n |
 //! | immediate | length; the data itself from byte 68 on | 68 + data |
 //!
-//! Builders write every byte that is sent and none behind it, so nothing of an earlier message
+//! Builders write every byte of a message and none after it, so no data of an earlier message
 //! reaches the wire.
 
 use zerocopy::{
@@ -34,23 +34,22 @@ use super::{
     opcode, //
 };
 
-/// Bytes of a command without data and with a CDB of up to 16 bytes.
+/// Length of a command without data and with a CDB of up to 16 bytes, in bytes.
 pub const CMD_LEN: usize = 48;
 
-/// Bytes of the CDB that are part of [`CMD_LEN`].
+/// Length of the part of the CDB in [`CMD_LEN`], in bytes.
 pub const BASE_CDB_LEN: usize = 16;
 
-/// Longest CDB that can be sent, in bytes.
+/// Maximum length of a CDB, in bytes.
 pub const MAX_CDB_LEN: usize = 32;
 
-/// Where immediate data starts, in bytes from the start of the message: behind the longest CDB and
-/// the length.
+/// Offset of immediate data in the message, in bytes: after the longest CDB and the length field.
 pub const IMM_DATA_OFFSET: usize = CMD_LEN + (MAX_CDB_LEN - BASE_CDB_LEN) + IMM_BUF_LEN;
 
-/// Bytes of the immediate data descriptor, `struct srp_imm_buf`.
+/// Length of the immediate data descriptor (`struct srp_imm_buf`), in bytes.
 const IMM_BUF_LEN: usize = 4;
 
-/// Most descriptors that one message can hold: their count is a byte.
+/// Maximum number of descriptors in one message: the count field has one byte.
 pub const MAX_DESCRIPTORS: usize = 255;
 
 const _: () = {
@@ -80,7 +79,7 @@ struct Header {
     cdb: [u8; BASE_CDB_LEN],
 }
 
-/// A command with one data buffer.
+/// A command with a CDB of up to 16 bytes and one data buffer.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Direct {
@@ -88,7 +87,7 @@ struct Direct {
     data: DirectBuf,
 }
 
-/// A command with data behind it.
+/// A command with a CDB of up to 16 bytes, followed by immediate data.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Immediate {
@@ -97,7 +96,7 @@ struct Immediate {
     padding: [u8; MAX_CDB_LEN - BASE_CDB_LEN],
 }
 
-/// Memory that the target may reach: `struct srp_direct_buf`.
+/// Memory that the target may access: `struct srp_direct_buf`.
 #[derive(
     Clone,
     Copy,
@@ -122,7 +121,7 @@ impl DirectBuf {
     /// Length of one descriptor in bytes.
     pub const LEN: usize = 16;
 
-    /// `va` is the RDMA address, `key` the rkey, `len` counts bytes.
+    /// `va` is the RDMA address, `key` the rkey, `len` the length in bytes.
     pub const fn new(va: u64, key: u32, len: u32) -> Self {
         Self {
             va: U64::from_bytes(va.to_be_bytes()),
@@ -146,13 +145,13 @@ impl DirectBuf {
         u32::from_be_bytes(self.len.to_bytes())
     }
 
-    /// True if it describes no byte.
+    /// Whether the length is 0.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// `struct srp_indirect_buf` without its list.
+/// `struct srp_indirect_buf` without its descriptor list.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct IndirectBuf {
@@ -171,7 +170,7 @@ pub enum Direction {
     FromDevice,
 }
 
-/// Values of the buffer format nibbles.
+/// Values of the two nibbles of `buf_fmt`.
 const FMT_DIRECT: u8 = 1;
 const FMT_INDIRECT: u8 = 2;
 const FMT_IMMEDIATE: u8 = 3;
@@ -179,11 +178,12 @@ const FMT_IMMEDIATE: u8 = 3;
 /// A SCSI command, without its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Cmd<'a> {
-    /// Comes back in the response.
+    /// Tag; the response repeats it.
     pub tag: u64,
-    /// The unit.
+    /// Logical unit.
     pub lun: Lun,
-    /// 1 to [`MAX_CDB_LEN`] bytes; padded with zeros to 16 and then to a multiple of 4.
+    /// CDB of 1 to [`MAX_CDB_LEN`] bytes; padded with zeros to 16 bytes or, if longer, to a
+    /// multiple of 4.
     pub cdb: &'a [u8],
 }
 
@@ -203,7 +203,7 @@ impl Cmd<'_> {
         direction: Direction,
         data: &DirectBuf,
     ) -> Result<usize, BuildError> {
-        // Fast path: the usual command in one piece.
+        // Fast path: short CDB, written as one structure.
         if let (Some(cdb), Ok((place, _))) = (self.short(), Direct::mut_from_prefix(iu)) {
             *place = Direct {
                 header: self.header(FMT_DIRECT, direction, 0, cdb, 0)?,
@@ -219,9 +219,9 @@ impl Cmd<'_> {
 
     /// Writes a command with a list of data buffers; returns its length in bytes.
     ///
-    /// `table` describes the whole list in memory, `total` is the sum of its lengths in bytes,
-    /// `list` are its first 1 to [`MAX_DESCRIPTORS`] entries. If these are all of them, the target
-    /// need not fetch the table, and LIO never does.
+    /// `table` describes the whole list in memory, `total` is the sum of the lengths in it, in
+    /// bytes, `list` holds its first 1 to [`MAX_DESCRIPTORS`] entries. If `list` is complete, the
+    /// target need not fetch the table, and LIO never does.
     pub fn build_indirect(
         &self,
         iu: &mut [u8],
@@ -248,8 +248,8 @@ impl Cmd<'_> {
         Ok(out.len())
     }
 
-    /// Writes a write command that is sent with `len` bytes of data behind it. Returns its length
-    /// without them, which is [`IMM_DATA_OFFSET`].
+    /// Writes a write command that `len` bytes of immediate data follow. Returns the length without
+    /// the data, which is [`IMM_DATA_OFFSET`].
     #[inline(always)]
     pub fn build_immediate(&self, iu: &mut [u8], len: u32) -> Result<usize, BuildError> {
         let (need, have) = (IMM_DATA_OFFSET, iu.len());
@@ -308,7 +308,7 @@ impl Cmd<'_> {
         let last = self.cdb.last_chunk::<8>()?;
         let missing = BASE_CDB_LEN.checked_sub(self.cdb.len())? as u32;
         let low = u64::from_le_bytes(*first);
-        // Without the bytes that are in `first` as well.
+        // Without the bytes of `last` that are in `first` as well.
         let high = u64::from_le_bytes(*last).checked_shr(8 * missing);
         Some((u128::from(low) | u128::from(high.unwrap_or(0)) << 64).to_le_bytes())
     }
@@ -359,7 +359,7 @@ impl<'a> Writer<'a> {
         Self { rest: buf, have }
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     fn len(&self) -> usize {
         self.have.saturating_sub(self.rest.len())
     }

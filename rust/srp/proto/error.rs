@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be wrong with a message, or with a buffer for one.
+//! Errors of parsing and building messages.
 
 use core::fmt;
 
 use zerocopy::network_endian::U32;
 
-/// Bytes from the target that are not a message.
+/// Bytes from the target that are not a valid message.
 ///
 /// The driver maps it to `EPROTO` during a login and to a protocol violation afterwards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProtocolError {
     /// The message is shorter than its fixed part.
     Short {
-        /// Bytes that the fixed part of this opcode has (1 if there was not even an opcode).
+        /// Length of the fixed part, in bytes; 1 if there was no opcode.
         need: usize,
-        /// Bytes that arrived.
+        /// Number of bytes received.
         got: usize,
     },
-    /// The opcode is unknown or does not belong here.
+    /// The opcode is unknown or unexpected here.
     Opcode(u8),
-    /// A length field points behind the end of the message.
+    /// A length field points past the end of the message.
     Length {
-        /// Bytes that the fields claim.
+        /// Length that the fields claim, in bytes.
         claimed: u64,
-        /// Bytes that arrived.
+        /// Number of bytes received.
         got: usize,
     },
 }
@@ -43,20 +43,20 @@ impl fmt::Display for ProtocolError {
     }
 }
 
-/// A message that cannot be built from its inputs. Always a bug or a refused command, never the
-/// target's fault.
+/// A message that cannot be built: a driver bug, or a command that the driver must refuse. Never
+/// the target's fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BuildError {
-    /// The buffer has fewer bytes than the message.
+    /// The buffer is smaller than the message.
     NoSpace {
-        /// Bytes that the message takes.
+        /// Length of the message, in bytes.
         need: usize,
-        /// Bytes in the buffer.
+        /// Size of the buffer, in bytes.
         have: usize,
     },
-    /// The CDB has no bytes, or more than [`MAX_CDB_LEN`](super::cmd::MAX_CDB_LEN).
+    /// The CDB is empty or longer than [`MAX_CDB_LEN`](super::cmd::MAX_CDB_LEN); its length.
     Cdb(usize),
-    /// Zero descriptors, or more than 255 in one message.
+    /// The number of descriptors in one message, if 0 or more than 255.
     Descriptors(usize),
     /// The data does not fit into the 32-bit length field, or the direction has no data.
     Data,
@@ -93,7 +93,7 @@ pub(super) fn put(buf: &mut [u8], message: &[u8]) -> Result<usize, BuildError> {
     Ok(need)
 }
 
-/// A 32-bit field in two's complement.
+/// Reads a 32-bit field as a two's complement number.
 pub(super) fn signed(field: U32) -> i32 {
     i32::from_be_bytes(field.to_bytes())
 }

@@ -4,8 +4,8 @@
 
 use core::fmt;
 
-/// Revision of the protocol that a target's I/O class stands for; it decides the order of the
-/// halves of a [`PortId`](super::ids::PortId).
+/// SRP revision that a target's I/O class stands for; it determines the order of the halves of a
+/// [`PortId`](super::ids::PortId).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum IoClass {
     /// 0xff00: draft revision 10, GUID first.
@@ -39,14 +39,14 @@ impl IoClass {
 pub struct Guid(pub u64);
 
 impl Guid {
-    /// True for a controller with the organisation number of Topspin (00:05:ad) or Cisco
-    /// (00:1b:0d). Their targets require [`PortId::topspin`](super::ids::PortId::topspin).
+    /// Whether the GUID has the OUI of Topspin (00:05:ad) or Cisco (00:1b:0d). Their targets
+    /// require [`PortId::topspin`](super::ids::PortId::topspin).
     pub const fn wants_topspin_workarounds(self) -> bool {
         matches!(self.0 >> 40, 0x0005ad | 0x001b0d)
     }
 }
 
-/// `0x` and 16 digits, as the host's attributes show it.
+/// `0x` and 16 hexadecimal digits, as in the attributes of the host.
 impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#018x}", self.0)

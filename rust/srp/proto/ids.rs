@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of ports and units as they are sent: port identifiers, LUNs.
+//! Identifiers on the wire: port identifiers, LUNs.
 
 use core::fmt;
 
@@ -34,14 +34,14 @@ impl PortId {
         Self(((high as u128) << 64 | low as u128).to_be_bytes())
     }
 
-    /// Its first and last eight bytes, as numbers.
+    /// The first and the last eight bytes, as big-endian numbers.
     pub const fn halves(&self) -> (u64, u64) {
         let all = u128::from_be_bytes(self.0);
         // CAST: The low half.
         ((all >> 64) as u64, all as u64)
     }
 
-    /// The initiator identifier that Topspin and Cisco targets want: eight zero bytes, then the
+    /// The initiator identifier that Topspin and Cisco targets require: eight zero bytes, then the
     /// GUID of the node.
     pub const fn topspin(node_guid: u64) -> Self {
         Self((node_guid as u128).to_be_bytes())
@@ -84,8 +84,8 @@ impl fmt::Debug for PortId {
 pub struct Lun(pub [u8; 8]);
 
 impl Lun {
-    /// From the number that the SCSI midlayer uses. Its lowest 16 bits are the first level.
-    /// `int_to_scsilun()` gives the same, with a call and a loop for each command.
+    /// Converts the LUN of the SCSI midlayer, which has the first level in its lowest 16 bits. Same
+    /// result as `int_to_scsilun()`, without a call and a loop per command.
     #[inline]
     pub const fn from_int(lun: u64) -> Self {
         Self(Self::swap_bytes(lun).to_le_bytes())

@@ -2,8 +2,8 @@
 
 //! Login requests to a service of the RDMA IP CM (IBTA, annex A11).
 //!
-//! `rdma_cm` listens at such services. Their numbers contain an IP port, and requests carry the IP
-//! addresses of both ends. Here these are the addresses that the GIDs stand for.
+//! `rdma_cm` listens on such services. Their service IDs contain an IP port number, and requests to
+//! them carry the IP addresses of both ends. Here the addresses are derived from the GIDs.
 
 use zerocopy::{
     network_endian::U16,
@@ -24,10 +24,10 @@ use super::{
     },
 };
 
-/// Service numbers of TCP ports, without the port.
+/// Service IDs of TCP ports, without the low 16 bits (the port).
 const TCP: u64 = 0x0106;
 
-/// Whether a service is one of the RDMA IP CM, for a TCP port.
+/// Whether `service_id` is a service of the RDMA IP CM for a TCP port.
 pub const fn is_ip_cm(service_id: u64) -> bool {
     service_id >> 16 == TCP
 }
@@ -37,7 +37,7 @@ pub const fn is_ip_cm(service_id: u64) -> bool {
 #[repr(C)]
 pub struct LoginReqIpCm {
     version: u8,
-    /// In the upper four bits.
+    /// 4 or 6, in the upper four bits.
     ip_version: u8,
     source_port: U16,
     source: [u8; 16],
@@ -70,7 +70,7 @@ impl LoginReqIpCm {
     }
 }
 
-/// The IPv4 address that a GID stands for, in the last bytes of the field.
+/// The IPv4 address of an IPv4-mapped GID, in the last four of 16 bytes.
 fn ipv4(gid: &Gid) -> Option<[u8; 16]> {
     let number = u128::from_be_bytes(gid.0);
     (number >> 32 == 0xffff).then_some((number & 0xffff_ffff).to_be_bytes())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what is requested, what is granted.
+//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what the initiator requests and the target grants.
 
 use core::fmt;
 
@@ -37,35 +37,35 @@ use super::{
     options::MIN_IT_IU_LEN, //
 };
 
-/// Buffer formats of `req_buf_fmt` and `buf_fmt`: a direct descriptor.
+/// Bit of `req_buf_fmt` and `buf_fmt`: direct descriptors.
 pub const BUF_FMT_DIRECT: u16 = 1 << 1;
-/// Buffer formats of `req_buf_fmt` and `buf_fmt`: an indirect descriptor.
+/// Bit of `req_buf_fmt` and `buf_fmt`: indirect descriptors.
 pub const BUF_FMT_INDIRECT: u16 = 1 << 2;
 
 /// Smallest `max_ti_iu_len` with which a target can report an error with sense data, in bytes.
 pub const MIN_TI_IU_LEN: u32 = 56;
-/// Fewest usable credits: one for commands, one for task management.
+/// Minimum number of usable credits: one for commands, one for task management.
 pub const MIN_REQ_LIM: u32 = 2;
-/// Most credits that a target may grant.
+/// Maximum number of credits that a target may grant.
 pub const MAX_REQ_LIM: u32 = 65_535;
 
-/// Immediate data below this many bytes is not worth using: one logical block.
+/// Minimum length of immediate data that is worth using, in bytes: one logical block.
 const MIN_IMMEDIATE: u32 = 512;
 
-/// Bit of the request and of the response: immediate data.
+/// Bit of `req_flags` and `rsp_flags`: immediate data.
 const IMMEDIATE: u8 = 0x80;
-/// Bits of the response with the multichannel result.
+/// Bits of `rsp_flags` that hold the multichannel result.
 const MULTICHANNEL_RESULT: u8 = 0x03;
-/// Multichannel result: the other channels were kept.
+/// Multichannel result: the target has kept the other channels.
 const MAINTAINED: u8 = 0x02;
 
-/// What happens to existing channels of this initiator.
+/// What the target does with existing channels of this initiator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum MultiChannel {
-    /// They are closed; for the first channel.
+    /// It closes them; for the first channel.
     Single = 0,
-    /// They stay; for all further channels.
+    /// It keeps them; for all further channels.
     Multi = 1,
 }
 
@@ -73,15 +73,15 @@ pub enum MultiChannel {
 /// against it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Requested {
-    /// Random; the response must repeat it.
+    /// Tag, random; the response must repeat it.
     pub tag: u64,
-    /// Longest message that will be sent, in bytes; see [`it_iu_len`].
+    /// Maximum length of a message to the target, in bytes; see [`it_iu_len`].
     pub max_it_iu_len: u32,
-    /// Data descriptors that one message has room for.
+    /// Maximum number of data descriptors in one message.
     pub descriptors: u8,
-    /// Most bytes of immediate data, 0 for none.
+    /// Maximum length of immediate data, in bytes; 0 for none.
     pub immediate: u32,
-    /// First or further channel.
+    /// Whether the channel is the first or a further one.
     pub multichannel: MultiChannel,
     /// Port identifier of the initiator.
     pub initiator: PortId,
@@ -89,8 +89,8 @@ pub struct Requested {
     pub target: PortId,
 }
 
-/// Bytes of the longest message with `descriptors` descriptors and `immediate` bytes of immediate
-/// data, but not more than `cap` (0 for no cap).
+/// Length of the longest message, in bytes, with up to `descriptors` descriptors or `immediate`
+/// bytes of immediate data, at most `cap` (0 for no cap).
 pub const fn it_iu_len(descriptors: u8, immediate: u32, cap: u32) -> u32 {
     let indirect = IMM_DATA_OFFSET as u32 + DirectBuf::LEN as u32 * descriptors as u32;
     let with_data = if immediate == 0 {
@@ -167,8 +167,8 @@ impl LoginReq {
     }
 }
 
-/// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes, the same without most of the
-/// reserved bytes.
+/// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes: the fields of [`LoginReq`] in
+/// another order, with fewer reserved bytes.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct LoginReqRdma {
@@ -229,16 +229,16 @@ const _: () = {
 /// What the target allows: the smaller of what was requested and what it offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Granted {
-    /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. 0 on an answer channel, like all other
-    /// fields except the last.
+    /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. On an answer channel, all fields except
+    /// the last are 0.
     pub req_lim: u32,
-    /// Longest message that may be sent, in bytes; never more than requested.
+    /// Maximum length of a message to the target, in bytes; never more than requested.
     pub max_it_iu_len: u32,
-    /// Descriptors that fit into such a message; 0 if only the direct format can be used.
+    /// Maximum number of descriptors in one message; 0 if only the direct format can be used.
     pub descriptors: u8,
-    /// Most bytes of immediate data, 0 if it must not be used.
+    /// Maximum length of immediate data, in bytes; 0 if it must not be used.
     pub immediate: u32,
-    /// Longest message that the target says it will send, in bytes. For information: receive
+    /// Maximum length of a message from the target, in bytes, as the target states it. Receive
     /// buffers do not depend on it.
     pub max_ti_iu_len: u32,
 }
@@ -246,21 +246,21 @@ pub struct Granted {
 /// A login response that cannot be accepted. The driver maps all of them to `EPROTO`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LoginError {
-    /// The tag is not that of the request.
+    /// The tag differs from that of the request.
     Tag(u64),
-    /// The target lacks the direct or the indirect buffer format. These are its formats.
+    /// The target lacks the direct or the indirect buffer format. The value is its format mask.
     BufferFormats(u16),
-    /// Too few or too many credits.
+    /// The number of granted credits is out of range.
     RequestLimit(i32),
-    /// Credits on an answer channel.
+    /// The peer of an answer channel grants credits.
     Grants(i32),
-    /// The target takes only messages that are too short for any command.
+    /// The target accepts only messages that are too short for any command.
     MaxItIuLen(u32),
     /// The target sends only messages that are too short for sense data.
     MaxTiIuLen(u32),
     /// Immediate data was granted but not requested.
     UnwantedImmediate,
-    /// A further channel was not added to the existing ones; the multichannel result.
+    /// The target did not keep the existing channels at a further login; the multichannel result.
     NotMaintained(u8),
 }
 
@@ -296,8 +296,7 @@ impl LoginRsp {
     /// Length of the message in bytes.
     pub const LEN: usize = 52;
 
-    /// Reads a response from private data, which may be longer. Length and opcode are checked,
-    /// nothing else.
+    /// Reads a response from private data, which may be longer. Checks only length and opcode.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
         expect(bytes, opcode::LOGIN_RSP, Self::LEN)?;
         Self::read_from_prefix(bytes)
@@ -343,8 +342,8 @@ impl LoginRsp {
         })
     }
 
-    /// Checks the response of the peer of an answer channel. It must grant no credits, as nothing
-    /// is sent to it.
+    /// Checks the response of the peer of an answer channel. It must grant no credits, because the
+    /// driver sends nothing to it.
     pub fn check_answers(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
         match signed(self.req_lim_delta) {
@@ -367,7 +366,8 @@ impl LoginRsp {
         }
     }
 
-    /// Checks what both kinds of channels require of the target's messages and of the request.
+    /// Checks what all channels require: room for sense data, no unrequested immediate data, the
+    /// multichannel result. Returns `max_ti_iu_len`.
     fn check_ti(&self, requested: &Requested) -> Result<u32, LoginError> {
         let max_ti_iu_len = self.max_ti_iu_len.get();
         if max_ti_iu_len < MIN_TI_IU_LEN {

@@ -45,9 +45,9 @@ const _: () = assert!(core::mem::size_of::<Wire>() == LoginRej::LEN);
 /// A refused login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginRej {
-    /// Why.
+    /// Why the target refuses.
     pub reason: RejReason,
-    /// Tag of the request.
+    /// Tag of the login request.
     pub tag: u64,
     /// Buffer formats that the target supports; meaningful with
     /// [`RejReason::UnsupportedDescriptorFormat`].
@@ -93,7 +93,7 @@ pub enum RejReason {
 }
 
 impl RejReason {
-    /// From the field of the message.
+    /// Converts the `reason` field.
     pub const fn new(number: u32) -> Self {
         match number {
             0x0001_0000 => Self::UnableEstablishChannel,
@@ -107,7 +107,7 @@ impl RejReason {
         }
     }
 
-    /// The field of the message.
+    /// The `reason` field.
     pub const fn number(self) -> u32 {
         match self {
             Self::UnableEstablishChannel => 0x0001_0000,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Everything that a target may send on an established channel.
+//! All messages that a target may send on an established channel.
 
 use super::{
     error::ProtocolError,
@@ -18,17 +18,17 @@ use super::{
 pub enum Message<'a> {
     /// Answer to a command or task management request.
     Rsp(Rsp<'a>),
-    /// Credit change; expects an answer.
+    /// Credit change; expects a response.
     CredReq(CredReq),
-    /// Event report; expects an answer.
+    /// Event report; expects a response.
     AerReq(AerReq<'a>),
     /// The target logs out.
     TLogout(TLogout),
 }
 
 impl<'a> Message<'a> {
-    /// Reads the message in `bytes`, which must be exactly what arrived. Unknown opcodes, those of
-    /// a login and those that only an initiator sends are errors.
+    /// Reads a message. `bytes` must hold what was received. Unknown opcodes, opcodes of a login
+    /// and opcodes that only an initiator sends are errors.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
         match bytes.first().copied() {
             None => Err(ProtocolError::Short { need: 1, got: 0 }),

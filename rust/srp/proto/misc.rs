@@ -73,9 +73,9 @@ fn parse_short(bytes: &[u8], opcode: u8) -> Result<Short, ProtocolError> {
 /// A change of the request limit that expects a [`cred_rsp`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CredReq {
-    /// Credits given, or taken back if negative.
+    /// Credits granted, or taken back if negative.
     pub req_lim_delta: i32,
-    /// Opaque; goes into the answer.
+    /// Opaque; the response repeats it.
     pub tag: u64,
 }
 
@@ -83,7 +83,7 @@ impl CredReq {
     /// Length of the message in bytes.
     pub const LEN: usize = SHORT_LEN;
 
-    /// Reads an `SRP_CRED_REQ`. Bytes behind the message are ignored.
+    /// Reads an `SRP_CRED_REQ`. Bytes after the message are ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
         let wire = parse_short(bytes, opcode::CRED_REQ)?;
         Ok(Self {
@@ -93,12 +93,12 @@ impl CredReq {
     }
 }
 
-/// A logout by the target: it answers nothing after this.
+/// A logout by the target, which then responds to nothing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TLogout {
-    /// Why, see [`TLogout::reason_name`].
+    /// Reason code, see [`TLogout::reason_name`].
     pub reason: u32,
-    /// Opaque.
+    /// Opaque tag.
     pub tag: u64,
 }
 
@@ -106,7 +106,7 @@ impl TLogout {
     /// Length of the message in bytes.
     pub const LEN: usize = SHORT_LEN;
 
-    /// Reads an `SRP_T_LOGOUT`. Bytes behind the message are ignored.
+    /// Reads an `SRP_T_LOGOUT`. Bytes after the message are ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
         let wire = parse_short(bytes, opcode::T_LOGOUT)?;
         Ok(Self {
@@ -131,11 +131,11 @@ impl TLogout {
 /// An event report that expects an [`aer_rsp`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AerReq<'a> {
-    /// Credits given, or taken back if negative.
+    /// Credits granted, or taken back if negative.
     pub req_lim_delta: i32,
-    /// Opaque; goes into the answer.
+    /// Opaque; the response repeats it.
     pub tag: u64,
-    /// The unit that the event is about.
+    /// Logical unit of the event.
     pub lun: Lun,
     /// Sense data that describes the event.
     pub sense: &'a [u8],
@@ -145,7 +145,7 @@ impl<'a> AerReq<'a> {
     /// Length of the fixed part in bytes.
     pub const LEN: usize = 36;
 
-    /// Reads an `SRP_AER_REQ`. Fails if the sense data is said to be longer than the message.
+    /// Reads an `SRP_AER_REQ`. Fails if the length of the sense data exceeds the message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
         expect(bytes, opcode::AER_REQ, Self::LEN)?;
         let (wire, rest) = AerReqWire::read_from_prefix(bytes)
@@ -178,12 +178,12 @@ fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildError
     put(buf, wire.as_bytes())
 }
 
-/// Writes the answer to a [`CredReq`] with its tag; returns the length, 16 bytes.
+/// Writes the response to a [`CredReq`] with this tag; returns the length, 16 bytes.
 pub fn cred_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
     build_short(buf, opcode::CRED_RSP, tag)
 }
 
-/// Writes the answer to an [`AerReq`] with its tag; returns the length, 16 bytes.
+/// Writes the response to an [`AerReq`] with this tag; returns the length, 16 bytes.
 pub fn aer_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
     build_short(buf, opcode::AER_RSP, tag)
 }

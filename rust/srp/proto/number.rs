@@ -2,16 +2,16 @@
 
 //! Numbers in login strings, by the rules of the kernel's `match_int()` and `kstrtoull()`.
 
-/// Text that is not a usable number.
+/// Why a string is not a usable number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NumberError {
-    /// Empty, or characters that do not belong there.
+    /// The string is empty or has an invalid character.
     Syntax,
-    /// More than the type holds.
+    /// The number does not fit into the type.
     Overflow,
 }
 
-/// An `int`: decimal, octal after `0`, hexadecimal after `0x`; a minus sign is allowed.
+/// Parses an `int`: decimal, octal after `0`, hexadecimal after `0x`; a minus sign is allowed.
 pub fn int(text: &str) -> Result<i32, NumberError> {
     let (digits, negative) = match text.strip_prefix('-') {
         Some(rest) => (rest, true),
@@ -28,7 +28,7 @@ pub fn int(text: &str) -> Result<i32, NumberError> {
         .ok_or(NumberError::Overflow)
 }
 
-/// An unsigned number with the same prefixes as [`int`] and no sign.
+/// Parses an unsigned number with the same prefixes as [`int`] and no sign.
 pub fn base0(text: &str) -> Result<u64, NumberError> {
     match text.strip_prefix('0') {
         None | Some("") => digits(text, 10),
@@ -39,7 +39,7 @@ pub fn base0(text: &str) -> Result<u64, NumberError> {
     }
 }
 
-/// A hexadecimal number of up to 64 bits; `0x` and a plus sign are allowed.
+/// Parses a hexadecimal number of up to 64 bits; `0x` and a plus sign are allowed.
 pub fn hex(text: &str) -> Result<u64, NumberError> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let text = text
@@ -49,7 +49,7 @@ pub fn hex(text: &str) -> Result<u64, NumberError> {
     digits(text, 16)
 }
 
-/// Exactly 32 hexadecimal digits.
+/// Parses exactly 32 hexadecimal digits.
 pub fn hex128(text: &str) -> Result<[u8; 16], NumberError> {
     if text.len() != 32 {
         return Err(NumberError::Syntax);
@@ -59,8 +59,8 @@ pub fn hex128(text: &str) -> Result<[u8; 16], NumberError> {
     Ok(bytes.to_be_bytes())
 }
 
-/// The text before and after the first `separator`, an ASCII character. Unlike `str::split_once()`
-/// it brings no arithmetic that the compiler cannot prove right.
+/// The text before and after the first `separator`, an ASCII character. Unlike `str::split_once()`,
+/// it needs no overflow checks.
 pub(super) fn split(text: &str, separator: u8) -> Option<(&str, &str)> {
     let before = text.bytes().take_while(|&byte| byte != separator).count();
     let (before, after) = text.split_at_checked(before)?;
@@ -71,8 +71,7 @@ fn digits(text: &str, radix: u8) -> Result<u64, NumberError> {
     if text.is_empty() {
         return Err(NumberError::Syntax);
     }
-    // The whole text is checked, so that a wrong character is reported as such in a long number
-    // too.
+    // Check all characters, so that an invalid one is a syntax error even after an overflow.
     let mut value = Some(0u64);
     for c in text.chars() {
         let digit = c.to_digit(radix.into()).ok_or(NumberError::Syntax)?;

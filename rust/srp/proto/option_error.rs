@@ -9,7 +9,7 @@ use super::{
     number::NumberError, //
 };
 
-/// Most bytes of a token that are shown.
+/// Maximum number of bytes of a token in a log message.
 const SHOWN: usize = 64;
 
 /// A piece of user input. Its `Display` is bounded and has no control characters.
@@ -36,7 +36,7 @@ pub enum Errno {
     Range,
 }
 
-/// Options that a login needs, as a set.
+/// Set of required options that are absent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Missing(u8);
 
@@ -56,7 +56,7 @@ impl Missing {
     /// `dest=`.
     pub const DEST: Self = Self(1 << 5);
 
-    /// This set, and `option` if `absent`.
+    /// Returns this set, with `option` added if `absent`.
     pub const fn with(self, option: Self, absent: bool) -> Self {
         Self(if absent { self.0 | option.0 } else { self.0 })
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Why a login string is refused.
+/// Why the driver refuses a login string.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Why {
     /// The string is longer than [`MAX_LEN`](super::options::MAX_LEN).
@@ -111,13 +111,13 @@ pub enum Why {
     Families,
     /// `dgid`, `pkey`, `service_id` and `src`, `dest` exclude each other.
     Mixed,
-    /// For a login with `dest` only, not with `dgid`.
+    /// The option is only for a login with `dest`, not with `dgid`.
     RdmaOnly,
-    /// An address that `answers_from` already has.
+    /// The same address is given twice in `answers_from`.
     Twice,
-    /// More `answers_from` than the given limit.
+    /// `answers_from` occurs more often than this limit.
     TooMany(usize),
-    /// `answers_from` is `dest`, where channels have credits.
+    /// `answers_from` equals `dest`, which must grant credits.
     IsDest,
     /// `answers_from` and `dest` are not both IPv4 or both IPv6.
     AnswersFamily,
@@ -130,10 +130,9 @@ pub enum Why {
 /// Its `Display` is one line that names the token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OptionError<'a> {
-    /// What is wrong: one `name=value`; the start of the string if it is too long; empty if
-    /// something is missing.
+    /// The refused `name=value`; the whole string if it is too long; empty if an option is missing.
     pub token: Token<'a>,
-    /// Why it is wrong.
+    /// Why it is refused.
     pub why: Why,
 }
 

@@ -2,8 +2,8 @@
 
 //! The string that is written to `add_target`.
 //!
-//! `name=value` pairs, separated by commas or line feeds. Empty ones are skipped. The last of
-//! several with the same name counts, except for `answers_from`, where each does. A login needs
+//! `name=value` pairs, separated by commas or line feeds. Empty ones are skipped. If a name is
+//! repeated, the last value counts, except that each `answers_from` adds an address. A login needs
 //! `id_ext`, `ioc_guid` and either `dgid`, `pkey`, `service_id` (InfiniBand) or `dest` (RDMA/CM).
 //! The whole string is read and checked before it is used.
 
@@ -29,36 +29,36 @@ use super::{
     },
 };
 
-/// Longest login string in bytes: one page, the limit of sysfs.
+/// Maximum length of a login string, in bytes: one page, the limit of sysfs.
 pub const MAX_LEN: usize = 4096;
 
-/// Commands per channel without `queue_size`.
+/// Default number of commands per channel.
 pub const QUEUE_SIZE_DEFAULT: u32 = 62;
-/// Most commands per channel.
+/// Maximum number of commands per channel.
 pub const QUEUE_SIZE_MAX: i32 = 4096;
-/// Most channels of one login; the number of CPUs limits it further.
+/// Maximum number of channels per login; the number of CPUs limits it further.
 pub const CH_COUNT_MAX: i32 = 1024;
-/// Fewest sectors per command: one page. The block layer refuses less.
+/// Minimum number of 512-byte sectors per command: one page. The block layer refuses less.
 pub const MAX_SECT_MIN: i32 = 8;
-/// Most sectors per command: 64 MiB.
+/// Maximum number of 512-byte sectors per command: 64 MiB.
 pub const MAX_SECT_MAX: i32 = 1 << 17;
-/// Most scatter-gather entries (`SG_MAX_SEGMENTS`).
+/// Maximum number of scatter-gather entries per command (`SG_MAX_SEGMENTS`).
 pub const SG_TABLESIZE_MAX: i32 = 2048;
-/// Smallest `max_it_iu_len` and `req_it_iu_len` that SRP allows, in bytes; also `max_it_iu_size`.
+/// Minimum of `max_it_iu_len` and `req_it_iu_len` in SRP, in bytes, and of `max_it_iu_size`.
 pub const MIN_IT_IU_LEN: u32 = 64;
-/// Most answer channels.
+/// Maximum number of answer channels.
 pub const MAX_ANSWERS: usize = 8;
-/// Limit of `max_cmd_per_lun`, a `short` in `struct Scsi_Host`.
+/// Maximum of `max_cmd_per_lun`: `cmd_per_lun` in `struct Scsi_Host` is a `short`.
 const CMD_PER_LUN_MAX: i32 = 32_767;
 
-/// Defaults of options that a login string lacks. Module parameters.
+/// Defaults for options that a login string lacks, from module parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Defaults {
-    /// Descriptors in a message, 1 to 255.
+    /// Maximum number of descriptors in a message, 1 to 255.
     pub cmd_sg_entries: u8,
-    /// Scatter-gather entries of a command.
+    /// Maximum number of scatter-gather entries per command.
     pub sg_tablesize: u32,
-    /// Whether a descriptor table may be only partly in the message.
+    /// Whether a message may hold only the first part of a descriptor table.
     pub allow_ext_sg: bool,
     /// Number of channels, 0 for automatic.
     pub ch_count: u32,
@@ -96,17 +96,17 @@ pub enum Target<'a> {
     },
 }
 
-/// Addresses of answer channels, all different. All have a port.
+/// Addresses of answer channels, all different. Each has a port.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AnswersFrom<'a>([Option<Address<'a>>; MAX_ANSWERS]);
 
 impl<'a> AnswersFrom<'a> {
-    /// The addresses, in the order of the string.
+    /// The addresses, in the order of the login string.
     pub fn iter(&self) -> impl Iterator<Item = &Address<'a>> + '_ {
         self.0.iter().flatten()
     }
 
-    /// How many there are.
+    /// Number of addresses.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
@@ -130,36 +130,37 @@ pub struct Options<'a> {
     pub ioc_guid: Guid,
     /// Where the target is.
     pub target: Target<'a>,
-    /// Addresses of peers that answer in its place; of a [`Target::Rdma`] only.
+    /// Addresses of the peers that respond in place of the target; only with [`Target::Rdma`].
     pub answers_from: AnswersFrom<'a>,
     /// Protocol revision of the target.
     pub io_class: IoClass,
     /// Extension of the initiator's port identifier.
     pub initiator_ext: Guid,
-    /// Most 512-byte sectors per command; `None` for the default of the driver.
+    /// Maximum number of 512-byte sectors per command; `None` for the default of the driver.
     pub max_sect: Option<u32>,
-    /// Commands per channel.
+    /// Maximum number of commands per channel.
     pub queue_size: u32,
-    /// Commands per unit; `None` for as many as all channels take.
+    /// Maximum number of commands per logical unit; `None` for as many as all channels take.
     pub cmd_per_lun: Option<u32>,
-    /// Commands per target, if limited.
+    /// Maximum number of commands per target, if limited.
     pub target_can_queue: Option<u32>,
-    /// Descriptors in a message.
+    /// Maximum number of descriptors in a message.
     pub cmd_sg_entries: u8,
-    /// Whether a descriptor table may be only partly in the message.
+    /// Whether a message may hold only the first part of a descriptor table.
     pub allow_ext_sg: bool,
-    /// Scatter-gather entries of a command.
+    /// Maximum number of scatter-gather entries per command.
     pub sg_tablesize: u32,
-    /// Completion vector of the first channel, if chosen.
+    /// Completion vector of the first channel, if given.
     pub comp_vector: Option<u32>,
-    /// Retries of the transport, 2 to 7.
+    /// Retry count of the transport, 2 to 7.
     pub tl_retry_count: u8,
     /// ACK timeout of the transport, as n in 4.096 us * 2^n, 1 to 31; `None` for the default of the
     /// connection manager.
     pub ack_timeout: Option<u8>,
     /// Type of service of an RDMA/CM connection; `None` for the default of `rdma_cm`.
     pub tos: Option<u8>,
-    /// Longest message to the target in bytes; 0 for no cap, otherwise at least [`MIN_IT_IU_LEN`].
+    /// Maximum length of a message to the target, in bytes; 0 for no cap, otherwise at least
+    /// [`MIN_IT_IU_LEN`].
     pub max_it_iu_size: u32,
     /// Number of channels; `None` for automatic.
     pub ch_count: Option<u32>,
@@ -186,13 +187,13 @@ impl<'a> Options<'a> {
         draft.finish(defaults)
     }
 
-    /// Key of a target on a port: a second login with the same key is refused with `EEXIST`.
+    /// Key of a login: a second one with the same key on a port is refused with `EEXIST`.
     pub const fn key(&self) -> (Guid, Guid, Guid) {
         (self.id_ext, self.ioc_guid, self.initiator_ext)
     }
 }
 
-/// Reads the value of one option.
+/// Parses the value of one option.
 type Setter<'a> = fn(&mut Draft<'a>, &'a str) -> Result<(), Why>;
 
 /// Options during parsing.
@@ -205,10 +206,10 @@ struct Draft<'a> {
     service_id: Option<u64>,
     src: Option<Address<'a>>,
     dest: Option<Address<'a>>,
-    /// The last of `src` and `dest`, for messages.
+    /// The last `src` or `dest` token, for errors.
     address_token: &'a [u8],
     answers_from: AnswersFrom<'a>,
-    /// The `answers_from`, for messages.
+    /// The `answers_from` tokens, for errors.
     answers_tokens: [&'a [u8]; MAX_ANSWERS],
     io_class: IoClass,
     initiator_ext: u64,
@@ -223,7 +224,7 @@ struct Draft<'a> {
     tl_retry_count: Option<u8>,
     ack_timeout: Option<u8>,
     tos: Option<u8>,
-    /// The last `tos`, for messages.
+    /// The last `tos` token, for errors.
     tos_token: &'a [u8],
     max_it_iu_size: u32,
     ch_count: Option<u32>,
@@ -472,7 +473,7 @@ fn limited<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
     T::try_from(number).map_err(|_| Why::Limits(min, max))
 }
 
-/// As [`limited`], without a sign: not even `-0`.
+/// Like [`limited`], but refuses a minus sign, even in `-0`.
 fn unsigned<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
     if value.starts_with('-') {
         return Err(Why::Limits(min, max));
@@ -484,7 +485,7 @@ fn hex(value: &str) -> Result<u64, Why> {
     number::hex(value).map_err(Why::Hex)
 }
 
-/// A hexadecimal `int`: no sign.
+/// Parses a hexadecimal `int` without a sign.
 fn hex_int(value: &str) -> Result<i32, Why> {
     if value.starts_with('+') {
         return Err(Why::Hex(NumberError::Syntax));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Redirection of a connection that the target refuses.
+//! Redirection of a rejected connection to another port.
 //!
 //! The additional information of a REJ with reason 24 is a `ClassPortInfo` (`struct
 //! ib_class_port_info`, IBTA 13.4.8.1). Topspin and Cisco gateways use reason 25 and send only the
@@ -47,20 +47,19 @@ const _: () = assert!(core::mem::size_of::<ClassPortInfo>() == 72);
 
 /// The bits of a P_Key that name the partition.
 const PARTITION: u16 = 0x7fff;
-/// The bits of a 32-bit field that are a queue pair number.
+/// The bits of a 32-bit field that hold a queue pair number.
 const QPN: u32 = 0x00ff_ffff;
 
 /// Where to connect instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Redirect {
-    /// The other port; `None` if only its LID is given.
+    /// GID of the other port; `None` if only its LID is given.
     pub gid: Option<Gid>,
-    /// LID to reach the other connection manager without asking the subnet administrator; `None` if
-    /// it must be asked.
+    /// LID of the other connection manager; `None` if the subnet administrator must be queried.
     pub lid: Option<u16>,
-    /// The partition, if given.
+    /// P_Key, if given.
     pub pkey: Option<u16>,
-    /// Queue pair of the other connection manager, if given.
+    /// Queue pair number of the other connection manager, if given.
     pub qpn: Option<u32>,
 }
 
@@ -69,16 +68,16 @@ pub struct Redirect {
 pub enum RedirectError {
     /// The additional information is too short.
     Short {
-        /// Bytes required.
+        /// Required length, in bytes.
         need: usize,
-        /// Bytes that arrived.
+        /// Number of bytes received.
         got: usize,
     },
     /// Neither GID nor LID.
     Nowhere,
     /// A multicast GID.
     Multicast,
-    /// A partition key without a partition.
+    /// A P_Key with partition number 0.
     Partition(u16),
 }
 
@@ -97,7 +96,7 @@ impl fmt::Display for RedirectError {
 
 impl Redirect {
     /// Reads the redirection from `info`, the additional information of a REJ with `reason`.
-    /// `topspin`: the target uses reason 25 for a redirection.
+    /// `topspin` is true if the target uses reason 25 for a redirection.
     ///
     /// Returns `None` if the REJ is not a redirection.
     ///
@@ -150,7 +149,7 @@ impl Redirect {
     }
 }
 
-/// A GID of a port, or `None` if the field is empty.
+/// Returns the GID, `None` if it is zero, or an error if it is a multicast GID.
 fn unicast(gid: Gid) -> Result<Option<Gid>, RedirectError> {
     match gid.0 {
         [0xff, ..] => Err(RedirectError::Multicast),

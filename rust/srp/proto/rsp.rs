@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SRP_RSP`: the answer to a command or a task management request.
+//! `SRP_RSP`: the response to a command or a task management request.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ use super::{
     tmf::TmfStatus, //
 };
 
-/// Sense data beyond this many bytes is not used (`SCSI_SENSE_BUFFERSIZE`).
+/// Maximum length of sense data that is used, in bytes (`SCSI_SENSE_BUFFERSIZE`).
 pub const MAX_SENSE_LEN: usize = 96;
 
 /// Bits of [`Rsp::flags`].
@@ -39,13 +39,13 @@ pub mod flag {
     pub const RSPVALID: u8 = 1 << 0;
     /// Sense data is valid.
     pub const SNSVALID: u8 = 1 << 1;
-    /// The command wanted more DATA-OUT than there was.
+    /// The command required more DATA-OUT than was provided.
     pub const DOOVER: u8 = 1 << 2;
-    /// Not all DATA-OUT was used.
+    /// The command did not use all DATA-OUT.
     pub const DOUNDER: u8 = 1 << 3;
-    /// The command had more DATA-IN than there was space.
+    /// The command had more DATA-IN than fits into the buffer.
     pub const DIOVER: u8 = 1 << 4;
-    /// Not all space for DATA-IN was used.
+    /// The command did not fill the DATA-IN buffer.
     pub const DIUNDER: u8 = 1 << 5;
 }
 
@@ -79,7 +79,8 @@ pub struct Good {
 }
 
 impl Good {
-    /// `None` for every other message. `bytes` must be what arrived, not the whole buffer.
+    /// Returns `None` for every other message. `bytes` must hold what was received, not the whole
+    /// buffer.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (wire, _) = Wire::ref_from_prefix(bytes).ok()?;
@@ -93,10 +94,10 @@ impl Good {
     }
 }
 
-/// A response, as far as it can be read without knowing the command.
+/// A response, as far as it can be parsed without knowing the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Rsp<'a> {
-    /// Credits given, or taken back if negative. Valid even if the rest is malformed.
+    /// Credits granted, or taken back if negative. Valid even if the rest is malformed.
     pub req_lim_delta: i32,
     /// Tag of the request.
     pub tag: u64,
@@ -108,7 +109,7 @@ pub struct Rsp<'a> {
     pub data_out_res: u32,
     /// DATA-IN residual in bytes, unchecked.
     pub data_in_res: u32,
-    /// Response and sense data, or `None` if their lengths are more than what arrived.
+    /// Response and sense data, or `None` if their length fields exceed the message.
     lists: Option<Lists<'a>>,
 }
 
@@ -123,7 +124,7 @@ struct Lists<'a> {
 pub struct Outcome<'a> {
     /// A SCSI status that SAM defines.
     pub status: u8,
-    /// Bytes not transferred, at most the length of the data.
+    /// Number of bytes not transferred, at most the length of the data.
     pub resid: u32,
     /// True if the device had or wanted more data than the command provided for.
     pub overrun: bool,
@@ -135,15 +136,16 @@ pub struct Outcome<'a> {
 /// successful.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RspFault {
-    /// Response data for a command, which the target did not understand. The code, if there is one.
+    /// The response to a command has response data: the target did not understand it. The response
+    /// code, if there is one.
     ResponseCode(Option<u8>),
-    /// Sense and response data are longer than the message.
+    /// The lengths of sense and response data exceed the message.
     Lengths,
-    /// Over-run and under-run at once.
+    /// Overrun and underrun at once.
     OverAndUnder,
     /// A residual for the other direction, or for a command without data.
     WrongDirection,
-    /// A residual of more bytes than the data has.
+    /// The residual, in bytes, exceeds the length of the data.
     Residual(u32),
     /// A status that SAM does not define.
     Status(u8),
@@ -163,23 +165,24 @@ impl fmt::Display for RspFault {
     }
 }
 
-/// What a response says about the data that has been transferred.
+/// How much data was transferred, as far as a response tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transferred {
-    /// All except [`Outcome::resid`].
+    /// All except [`Outcome::resid`] bytes.
     AllButResid,
-    /// Any part. The command failed at this block, and the upper layer counts those before it as
-    /// done.
+    /// An unknown part. The command failed at this block, and the upper layer treats the blocks
+    /// before it as done.
     UpTo(u64),
-    /// Any part, without sense data. The error handler requests it, and it may report success.
+    /// An unknown part, without sense data. The error handler requests it and may then report
+    /// success.
     NoSense,
-    /// Any part.
+    /// An unknown part.
     Unknown,
 }
 
 impl Outcome<'_> {
-    /// What has been transferred. A command that failed without a residual may have transferred any
-    /// part of its data, unless the error was recovered.
+    /// How much data was transferred. A command that failed without a residual may have transferred
+    /// any part of its data, unless the error was recovered.
     pub fn transferred(&self) -> Transferred {
         if self.status == 0 || self.resid > 0 || self.overrun {
             return Transferred::AllButResid;
@@ -202,7 +205,7 @@ impl<'a> Rsp<'a> {
     /// Length of the fixed part in bytes.
     pub const LEN: usize = 36;
 
-    /// Reads a response. `bytes` must be what arrived, not the whole buffer.
+    /// Reads a response. `bytes` must hold what was received, not the whole buffer.
     ///
     /// A message with wrong list lengths is still returned, because its credits count;
     /// [`Rsp::outcome`] and [`Rsp::tmf_status`] then fail.
@@ -226,7 +229,7 @@ impl<'a> Rsp<'a> {
         })
     }
 
-    /// Sense data, if the target says that there is some; at most [`MAX_SENSE_LEN`] bytes.
+    /// Sense data, if the target has flagged it as valid; at most [`MAX_SENSE_LEN`] bytes.
     pub fn sense(&self) -> &'a [u8] {
         match self.lists {
             Some(lists) => lists.sense.get(..MAX_SENSE_LEN).unwrap_or(lists.sense),
@@ -234,7 +237,7 @@ impl<'a> Rsp<'a> {
         }
     }
 
-    /// The answer to a task management request.
+    /// The status in a response to a task management request.
     pub fn tmf_status(&self) -> TmfStatus {
         match self.response_code() {
             Some(code) => TmfStatus::new(code),
@@ -242,9 +245,9 @@ impl<'a> Rsp<'a> {
         }
     }
 
-    /// How the command with `data_len` bytes of data in this direction ended.
+    /// Returns how the command ended. It has `data_len` bytes of data in this direction.
     ///
-    /// On an error the data must be considered not transferred.
+    /// On an error, the caller must treat the data as not transferred.
     pub fn outcome(&self, data_len: u32, direction: Direction) -> Result<Outcome<'a>, RspFault> {
         if self.lists.is_none() {
             return Err(RspFault::Lengths);
@@ -302,7 +305,8 @@ impl<'a> Rsp<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// The response data comes first. Without either flag the lengths mean nothing.
+    /// Splits the bytes after the fixed part; response data comes first. Without either flag, the
+    /// lengths have no meaning.
     fn split(rest: &'a [u8], flags: u8, response: u32, sense: u32) -> Option<Self> {
         if flags & (flag::RSPVALID | flag::SNSVALID) == 0 {
             return Some(Self {
@@ -320,7 +324,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// The status that comes with sense data.
+/// The SCSI status that comes with sense data.
 const CHECK_CONDITION: u8 = 2;
 
 /// True for the status codes of SAM, including those that later revisions made obsolete.

@@ -5,21 +5,22 @@
 //! The layouts are those of T10 SPC-5, section 4.4. C header:
 //! [`include/scsi/scsi_common.h`](srctree/include/scsi/scsi_common.h).
 
-/// The code in the low 7 bits of the first byte. Odd ones are deferred.
+/// Response codes, in the low 7 bits of the first byte. Odd codes are deferred errors.
 mod response_code {
     pub(super) const FIXED: u8 = 0x70;
     pub(super) const DESCRIPTOR: u8 = 0x72;
     pub(super) const DESCRIPTOR_DEFERRED: u8 = 0x73;
-    /// Reserved, like the codes in between. The midlayer reads them as descriptor format.
+    /// The last code. 0x74 to 0x7e are reserved and 0x7f is vendor-specific; the midlayer parses
+    /// all of them as descriptor format.
     pub(super) const LAST: u8 = 0x7f;
 }
 
-/// In the first byte of fixed format: there is an INFORMATION field.
+/// Bit of the first byte in fixed format: the INFORMATION field is valid.
 const VALID: u8 = 0x80;
 /// Type and additional length of an information descriptor.
 const INFORMATION: [u8; 2] = [0, 10];
 
-/// In both formats the last byte of the header: the number of bytes behind the header.
+/// Index of the last byte of the header in both formats: the number of bytes after the header.
 const ADDITIONAL_LEN: usize = 7;
 
 /// Sense keys.
@@ -31,16 +32,16 @@ mod key {
     pub(super) const ABORTED_COMMAND: u8 = 11;
 }
 
-/// The additional sense code of protection information that does not match.
+/// Additional sense code: protection information does not match.
 const PROTECTION: u8 = 0x10;
 
-/// A condition: additional sense code and its qualifier.
+/// Additional sense code and qualifier.
 const REPORTED_LUNS_CHANGED: (u8, u8) = (0x3f, 0x0e);
 
-/// What sense data says, in either format.
+/// Parsed sense data of either format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sense {
-    /// The condition belongs to an earlier command.
+    /// Whether the condition belongs to an earlier command.
     pub deferred: bool,
     /// Sense key, 0 to 15.
     pub key: u8,
@@ -53,11 +54,11 @@ pub struct Sense {
 }
 
 impl Sense {
-    /// Reads sense data of fixed or descriptor format. `bytes` must be what arrived.
+    /// Reads sense data of fixed or descriptor format. `bytes` must hold what was received.
     ///
-    /// The data may be truncated anywhere, as senders cut it to the requested length. Fields behind
-    /// its end, or behind the length that it gives itself, are 0. `None` if there is no sense key,
-    /// or for any other format.
+    /// The data may be truncated anywhere, because senders cut it to the requested length. Fields
+    /// past its end, or past the length in its header, are 0. Returns `None` if there is no sense
+    /// key, or for any other format.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let code = bytes.first()? & 0x7f;
         let fixed = match code {
@@ -80,8 +81,8 @@ impl Sense {
         })
     }
 
-    /// The INFORMATION field, by the rules of the midlayer (`scsi_get_sense_info_fld()`): none with
-    /// reserved codes, nor with the valid bit of fixed format set in descriptor format.
+    /// The INFORMATION field, by the rules of the midlayer (`scsi_get_sense_info_fld()`): `None`
+    /// for reserved codes, and for descriptor format with the VALID bit of fixed format set.
     fn information(bytes: &[u8]) -> Option<u64> {
         const FIXED: u8 = VALID | response_code::FIXED;
         const FIXED_DEFERRED: u8 = FIXED | 1;
@@ -109,12 +110,12 @@ impl Sense {
         }
     }
 
-    /// True if the whole command was carried out in the end.
+    /// Whether the whole command was carried out, with a recovered error.
     pub const fn is_recovered(&self) -> bool {
         self.key == key::RECOVERED_ERROR && !self.deferred
     }
 
-    /// The block that a command failed at, if the upper layer counts those before it as good
+    /// The block at which the command failed, if the upper layer treats those before it as good
     /// (`sd_done()`).
     pub fn bad_block(&self) -> Option<u64> {
         let names_one = match self.key {
@@ -125,7 +126,7 @@ impl Sense {
         self.information.filter(|_| names_one && !self.deferred)
     }
 
-    /// True if the target's set of logical units has changed: REPORTED LUNS DATA HAS CHANGED.
+    /// Whether the target's set of logical units has changed: REPORTED LUNS DATA HAS CHANGED.
     pub const fn is_reported_luns_changed(&self) -> bool {
         self.asc == REPORTED_LUNS_CHANGED.0 && self.ascq == REPORTED_LUNS_CHANGED.1
     }

@@ -23,20 +23,20 @@ use super::{
     opcode, //
 };
 
-/// Task tag of a function that does not address a single task.
+/// Task tag for a function that does not address a single task.
 pub const NO_TASK: u64 = 0xffff_ffff;
 
 /// What the target is asked to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Function {
-    /// Stop one command.
+    /// Abort one command.
     AbortTask = 0x01,
-    /// Stop all commands of this initiator to the unit.
+    /// Abort all commands of this initiator on the logical unit.
     AbortTaskSet = 0x02,
-    /// Stop all commands to the unit.
+    /// Abort all commands on the logical unit.
     ClearTaskSet = 0x04,
-    /// Reset the unit.
+    /// Reset the logical unit.
     LunReset = 0x08,
     /// End an auto contingent allegiance.
     ClearAca = 0x40,
@@ -64,11 +64,11 @@ const _: () = assert!(core::mem::size_of::<Wire>() == TskMgmt::LEN);
 /// A task management request.
 #[derive(Clone, Copy, Debug)]
 pub struct TskMgmt {
-    /// Tag of the request itself, different from that of every command.
+    /// Tag of the request, different from the tags of all commands.
     pub tag: u64,
-    /// The unit.
+    /// Logical unit.
     pub lun: Lun,
-    /// What to do.
+    /// Function to carry out.
     pub function: Function,
     /// Tag of the command to abort, [`NO_TASK`] for the other functions.
     pub task_tag: u64,
@@ -102,7 +102,7 @@ impl TskMgmt {
 pub enum TmfStatus {
     /// 0: done.
     Complete,
-    /// 2: fields of the request are wrong.
+    /// 2: invalid fields in the request.
     InvalidFields,
     /// 4: the function is not supported.
     NotSupported,
@@ -126,7 +126,7 @@ impl TmfStatus {
         }
     }
 
-    /// True only if the function was carried out: the command does not touch its data after this.
+    /// Whether the function was carried out: after that, the command does not access its data.
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Complete)
     }

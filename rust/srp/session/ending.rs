@@ -14,7 +14,7 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// A `Work` of the session.
+/// Identifies a `Work` of the session.
 pub(super) const ENDING: u64 = 1;
 impl_has_work! { impl HasWork<Session, ENDING> for Session { self.ending } }
 
@@ -24,7 +24,7 @@ impl Session {
         match self.on(Recovery::ending) {
             Ending::Notify => {
                 if let Some(rport) = self.rport() {
-                    // Before the commands go back to the midlayer, so that they wait there.
+                    // Before the commands go back to the midlayer, which then holds them.
                     rport.start_tl_fail_timers();
                 }
                 self.on(Recovery::notified);
@@ -34,8 +34,8 @@ impl Session {
         // The fill checks whether the connection is lost. It must not connect anything after this.
         self.nexus.waiting.interrupt();
         self.end_fill();
-        // Its state belongs to this connection. If a command that is being refused arms the timer
-        // again, the timer finds the connection lost, or the next one.
+        // The starving check belongs to this connection. If a command that is being refused arms
+        // its timer again, the check finds the connection lost, or the next one.
         self.end_starving();
         if let Some(channels) = &channels {
             channels.end(&self.crew);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Adds the channels that a login has left out, and the answer channels, which no reconnect makes.
+//! Adds the channels that a login has left out, and the answer channels, which no reconnect sets
+//! up.
 
 use super::Session;
 use crate::{
@@ -45,15 +46,15 @@ const FILL: u64 = 2;
 type Timer = Delayed<Session, FILL>;
 impl_has_delayed! { impl HasDelayed<FILL> for Session { self.fill.timer } }
 
-/// The next attempt to add them.
+/// The next attempt to add missing channels.
 #[pin_data]
 pub(super) struct Fill {
     #[pin]
     timer: Timer,
-    /// Attempts so far.
+    /// Number of attempts so far.
     tries: Atomic<u32>,
-    /// How often an answer channel was lost, and when last. Updates may race; a lost increment is
-    /// harmless.
+    /// How often an answer channel was lost; `flapped` is when last. Updates may race; a lost
+    /// increment is harmless.
     flaps: Atomic<u32>,
     flapped: AtomicKtime,
 }
@@ -70,7 +71,8 @@ impl Fill {
 }
 
 impl Session {
-    /// Starts to add what a new connection lacks. `again`: the session had a connection earlier.
+    /// Starts to add the channels that a new connection lacks. `again`: the session had a
+    /// connection earlier.
     pub(super) fn begin_fill(self: &Arc<Self>, again: bool) {
         let (Some(channels), _) = self.parts() else {
             return;
@@ -78,10 +80,10 @@ impl Session {
         if channels.missing() > 0 {
             self.fill.tries.store(0, Relaxed);
             let delay = match channels.iter().all(|c| c.is_open()) {
-                // The target has just refused one.
+                // The target has just refused a channel.
                 false => fill_delay_ms(0),
                 true => match self.flaps() {
-                    // The reconnect has not requested them.
+                    // The reconnect has not requested answer channels.
                     0 if again => 0,
                     flaps => fill_delay_ms(flaps),
                 },
@@ -104,7 +106,7 @@ impl Session {
             return;
         };
         let from = &from.destination;
-        // The pauses limit the rate of these lines.
+        // The pauses limit the rate of these log lines.
         match why {
             None => session_log!(
                 Warning,
@@ -135,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Adds nothing, until [`Self::begin_fill`]. Sleeps.
+    /// Stops adding channels, until [`Self::begin_fill`]. Sleeps.
     pub(super) fn end_fill(self: &Arc<Self>) {
         Timer::cancel_sync(self);
     }
@@ -167,7 +169,7 @@ impl Session {
             result,
             fill_delay_ms(tries) > fill_delay_ms(tries.saturating_sub(1)),
         ) {
-            // A target without room for more refuses each minute from then on.
+            // Only while the pause grows: then a full target refuses each minute.
             session_log!(
                 Warning,
                 self,

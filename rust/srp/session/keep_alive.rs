@@ -63,7 +63,7 @@ impl KeepAlive {
 }
 
 impl Session {
-    /// Arms the timer, if the parameter enables it.
+    /// Arms the timer, if the parameter `keep_alive` enables it.
     pub(super) fn begin_keep_alive(self: &Arc<Self>) {
         let seconds = params::keep_alive();
         if seconds > 0 {
@@ -76,7 +76,7 @@ impl Session {
         Timer::cancel_sync(self);
     }
 
-    /// Handles a resume: as [`Self::test`], and a response that is due gets the full time again; a
+    /// Handles a resume: as [`Self::test`], and an outstanding response gets the full time again; a
     /// session without a connection reconnects now. Sleeps.
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
@@ -94,8 +94,8 @@ impl Session {
     }
 
     fn begin_test(self: &Arc<Self>) {
-        // The timer may be armed for much later. There is only one, as a test must not find the
-        // probe of another unanswered.
+        // The timer may be armed for much later. All tests share one timer, as a test must not find
+        // the probe of another unanswered.
         self.end_keep_alive();
         self.keep_alive.set_stage(Stage::Ask);
         self.later::<KEEP_ALIVE>(0);
@@ -117,12 +117,14 @@ impl Session {
         for channel in channels.iter().flat_map(|all| all.iter()) {
             // Each channel has its own path through the network.
             let idle = channel.probe.is_idle(channel.ended());
-            // The result is about this connection, which cannot end in this section.
+            // The teardown of a connection that this section has seen waits for the section to end.
+            // So `fail()` ends the connection that was tested, or finds it lost, but never ends a
+            // later one.
             let _posting = rcu::read_lock();
             let tested = match stage.verdict(idle, channel.probe.is_out()) {
                 Verdict::Wait => Ok(()),
                 Verdict::Dead => Err(Lost::KeepAlive),
-                // If the target has no commands, a command that waits for a credit comes first.
+                // If no command is in flight, one that waits for a credit comes before the probe.
                 Verdict::Ask if !channel.has_any_out() => channel.probe.send(channel),
                 Verdict::Ask => channel.probe.ask(channel).map(|_| ()),
             };

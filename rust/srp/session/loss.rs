@@ -32,16 +32,17 @@ use kernel::{
     time::Msecs, //
 };
 
-/// How long a host reset waits for the next connection: for a permit, and for a silent target.
+/// How long a host reset waits for the next connection, in milliseconds: for a permit, and for a
+/// silent target.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
-/// What is reported, in the log and in files.
+/// The losses that are reported, in the log and in sysfs.
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
     /// Limits how many losses are logged.
     budget: Budget,
-    /// The last loss exceeded the budget, and is not logged.
+    /// The last loss exceeded the budget and was not logged.
     quiet: bool,
 }
 
@@ -69,7 +70,7 @@ impl Session {
     pub fn reset_host(self: &Arc<Self>) -> bool {
         self.fail(Lost::HostReset);
         self.wait_down();
-        // The commands are ended. What the midlayer does next needs a connection.
+        // The commands have ended. The midlayer next tests the units, which needs a connection.
         self.wait_settled(RESET_TIMEOUT_MS);
         self.life() == Life::Live
     }
@@ -88,8 +89,8 @@ impl Session {
                         self.say_lost(&why);
                     }
                 }
-                // Cannot be queued already: the work for the last connection ended before this one
-                // began.
+                // Cannot be queued already: the work item for the last connection ended before this
+                // connection began.
                 let _ = self.queues.ending.enqueue::<Self, ENDING>(self.clone());
             }
             Loss::Say => {

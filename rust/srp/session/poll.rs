@@ -2,7 +2,7 @@
 
 //! Polls the polled channels for completions that have no other poller.
 //!
-//! The submitter of a polled request polls for its completion. No thread does for task management,
+//! The submitter of a polled request polls for its completion. No thread polls for task management,
 //! connection tests, or commands of the error handler.
 
 use super::Session;
@@ -16,7 +16,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// The interval, in milliseconds.
+/// The polling interval, in milliseconds.
 const INTERVAL_MS: Msecs = 20;
 
 /// The next poll.
@@ -28,7 +28,7 @@ impl Session {
     /// Starts to poll, if there are polled channels, until the connection is down. Any context.
     pub(in crate::srp) fn begin_poll(self: &Arc<Self>) {
         if self.geometry.polled > 0 {
-            // If it is armed already, that suffices.
+            // Fails if the timer is armed already, which suffices.
             let _ = Poll::schedule(self.clone(), INTERVAL_MS);
         }
     }

@@ -31,12 +31,13 @@ const EVENT: u64 = 6;
 type Timer = Delayed<Session, EVENT>;
 impl_has_delayed! { impl HasDelayed<EVENT> for Session { self.port_event.timer } }
 
-/// The next event that counts, see [`Backoff::event`](crate::srp::logic::backoff::Backoff::event).
+/// The next port event to handle, see
+/// [`Backoff::event`](crate::srp::logic::backoff::Backoff::event).
 #[pin_data]
 pub(super) struct PortEvent {
     #[pin]
     timer: Timer,
-    /// The path to the target may have changed since the last one.
+    /// The path to the target may have changed since the last event.
     moved: Atomic<bool>,
 }
 

@@ -9,7 +9,7 @@ use crate::workqueue::Handle;
 pub struct Queues {
     /// Teardown of connections.
     pub ending: Handle,
-    /// Removal of disks, which waits for the former.
+    /// Removal of disks, which waits for teardowns.
     pub removal: Handle,
     /// Reconnects, which wait for the network.
     pub reconnect: Handle,

@@ -4,12 +4,12 @@
 //!
 //! The SRP transport class has the state of the remote port, its timeouts and the reconnect timer.
 //! Contrary to its design, an attempt runs on a queue of the driver and holds no lock while it
-//! waits for the network, so that the timeouts are kept. `srp_reconnect_rport()` only takes over an
-//! attempt that has succeeded ([`Session::commit`]), and otherwise starts the next one. Attempts
-//! ahead of that timer are the driver's, see [`backoff`](crate::srp::logic::backoff).
+//! waits for the network, so that the timeouts are met. `srp_reconnect_rport()` only takes over an
+//! attempt that has succeeded ([`Session::commit`]), and otherwise starts the next one. The driver
+//! itself schedules the attempts ahead of that timer, see [`backoff`](crate::srp::logic::backoff).
 //!
 //! Queue pairs and identifiers are new each time. Slots, message memory, memory regions and
-//! completion queues are those of the login. Allocations in between do no I/O.
+//! completion queues are those of the login. Allocations for a reconnect do no I/O.
 
 use super::Session;
 use crate::{
@@ -56,7 +56,7 @@ use kernel::{
     time::Msecs, //
 };
 
-/// The length of one wait for an attempt.
+/// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
 
 /// The next attempt.
@@ -75,7 +75,7 @@ impl Session {
     fn try_in(self: &Arc<Self>, delay: Msecs) {
         let recovery = self.recovery.lock();
         if recovery.state().may_try() {
-            // Fails while the end of the session cancels it.
+            // Fails while the session's teardown cancels the timer.
             let _ = Reconnect::hurry(self.clone(), delay);
         }
     }
@@ -111,7 +111,7 @@ impl Session {
         self.recovery.lock().backoff().wanted_tries()
     }
 
-    /// Failed attempts to reconnect since the connection was lost.
+    /// Number of failed attempts to reconnect since the connection was lost.
     #[cfg(SRP_KUNIT)]
     pub fn failed_tries(&self) -> u32 {
         self.recovery.lock().backoff().tries()
@@ -135,14 +135,14 @@ impl Session {
         }
     }
 
-    /// Takes over the connection that an attempt has made. Only for the transport class, which
-    /// orders this with its timeouts. May sleep.
+    /// Takes over the connection of an attempt. Only for the transport class, which orders this
+    /// with its timeouts. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` if there is none; then another attempt begins. `ENODEV` if the session is
-    /// ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has
-    /// violated the protocol too often.
+    /// `EINPROGRESS` if there is no such connection; then another attempt begins. `ENODEV` if the
+    /// session is ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target
+    /// has violated the protocol too often.
     pub fn commit(self: &Arc<Self>) -> Result {
         let rport = self.rport();
         let timeouts = rport.as_ref().map(|rport| rport.timeouts());
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt to reconnect.
     fn attempt(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
         let automatic = rport.timeouts().reconnect_delay > 0;
         match self.on(|recovery| recovery.begin_try(automatic)) {
@@ -228,7 +228,7 @@ impl Session {
         self.start_timers(true);
     }
 
-    /// Ends what a failed attempt has made.
+    /// Tears down what a failed attempt has set up, and schedules the next one.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
         channels.end(&self.crew);
         self.retry(self.on(Recovery::try_ended));

@@ -45,7 +45,7 @@ use kernel::{
 /// The patience of a logout, in milliseconds; see [`Session::remove`].
 pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 
-/// A `Work` of the session.
+/// Identifies a `Work` of the session.
 pub(super) const TEAR_DOWN: u64 = 2;
 impl_has_work! { impl HasWork<Session, TEAR_DOWN> for Session { self.tear_down } }
 
@@ -58,11 +58,11 @@ impl_has_delayed! { impl HasDelayed<REMOVAL> for Session { self.removal.timer } 
 pub(super) struct Removal {
     #[pin]
     timer: Timer,
-    /// The patience of [`Session::remove`].
+    /// The patience of [`Session::remove`], in milliseconds.
     patience: Atomic<u32>,
-    /// Milliseconds within which the midlayer ends a command, if it can.
+    /// Time in which the midlayer ends a command if it can, in milliseconds.
     limit: Atomic<u32>,
-    /// Commands that had ended when the timer was armed.
+    /// Number of commands that had ended when the timer was armed.
     ended: Atomic<i32>,
     /// How long no command has ended, in milliseconds.
     quiet: Atomic<u32>,
@@ -89,22 +89,22 @@ impl Session {
     ///
     /// The disks may have much to write, for which a target may take as long as the midlayer
     /// allows. If no command ends for half of `patience` milliseconds, the target is probed,
-    /// repeatedly. The connection is ended if it does not respond in the other half, or if no
-    /// command ends in a minute plus twice the longest request timeout of a disk. The first call
-    /// counts.
+    /// repeatedly. The connection is ended if the target does not respond in the other half, or if
+    /// no command ends in a minute plus twice the longest request timeout of a disk. Only the first
+    /// call counts.
     pub fn remove(self: &Arc<Self>, patience: Msecs) {
         match self.on(Recovery::remove) {
             Remove::TearDown => {
                 self.removal.patience.store(patience, Relaxed);
                 self.nexus.waiting.interrupt();
-                // Cannot be queued already, as this happens once.
+                // Cannot be queued already, as this is requested once.
                 let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
             }
             Remove::Nothing => {}
         }
     }
 
-    /// Commands that have ended, modulo 2^32.
+    /// Number of commands of the session that have ended, modulo 2^32.
     pub(in crate::srp) fn ended(&self) -> i32 {
         let channels = self.live.lock().channels.clone();
         let counts = channels.iter().flat_map(|all| all.iter());
@@ -116,8 +116,8 @@ impl Session {
         let rport = self.rport();
         if let Some(host) = &host {
             if let Some(rport) = &rport {
-                // With a connection, too: the class may be taking it over, with the disks still
-                // blocked.
+                // Even if there is a connection: the class may be taking it over, with the disks
+                // still blocked.
                 rport.stop();
             }
             // From here on the removal timer sends the probes, which must not meet those of another
@@ -147,7 +147,7 @@ impl Session {
         self.end_keep_alive();
         self.end_rescan();
         self.end_poll();
-        // No thread posts, so it cannot be armed again.
+        // No thread posts, so the starving timer cannot be armed again.
         self.end_starving();
         drop(channels);
         drop(rport);
@@ -189,8 +189,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If a channel has not responded to the last probe, or has no credit, so that it can send no
-    /// command either.
+    /// [`Lost::RemovalSilence`] if a channel has not responded to the last probe, or has no credit,
+    /// so that it can send no command either.
     fn ask(&self, first: bool) -> Result<(), Lost> {
         let (channels, _) = self.parts();
         let all = channels.iter().flat_map(|all| all.iter());
@@ -228,7 +228,7 @@ impl WorkItem<TEAR_DOWN> for Session {
 impl DelayedItem<REMOVAL> for Session {
     fn run(this: Arc<Self>) {
         match this.check_removal() {
-            // Fails if the disks have gone meanwhile.
+            // Scheduling fails if the disks are gone meanwhile.
             Ok(()) => {
                 let slice = this.removal.slice();
                 let _ = Timer::schedule(this, slice);

@@ -34,12 +34,12 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// The length of one wait for the disks.
+/// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
-/// The least time between two scans, whatever the target reports.
+/// Minimum interval of rescans, in milliseconds, whatever the target reports.
 const INTERVAL_MS: Msecs = 30_000;
 
-/// The first scan, a `Work` of the session.
+/// Identifies the first scan, a `Work` of the session.
 pub(super) const SCAN: u64 = 3;
 impl_has_work! { impl HasWork<Session, SCAN> for Session { self.scan } }
 
@@ -50,7 +50,7 @@ impl_has_delayed! { impl HasDelayed<RESCAN> for Session { self.rescan.timer } }
 /// Scans for disks.
 #[pin_data]
 pub(super) struct Rescan {
-    /// The first scan is done.
+    /// Completed when the first scan is done.
     #[pin]
     scanned: Completion,
     /// The next scan.
@@ -78,9 +78,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// After a signal, or if the connection is lost.
+    /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // Cannot be queued already, as this happens once.
+        // Cannot be queued already, as a login calls this once.
         let _ = self.queues.removal.enqueue::<Self, SCAN>(self.clone());
         loop {
             match self
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Schedules a scan for disks, now or when the interval has passed. Any context.
+    /// Schedules a scan for disks, now or when the minimum interval has passed. Any context.
     pub(in crate::srp) fn begin_rescan(self: &Arc<Self>) {
         let passed = ktime_get().ms_since(self.last_scan());
         self.later::<RESCAN>(INTERVAL_MS.saturating_sub(passed));

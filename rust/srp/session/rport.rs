@@ -32,13 +32,13 @@ impl Operations for Session {
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {
-        // Commands that were sent end with the connection; this is for the others.
+        // Commands that were sent end with the connection; this fails the others.
         this.fail_fast();
     }
 }
 
 impl Session {
-    /// The remote port, if the login has made it.
+    /// The remote port, if the login has created it.
     pub(in crate::srp) fn rport(&self) -> Option<Arc<Rport<Self>>> {
         self.live.lock().rport.clone()
     }
@@ -51,7 +51,7 @@ impl Session {
     pub fn keep_rport(&self, rport: Rport<Self>) -> Result {
         let rport = Arc::new(rport, GFP_KERNEL)?;
         let mut live = self.live.lock();
-        // The teardown sets this before it takes the lock.
+        // The session is marked as ending before the teardown takes the lock.
         if self.is_ending() {
             drop(live);
             return Err(ENODEV);

@@ -2,7 +2,8 @@
 
 //! Commands that wait for a credit.
 //!
-//! With none outstanding nothing times out, so neither the midlayer nor the transport would notice.
+//! If no command is outstanding, nothing times out, so neither the midlayer nor the transport
+//! notices.
 
 use super::Session;
 use crate::{
@@ -33,7 +34,7 @@ const STARVING: u64 = 8;
 impl_has_delayed! { impl HasDelayed<STARVING> for Session { self.starving } }
 
 impl Session {
-    /// Milliseconds that a command to a disk may take.
+    /// Maximum time that a command to a disk may take, in milliseconds.
     pub(in crate::srp) fn command_time(&self) -> Msecs {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
@@ -41,7 +42,7 @@ impl Session {
     /// A command was refused for lack of a credit: checks whether credits come, until no command
     /// waits or the connection is lost. Any context.
     pub(super) fn begin_starving(self: &Arc<Self>) {
-        // If it is armed already, that suffices.
+        // Fails if the timer is armed already, which suffices.
         let _ = Starving::schedule(self.clone(), period_ms(self.command_time()));
     }
 

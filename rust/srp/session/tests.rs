@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of a session and its host, which is the test's: it has no disks and no commands.
+//! KUnit tests of a session with a host of the test, which has no disks and no commands.
 
 use super::{
     Session,
@@ -69,7 +69,7 @@ suite!(
     ]
 );
 
-/// Calls to the test's host.
+/// Counts calls to the test's host.
 struct Asked {
     scans: Atomic<u32>,
     rescans: Atomic<u32>,
@@ -90,7 +90,7 @@ impl Asked {
         Ok(Arc::new(asked, GFP_KERNEL)?)
     }
 
-    /// Scans, rescans and drops.
+    /// Returns the numbers of scans, rescans and drops.
     fn counts(&self) -> (u32, u32, u32) {
         let read = |count: &Atomic<u32>| count.load(Relaxed);
         (read(&self.scans), read(&self.rescans), read(&self.drops))
@@ -100,7 +100,7 @@ impl Asked {
 struct Made {
     asked: Arc<Asked>,
     host: Arc<Host<NoDisks<Transport<Session>>>>,
-    /// Whether it can be added.
+    /// Whether adding the host succeeds.
     addable: bool,
 }
 
@@ -197,7 +197,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Fails the login at the host, and checks that nothing is left.
+/// Makes the login fail at the host, and checks that nothing is left.
 fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,

@@ -21,12 +21,12 @@ use kernel::{
     time::Msecs, //
 };
 
-/// What a session needs of its host.
+/// What a session needs from its host.
 pub trait Upper: Send + Sync {
     /// The number of the host.
     fn number(&self) -> u32;
 
-    /// Adds the host, with the remote port of `session`. On failure nothing of the host is left.
+    /// Adds the host, with the remote port of `session`. On error the host is removed.
     ///
     /// # Errors
     ///

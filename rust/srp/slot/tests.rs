@@ -40,13 +40,13 @@ use kernel::{
     },
 };
 
-/// Commands of a race, with about two and a half owners each.
+/// Number of commands of a race. Each has about two and a half owners.
 const COMMANDS: u32 = 50_000;
-/// Commands of a race in which each waits for another CPU.
+/// Number of commands of a race in which each waits for another CPU.
 const FEW: u32 = 10_000;
-/// Rounds without any progress until a context gives up: about half a minute.
+/// Rounds without progress after which a context gives up: about half a minute.
 const PATIENCE: u32 = 100_000_000;
-/// Rounds until a context lets others run: not every kernel preempts.
+/// Rounds after which a context lets others run: not every kernel preempts.
 const NAP: u32 = 256;
 
 const LUN: Lun = Lun([0, 1, 0, 0, 0, 0, 0, 0]);
@@ -62,10 +62,10 @@ struct Race {
     commands: u32,
     /// How often the command of each generation ended.
     ends: KVVec<Atomic<u32>>,
-    /// How often the slot was owned. Its memory holds the same number.
+    /// How often the slot was owned. The slot's message memory holds the same number.
     owned: Atomic<u32>,
     owners: Atomic<u32>,
-    /// Ends in the states Building, Responded, Invalidating, Failed.
+    /// Commands that ended in the states Building, Responded, Invalidating, Failed.
     ways: [Atomic<u32>; State::ALL.len()],
     aborts: Atomic<u32>,
     wrong: Atomic<u32>,
@@ -91,7 +91,7 @@ struct Observer<'a> {
     race: &'a Race,
     seen: Word,
     rounds: u32,
-    /// Rounds without progress.
+    /// Number of rounds without progress.
     idle: u32,
 }
 
@@ -143,7 +143,8 @@ impl Race {
         }
     }
 
-    /// Owns the slot for a moment. Its memory holds the count of owners and the generation.
+    /// Owns the slot for a moment. Its message memory holds the number of owners so far and the
+    /// generation.
     fn own(&self, slot: &mut Held<'_>, from: &[State]) {
         self.require(self.owners.fetch_add(1, Relaxed) == 0);
         let word = slot.word();
@@ -222,7 +223,7 @@ impl Race {
         }
     }
 
-    /// Gives the other contexts a chance.
+    /// Waits a moment, so that another context can take the slot.
     fn pause(&self, _: Word) {
         for _ in 0..random_u64() % 32 {
             cpu_relax();
@@ -308,7 +309,7 @@ impl Race {
         self.run(&[Self::abort, Self::sweep]);
     }
 
-    /// Commands that ended in this state.
+    /// Number of commands that ended in this state.
     fn ended(&self, state: State) -> u32 {
         self.ways
             .get(state as usize)
@@ -482,8 +483,8 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     }
 }
 
-/// A search by tag finds no slot that is being built: until `claim` is done, it has the tag of the
-/// previous command.
+/// A search by tag finds no slot that is being built: until `claim` is done, the slot has the tag
+/// of the previous command.
 fn tag_of_a_new_command(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;

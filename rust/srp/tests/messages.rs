@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages of a target, byte by byte.
+//! Messages of a target, built byte by byte.
 
 use crate::rdma::{
     device::Gid,
@@ -21,16 +21,16 @@ use kernel::{
     }, //
 };
 
-/// Longest message that the target takes.
+/// Maximum length of a message to the target, in bytes.
 pub(in crate::srp) const MAX_IT_IU_LEN: u32 = 1024;
-/// Credits at the login.
+/// Number of credits granted at login.
 pub(in crate::srp) const REQ_LIM: u32 = 9;
 
-/// Reason of a REJ: the private data says why.
+/// Reject reason: the private data says why.
 pub(in crate::srp) const CONSUMER: u16 = 28;
-/// Reason of a REJ: go where the `ClassPortInfo` says.
+/// Reject reason: a `ClassPortInfo` names another port.
 pub(in crate::srp) const PORT_CM_REDIRECT: u16 = 24;
-/// Reason of a REJ: go to this GID.
+/// Reject reason: a GID names another port.
 pub(in crate::srp) const PORT_REDIRECT: u16 = 25;
 
 /// Writes bytes at an offset.
@@ -40,7 +40,7 @@ pub(in crate::srp) fn put<const N: usize>(to: &mut [u8], at: usize, bytes: [u8; 
     }
 }
 
-/// The bytes of `from` at an offset.
+/// Returns `N` bytes of `from` at an offset.
 pub(in crate::srp) fn get<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
     from.get(at..)
         .and_then(<[u8]>::first_chunk)
@@ -83,7 +83,7 @@ pub(in crate::srp) fn class_port_info(gid: Gid, lid: u16, pkey: u16, qpn: u32) -
 
 /// A target that is always ready and has no disks.
 pub(in crate::srp) struct Empty {
-    /// Messages by opcode.
+    /// Number of messages by opcode.
     told: [Atomic<u32>; 4],
 }
 
@@ -93,7 +93,7 @@ impl Empty {
         Ok(Arc::new(Self { told }, GFP_KERNEL)?)
     }
 
-    /// Messages received with this opcode.
+    /// Number of messages with this opcode.
     pub(in crate::srp) fn count(&self, opcode: usize) -> u32 {
         self.told.get(opcode).map_or(0, |count| count.load(Relaxed))
     }

@@ -35,7 +35,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A port that only the test knows. Its sessions end with it.
+/// A port that only the test knows. Dropping it ends its sessions.
 pub(in crate::srp) struct Stand {
     pub(in crate::srp) sessions: Arc<Sessions>,
     _queues: [WorkQueue; 3],
@@ -48,7 +48,7 @@ impl Drop for Stand {
     }
 }
 
-/// Sixteen bytes as hex digits.
+/// Shows sixteen bytes as hexadecimal digits.
 pub(in crate::srp) struct Hex(pub(in crate::srp) [u8; 16]);
 
 impl core::fmt::Display for Hex {
@@ -62,7 +62,7 @@ impl Stand {
         Self::with_number(soft, 1)
     }
 
-    /// A port with another number, which the device does not have.
+    /// Creates a port with this number, which the device need not have.
     pub(in crate::srp) fn with_number(soft: &Soft, number: u32) -> Result<Self> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let removal = WorkQueue::new(c"srp_test_remove", Flags::UNBOUND)?;
@@ -84,12 +84,12 @@ impl Stand {
         })
     }
 
-    /// The string for `add_target` to log in at this target, through the port itself.
+    /// The string for `add_target` to log in at this target, from the port to itself.
     pub(in crate::srp) fn text(&self, target: &Target, more: &str) -> Result<CString> {
         self.text_for(target.service_id(), more)
     }
 
-    /// The same for a service that may not exist.
+    /// Like [`Self::text`], for a service that may not exist.
     pub(in crate::srp) fn text_for(&self, service_id: u64, more: &str) -> Result<CString> {
         let gid = self.sessions.port().device().gid(1, 0)?;
         Ok(CString::try_from_fmt(fmt!(
@@ -101,7 +101,7 @@ impl Stand {
         ))?)
     }
 
-    /// A session that has not started to log in.
+    /// Creates a session that has not started to log in.
     pub(in crate::srp) fn session(&self, target: &Target, more: &str) -> Result<Arc<Session>> {
         begin(self, self.text(target, more)?.to_bytes())
     }

@@ -13,10 +13,10 @@ use kernel::{
     },
 };
 
-/// Rounds of each of two racing contexts.
+/// Number of rounds of each of two racing contexts.
 const ROUNDS: u64 = 100_000;
 
-/// How often to poll for a word that the other context leaves: for minutes.
+/// Maximum number of polls for a word that the other context must set; they take minutes.
 const LOOKS: u64 = 1 << 32;
 
 /// Data with an invariant: both numbers are equal while the data has no owner.
@@ -46,7 +46,7 @@ fn new() -> Result<Arc<Race>> {
 }
 
 impl Race {
-    /// Owns the data for a while and changes it.
+    /// Checks the invariant and changes the data, as its owner.
     fn own(&self, pair: &mut Pair) {
         if self.owners.fetch_add(1, Relaxed) != 0 || pair.0 != pair.1 {
             self.wrong.fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ impl Race {
             match self.cell.acquire(0, 0) {
                 Some(mut pair) => {
                     self.own(&mut pair);
-                    // Both ways to give it back.
+                    // Give the data back by `release` and by a drop in turn.
                     if left % 2 == 0 {
                         pair.release(0);
                     }
@@ -106,7 +106,8 @@ impl Race {
         }
     }
 
-    /// Returns whether the word advances past `word`, and never goes back.
+    /// Waits until the word is above `word`. Returns `false` if it decreases or after [`LOOKS`]
+    /// polls.
     fn wait_past(&self, word: u64) -> bool {
         let mut last = word;
         for _ in 0..LOOKS {
@@ -144,7 +145,7 @@ mod cases {
             return assert!(false);
         };
         assert_eq!(cell.load(), (6, true));
-        // Taken, whatever word is expected.
+        // The data is taken, so both calls fail for any expected word.
         for word in [5, 6, OWNED | 6] {
             assert!(cell.acquire(word, 7).is_none());
             assert!(!cell.transition(word, 7));

@@ -13,7 +13,7 @@ use crate::rdma::provider::event;
 use kernel::sync::atomic::Relaxed;
 
 impl Hca {
-    /// Takes the device out of service, as `outage` says. May sleep.
+    /// Takes the device out of service as `outage` specifies. May sleep.
     pub fn goes(&self, outage: &Outage) {
         if outage.stops {
             self.qps.each(|qp| qp.stops());
@@ -40,12 +40,12 @@ impl Hca {
         }
     }
 
-    /// Whether an outage has taken the links of its ports down.
+    /// Whether an outage has taken the links of the ports down.
     pub fn is_unplugged(&self) -> bool {
         self.unplugged.load(Relaxed)
     }
 
-    /// Plugs the cables of all ports in or out.
+    /// Plugs in or unplugs the cables of all ports.
     fn plug(&self, plugged: bool) {
         for id in self.ids() {
             self.fabric().plug(id, plugged);

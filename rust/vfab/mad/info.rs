@@ -27,21 +27,21 @@ pub struct NodeInfo {
     pub base_version: u8,
     /// [`super::CLASS_VERSION`].
     pub class_version: u8,
-    /// 1 is a channel adapter, 2 a switch.
+    /// Node type: 1 is a channel adapter, 2 a switch.
     pub node_type: u8,
-    /// Ports, without port 0 of a switch.
+    /// Number of ports, without port 0 of a switch.
     pub num_ports: u8,
-    /// GUID of the node's system.
+    /// System image GUID.
     pub sys_guid: U64,
     /// GUID of the node.
     pub node_guid: U64,
-    /// GUID of the port at which the SMP came in, or of port 0.
+    /// GUID of the port at which the SMP arrived, or of port 0.
     pub port_guid: U64,
-    /// Entries of the P_Key table.
+    /// Number of entries in the P_Key table.
     pub partition_cap: U16,
-    /// Assigned by the vendor.
+    /// Device ID, assigned by the vendor.
     pub device_id: U16,
-    /// Assigned by the vendor.
+    /// Device revision, assigned by the vendor.
     pub revision: U32,
     /// Port at which the SMP came in.
     pub local_port_num: u8,
@@ -55,31 +55,31 @@ pub struct NodeInfo {
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct SwitchInfo {
-    /// Entries of the linear forwarding table.
+    /// Number of entries in the linear forwarding table.
     pub linear_fdb_cap: U16,
-    /// Entries of the random forwarding table.
+    /// Number of entries in the random forwarding table.
     pub random_fdb_cap: U16,
-    /// Entries of the multicast forwarding table.
+    /// Number of entries in the multicast forwarding table.
     pub multicast_fdb_cap: U16,
     /// The highest LID that is forwarded.
     pub linear_fdb_top: U16,
-    /// Of the random forwarding table.
+    /// Default output port of the random forwarding table.
     pub default_port: u8,
-    /// Output port of a multicast LID without an entry.
+    /// Default output port for multicast LIDs without an entry.
     pub default_mcast_primary_port: u8,
-    /// The same, for packets that came in by that port.
+    /// The default output port for a multicast packet that came in by the primary port.
     pub default_mcast_not_primary_port: u8,
     /// LifeTimeValue, 5 bits; PortStateChange; OptimizedSLtoVLMappingProgramming, 2 bits.
     pub life_state: u8,
-    /// Of the random forwarding table.
+    /// LIDs per port of the random forwarding table.
     pub lids_per_port: U16,
-    /// Entries of the P_Key tables of ports except port 0.
+    /// Number of P_Key table entries of ports other than port 0.
     pub enforcement_cap: U16,
-    /// Five capabilities in the upper bits.
+    /// Five capability bits, the upper five.
     pub flags: u8,
     /// Zero.
     pub reserved1: u8,
-    /// The highest multicast LID that is forwarded by the table.
+    /// The highest multicast LID that the multicast table forwards.
     pub multicast_fdb_top: U16,
     /// Zero.
     pub reserved2: [u8; 44],
@@ -94,7 +94,7 @@ pub const PORT_STATE_CHANGE: u8 = 0x04;
 pub struct PortInfo {
     /// The M_Key.
     pub mkey: U64,
-    /// The subnet's half of the GIDs.
+    /// Subnet prefix, the upper half of GIDs.
     pub gid_prefix: U64,
     /// LID of the port.
     pub lid: U16,
@@ -104,15 +104,15 @@ pub struct PortInfo {
     pub cap_mask: U32,
     /// Zero: no error.
     pub diag_code: U16,
-    /// Seconds.
+    /// M_Key lease in seconds.
     pub mkey_lease_period: U16,
     /// Port at which the SMP came in.
     pub local_port_num: u8,
-    /// Bits of widths.
+    /// Enabled widths, as bits.
     pub link_width_enabled: u8,
-    /// Bits of widths.
+    /// Supported widths, as bits.
     pub link_width_supported: u8,
-    /// One bit of the widths.
+    /// Active width, as a bit.
     pub link_width_active: u8,
     /// LinkSpeedSupported, PortState.
     pub speed_state: u8,
@@ -126,11 +126,11 @@ pub struct PortInfo {
     pub mtu_sm_sl: u8,
     /// VLCap, InitType.
     pub vl_cap_init: u8,
-    /// Bytes that lanes of high priority may send at a time, in units of 4096.
+    /// How much high-priority lanes may send at a time, in units of 4096 bytes.
     pub vl_high_limit: u8,
-    /// Entries of the arbitration table of high priority.
+    /// Number of entries in the high-priority arbitration table.
     pub vl_arb_high_cap: u8,
-    /// Entries of the arbitration table of low priority.
+    /// Number of entries in the low-priority arbitration table.
     pub vl_arb_low_cap: u8,
     /// InitTypeReply, MTUCap.
     pub init_reply_mtu_cap: u8,
@@ -138,13 +138,13 @@ pub struct PortInfo {
     pub stall_hoq: u8,
     /// OperationalVLs, and four enforcement bits of a switch port.
     pub vls_enforce: u8,
-    /// SMPs with a wrong M_Key.
+    /// Number of SMPs with a wrong M_Key.
     pub mkey_violations: U16,
-    /// Packets with a wrong P_Key.
+    /// Number of packets with a wrong P_Key.
     pub pkey_violations: U16,
-    /// Packets with a wrong Q_Key.
+    /// Number of packets with a wrong Q_Key.
     pub qkey_violations: U16,
-    /// Entries of GUIDInfo.
+    /// Number of entries in GUIDInfo.
     pub guid_cap: u8,
     /// ClientReregister, 1 bit; SubnetTimeOut, the last 5 bits.
     pub reregister_timeout: u8,
@@ -166,21 +166,21 @@ pub struct PortInfo {
     pub speed_ext_enabled: u8,
 }
 
-/// Notice (IBTA 13.4.8.2), as far as it fits into an SMP.
+/// Notice (IBTA 13.4.8.2), the part that fits into an SMP.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Notice {
     /// IsGeneric, 1 bit; Type, 7 bits: `IB_NOTICE_TYPE_*`.
     pub kind: u8,
-    /// ProducerType: that of NodeInfo.
+    /// ProducerType, as NodeType in NodeInfo.
     pub producer: [u8; 3],
     /// TrapNumber.
     pub number: U16,
-    /// LID of the port that sends it.
+    /// LID of the port that sends the notice.
     pub issuer: U16,
     /// NoticeToggle and NoticeCount, for polled notices.
     pub toggle_count: U16,
-    /// Depends on the number.
+    /// The layout depends on the trap number.
     pub details: [u8; DETAILS_LEN],
 }
 
@@ -196,19 +196,19 @@ impl PortInfo {
     /// All zeros.
     pub const ZERO: Self = zerocopy::transmute!([0_u8; DATA_LEN]);
 
-    /// The attribute of an SMP.
+    /// The PortInfo in an attribute.
     pub fn of(data: &Data) -> &Self {
         zerocopy::transmute_ref!(data)
     }
 
-    /// The attribute of an SMP, mutable.
+    /// The PortInfo in an attribute, mutable.
     pub fn of_mut(data: &mut Data) -> &mut Self {
         zerocopy::transmute_mut!(data)
     }
 }
 
 impl SwitchInfo {
-    /// The attribute of an SMP.
+    /// The SwitchInfo in an attribute.
     pub fn of(data: &Data) -> &Self {
         zerocopy::transmute_ref!(data)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hops of a directed-route SMP at a switch (IBTA 14.2.2), out and back.
+//! Hops of a directed-route SMP through a switch (IBTA 14.2.2), outward and back.
 //!
-//! `drivers/infiniband/core/smi.c` handles those at a channel adapter.
+//! `drivers/infiniband/core/smi.c` handles the hops at a channel adapter.
 
 use super::{
     Smp,
@@ -10,20 +10,20 @@ use super::{
     PERMISSIVE, //
 };
 
-/// Where a directed-route SMP goes from here.
+/// Where a directed-route SMP goes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hop {
-    /// Out of this port, which need not exist.
+    /// Out of this port, which may not exist.
     Out(u8),
     /// To this node's agent.
     Here,
-    /// To this LID, as the directed part is over.
+    /// To this LID; the directed part of the path has ended.
     Lid(u16),
-    /// Nowhere, as the path is invalid.
+    /// Nowhere; the path is invalid.
     Nowhere,
 }
 
-/// Takes `smp`, which came in by `inport`, one hop further. Port 0 is the switch's own.
+/// Moves `smp`, which arrived at port `inport`, one hop further. Port 0 is the switch itself.
 pub fn hop(smp: &mut Smp, inport: u8) -> Hop {
     if usize::from(smp.hop_cnt) >= PATH_LEN {
         Hop::Nowhere

@@ -2,8 +2,8 @@
 
 //! All personalities.
 //!
-//! A value that the device reports, and the source of its driver does not have, is that of a common
-//! one. Requests that the device flushes itself come one at a time.
+//! Where a driver's source does not contain a value that the device reports, that of a
+//! common device is used. Devices that flush requests in hardware flush one at a time.
 
 use super::{
     After,
@@ -25,26 +25,26 @@ use super::{
 use crate::rdma::provider::attr::Driver;
 use kernel::prelude::*;
 
-/// Time from the outage to unregistration, in ms.
+/// Time from the outage to the unregistration, in ms.
 const PAUSE: u32 = 200;
-/// Time until it is registered again, in ms.
+/// Time from unregistration to the next registration, in ms.
 const AWAY: u32 = 300;
 
-/// All sends, then all receives, soon after the call that causes the error.
+/// All sends, then all receives, immediately after the call that causes the error.
 const SENDS_FIRST: Flush = Flush {
     order: Order::SendsFirst,
     pause: 0,
     at_once: u32::MAX,
 };
 
-/// In the order in which the device completes them.
+/// One at a time, in the device's order of completion.
 const ONE_BY_ONE: Flush = Flush {
     order: Order::Interleaved,
     pause: 100_000,
     at_once: 1,
 };
 
-/// The device is dead; its driver unregisters it and registers it again.
+/// The device dies; its driver unregisters it and registers it again.
 const fn dies(flushed: Flushed, told: &'static [Told], verbs: Verbs) -> Reset {
     Reset {
         outage: Outage {
@@ -58,7 +58,7 @@ const fn dies(flushed: Flushed, told: &'static [Told], verbs: Verbs) -> Reset {
     }
 }
 
-/// An adapter with high limits. All verbs work while it is reset.
+/// An adapter with high limits. All verbs keep working while the device is reset.
 pub const DEFAULT: Personality = Personality {
     name: "default",
     driver: Driver::QIB,
@@ -128,7 +128,7 @@ const MLX5: Personality = Personality {
     ..DEFAULT
 };
 
-/// ConnectX-3: as mlx5, except that a dead device refuses the move to the error state.
+/// ConnectX-3: like mlx5, except that a dead device refuses the move to the error state.
 const MLX4: Personality = Personality {
     name: "mlx4",
     driver: Driver::MLX4,
@@ -159,7 +159,7 @@ const MLX4: Personality = Personality {
     ..DEFAULT
 };
 
-/// E810: software flushes late; a dead device does not flush, and keeps its regions.
+/// E810: software flushes late; a dead device does not flush and does not release regions.
 const IRDMA: Personality = Personality {
     name: "irdma",
     driver: Driver::IRDMA,
@@ -220,7 +220,7 @@ const BNXT_RE: Personality = Personality {
     ..DEFAULT
 };
 
-/// HIP09: a dead device refuses the move to the error state twice, then it succeeds without effect.
+/// HIP09: a dead device refuses the move to the error state twice, then accepts it without effect.
 const HNS: Personality = Personality {
     name: "hns",
     driver: Driver::HNS,
@@ -253,7 +253,7 @@ const HNS: Personality = Personality {
     ..DEFAULT
 };
 
-/// Elastic RDMA: only the device flushes.
+/// Elastic RDMA: only the hardware flushes.
 const ERDMA: Personality = Personality {
     name: "erdma",
     driver: Driver::ERDMA,
@@ -276,7 +276,7 @@ const ERDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// No regions that requests register, so no login.
+/// No REG_MR regions, so no login.
 const MANA: Personality = Personality {
     name: "mana",
     driver: Driver::MANA,
@@ -295,7 +295,7 @@ const MANA: Personality = Personality {
     ..DEFAULT
 };
 
-/// A reset or removal first ends its admin commands. It stays dead after a reset.
+/// A reset or removal first fails all admin commands. The device stays dead after a reset.
 const IONIC: Personality = Personality {
     name: "ionic",
     driver: Driver::IONIC,
@@ -327,7 +327,7 @@ const IONIC: Personality = Personality {
     ..DEFAULT
 };
 
-/// What ionic does before it unregisters.
+/// What ionic does before it unregisters the device.
 const ADMIN_KILLED: Outage = Outage {
     stops: true,
     flushed: Flushed::AtOnce,
@@ -335,7 +335,7 @@ const ADMIN_KILLED: Outage = Outage {
     verbs: Verbs::fail(Some(ENODEV)),
 };
 
-/// A dead device accepts the move to the error state, and flushes nothing.
+/// A dead device accepts the move to the error state, but flushes nothing.
 const QEDR: Personality = Personality {
     name: "qedr",
     driver: Driver::QEDR,
@@ -370,7 +370,7 @@ const QEDR: Personality = Personality {
     ..DEFAULT
 };
 
-/// iWARP, as far as InfiniBand connections allow it: a message without a receive request ends the
+/// iWARP, as far as InfiniBand connections permit: a message that finds no receive request ends the
 /// connection.
 const CXGB4: Personality = Personality {
     name: "cxgb4",
@@ -439,7 +439,7 @@ const OCRDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// One interrupt for all; only the device flushes.
+/// One completion vector; only the hardware flushes.
 const VMW_PVRDMA: Personality = Personality {
     name: "vmw_pvrdma",
     driver: Driver::VMW_PVRDMA,
@@ -464,7 +464,7 @@ const VMW_PVRDMA: Personality = Personality {
     ..DEFAULT
 };
 
-/// Software: two tasks flush. Its only reset is its removal.
+/// Software: two tasks flush. A reset is only a removal.
 const RXE: Personality = Personality {
     name: "rxe",
     driver: Driver::RXE,
@@ -497,7 +497,7 @@ const RXE: Personality = Personality {
     ..DEFAULT
 };
 
-/// All of them.
+/// All personalities.
 pub const PERSONALITIES: &[&Personality] = &[
     &DEFAULT,
     &MLX5,

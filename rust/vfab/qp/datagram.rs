@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Datagrams: of queue pair 0 (subnet management), of queue pair 1, and of others.
+//! Datagrams: of queue pair 0 (subnet management), of queue pair 1, and of UD queue pairs.
 
 use super::{
     super::{
@@ -53,17 +53,17 @@ use crate::rdma::provider::{
 };
 use kernel::sync::Arc;
 
-/// Bytes of a global route header, or of the room for it.
+/// Length of a global route header, or of the space for it, in bytes.
 const GRH_LEN: usize = 40;
-/// Longest datagram, in bytes.
+/// Maximum length of a datagram, in bytes.
 const MTU: u32 = 4096;
-/// A Q_Key with this bit stands for that of the sending queue pair.
+/// A Q_Key with this bit means the Q_Key of the sending queue pair.
 const OWN_QKEY: u32 = 1 << 31;
-/// The queue pair to which a datagram for a group is addressed.
+/// Destination queue pair number of a datagram to a group.
 const GROUP: u32 = 0xff_ffff;
 /// Number of a port's queue pair for general management.
 const GSI: u32 = 1;
-/// An InfiniBand packet follows the header.
+/// Next header field: an InfiniBand packet follows.
 const NEXT_HEADER: u8 = 0x1b;
 
 /// A datagram in flight.
@@ -72,22 +72,22 @@ struct Packet<'a> {
     pkey: u16,
     qkey: u32,
     imm: Option<u32>,
-    /// Another queue pair receives it in place of queue pair 1, and like that from every partition
-    /// of the port.
+    /// Another queue pair receives the datagram in place of queue pair 1, and like it accepts all
+    /// partitions of the port.
     instead: bool,
     header: [u8; GRH_LEN],
     solicited: bool,
     len: u32,
     /// Index into [`gmp::NAMES`], if it is a management datagram.
     gmp: Option<usize>,
-    /// The sender's memory.
+    /// SGEs in the sender's memory.
     pieces: &'a [Sge],
     memory: &'a Memory,
     pd: PdName,
 }
 
 impl Packet<'_> {
-    /// Its management class.
+    /// The datagram's management class.
     fn class(&self) -> u8 {
         let mut head = [0; 2];
         let mut pieces = Pieces::local(self.memory, self.pd, 0, self.pieces);
@@ -98,7 +98,7 @@ impl Packet<'_> {
     }
 }
 
-/// A GID of a port.
+/// Returns GID `index` of a port.
 pub fn gid(fabric: &Fabric, id: PortId, index: usize) -> Option<[u8; 16]> {
     let (prefix, guid) = fabric.look(id, |port| Some((port.prefix(), port.guid(index)?)))??;
     let mut gid = [0; 16];
@@ -112,7 +112,7 @@ fn header(grh: &Grh, sgid: [u8; 16], len: u32) -> [u8; GRH_LEN] {
     let mut bytes = [0; GRH_LEN];
     let first = 6 << 28 | u32::from(grh.class) << 20 | grh.flow & 0xf_ffff;
     bytes[..4].copy_from_slice(&first.to_be_bytes());
-    // CAST: It is at most `MTU` and some.
+    // CAST: `len` is at most `MTU`.
     bytes[4..6].copy_from_slice(&(len as u16).to_be_bytes());
     bytes[6] = NEXT_HEADER;
     bytes[7] = grh.hops;
@@ -133,7 +133,7 @@ impl Qp {
         if wqe.len > MTU {
             return Status::LOC_LEN_ERR;
         }
-        // Complete it as if it were lost: `ib_mad` waits for the completion of each send.
+        // Complete it as if the datagram were lost: `ib_mad` waits for the completion of each send.
         if self.manner.is_dead() {
             return Status::SUCCESS;
         }
@@ -153,7 +153,7 @@ impl Qp {
         } else {
             attr.pkey_index
         };
-        // A datagram that does not arrive is not reported.
+        // The sender is not told that a datagram does not arrive.
         let Some(Some((lid, pkey))) = fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
         else {
             return Status::SUCCESS;
@@ -196,7 +196,7 @@ impl Qp {
         };
         let dlid = to.address.dlid;
         if dlid >= FIRST_MULTICAST {
-            // Without the header, or with one queue pair as destination, it is lost.
+            // A datagram to a group is lost without the header or with a single destination.
             if let Some(grh) = grh.filter(|_| to.qp == GROUP) {
                 let group = Group {
                     gid: grh.dgid,
@@ -231,7 +231,7 @@ impl Qp {
         taker.receive_datagram(at, &mut packet)
     }
 
-    /// Delays a management datagram by this many seconds; `false` if too many are delayed already.
+    /// Delays a management datagram by this many seconds; `false` if that is not possible.
     fn send_late(
         &self,
         end: &End,
@@ -258,8 +258,8 @@ impl Qp {
         }
     }
 
-    /// Counts what queue pair 1 sends and applies faults. `None` if it is not sent, otherwise its
-    /// kind if it is a management datagram.
+    /// Counts a datagram of queue pair 1 and applies faults. `None` if it must not be sent,
+    /// otherwise its kind if it is a management datagram.
     #[inline(never)]
     fn send_gmp(
         self: &Arc<Self>,
@@ -299,7 +299,7 @@ impl Qp {
         Some(Some(kind))
     }
 
-    /// Gives each member of a group a copy, except the sender.
+    /// Gives each member of a group except the sender a copy.
     fn send_to_group(&self, end: &End, group: &Group, packet: &mut Packet<'_>) -> Status {
         let mut status = Status::SUCCESS;
         for at in end.net.fabric.spread(end.id, group.lid) {
@@ -319,7 +319,7 @@ impl Qp {
         status
     }
 
-    /// Receives a datagram, if it is for this queue pair and there is a receive request.
+    /// Receives a datagram, if it is for this queue pair and a receive request has room.
     fn receive_datagram(self: &Arc<Self>, at: PortId, packet: &mut Packet<'_>) -> Status {
         let end = self.end();
         let fabric = &end.net.fabric;
@@ -392,7 +392,7 @@ impl Qp {
         net.attend();
     }
 
-    /// Receives an SMP at queue pair 0, or a delayed datagram or BUSY reply at another.
+    /// Receives an SMP at queue pair 0, or a delayed datagram or BUSY reply at another queue pair.
     pub(super) fn receive_mad(self: &Arc<Self>, at: PortId, from: Source, mad: &mut Mad) {
         let mut rq = self.rq.lock();
         let total = (GRH_LEN + LEN) as u32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the requests of a connection in error are flushed: in the call that causes the error, or as
-//! the adapter's [`Flush`] says, by a work item and a timer.
+//! How an RC queue pair in error flushes its requests: as [`Flush::SIMPLE`], or as the adapter's
+//! [`Flush`] says, by a work item and a timer.
 
 use super::{
     super::personality::{
@@ -28,24 +28,23 @@ use kernel::{
     }, //
 };
 
-/// Whether the device has stopped and does not flush by itself.
+/// Whether the device has stopped and does not flush on its own.
 pub(super) fn freezes(manner: &Manner) -> bool {
     manner.is_dead() && manner.flushed() != Flushed::AtOnce
 }
 
 impl Qp {
-    /// Whether it flushes in the call that causes the error.
+    /// Whether this queue pair flushes as [`Flush::SIMPLE`] specifies.
     pub(super) fn flushes_simply(&self) -> bool {
         self.kind != Kind::Rc
             || self.manner.personality.flush == Flush::SIMPLE && !self.frozen.load(Relaxed)
     }
 
-    /// Whether a request may be posted in this state, in which the queue does not execute it but
-    /// flushes it.
+    /// Whether a request may be posted in `state`, in which the queue does not execute it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is before the state `least`, otherwise that of a device that is out of
+    /// `EINVAL` if `state` precedes `least`, otherwise the error of a device that is out of
     /// service.
     #[cold]
     pub(super) fn may_post(&self, state: State, least: State) -> Result {
@@ -58,14 +57,14 @@ impl Qp {
         Ok(())
     }
 
-    /// Begins or ends draining by the device. Returns whether the device has stopped.
+    /// Begins or ends a drain by the device. Returns whether the device has stopped.
     pub fn set_draining(&self, on: bool) -> bool {
         self.draining.store(on, Relaxed);
         self.manner.is_dead()
     }
 
-    /// A user has tried to move it to the error state, or is about to. `flushed` says when the
-    /// device flushes.
+    /// A user tries to move the queue pair to the error state. `success` says whether the device
+    /// permits it, `flushed` when it flushes.
     pub fn was_told_to_stop(self: &Arc<Self>, flushed: Flushed, success: bool) {
         let thaws = match flushed {
             Flushed::AtOnce | Flushed::WhenTried => true,
@@ -77,8 +76,8 @@ impl Qp {
         }
     }
 
-    /// Handles that the device has stopped. Posted requests are flushed, or stay until the queue
-    /// pair is moved to the error state. Any context without its locks.
+    /// The device has stopped. Posted requests are flushed, or stay until the queue pair is moved
+    /// to the error state. Any context without the queue pair's locks.
     pub fn stops(self: &Arc<Self>) {
         if self.kind != Kind::Rc {
             return;
@@ -90,12 +89,13 @@ impl Qp {
         }
     }
 
-    /// Whether it is a connection of a device that has stopped, which neither sends nor receives.
+    /// Whether this is an RC queue pair of a device that has stopped, which neither sends nor
+    /// receives.
     pub(super) fn is_silent(&self) -> bool {
         self.kind == Kind::Rc && self.manner.is_dead()
     }
 
-    /// Reports an error of the queue pair. Any context.
+    /// Reports a fatal error of an RC queue pair that is not in RESET. Any context.
     pub fn tells_fatal(self: &Arc<Self>) {
         if self.kind == Kind::Rc && self.state() != State::Reset {
             self.later(super::bit(event::Kind::QP_FATAL));
@@ -108,10 +108,10 @@ impl Qp {
             let mut sq = self.sq.lock();
             return self.progress(&mut sq);
         }
-        // Held so that it is not connected again meanwhile.
+        // Keeps the queue pair from being connected again meanwhile.
         let _changing = self.changing.lock();
         if self.state() == State::Err {
-            // A retry is obsolete.
+            // Stop a pending retry.
             self.timer.cancel();
             match self.manner.personality.flush.pause {
                 0 => self.flush_some(),
@@ -120,7 +120,7 @@ impl Qp {
         }
     }
 
-    /// Flushes a batch and schedules the next one. Any context without its locks.
+    /// Flushes a batch and schedules the next one. Any context without the queue pair's locks.
     pub(super) fn flush_some(self: &Arc<Self>) {
         let Flush {
             order,
@@ -144,7 +144,7 @@ impl Qp {
                 sq.sent_last = false;
                 self.flush_receive(&mut rq);
             } else if send {
-                // If there is no room for its completion, this locks the receive queue.
+                // If the completion queue is full, `flush_send` takes the receive queue's lock.
                 drop(rq);
                 sq.sent_last = true;
                 self.flush_send(&mut sq);

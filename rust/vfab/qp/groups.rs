@@ -13,15 +13,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Maximum number of memberships of all queue pairs of an adapter, in any number of groups.
+/// Maximum number of memberships of an adapter's queue pairs, in all groups together.
 pub const MAX_MEMBERS: u32 = 1024;
 
-/// A multicast group, as an address handle names it.
+/// A multicast group, identified as in an address handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Its GID.
+    /// GID of the group.
     pub gid: [u8; 16],
-    /// Its LID.
+    /// LID of the group.
     pub lid: u16,
 }
 
@@ -54,7 +54,7 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is one already, `ENOMEM` if there are [`MAX_MEMBERS`].
+    /// `EINVAL` if it is already a member, `ENOMEM` if there are [`MAX_MEMBERS`] memberships.
     pub fn attach(&self, group: Group, qp: &Arc<Qp>) -> Result {
         let mut members = self.members.lock();
         if members.iter().any(|m| m.is(&group, qp)) {
@@ -68,11 +68,11 @@ impl Groups {
         members.push_within_capacity(member).map_err(|_| ENOMEM)
     }
 
-    /// Ends a membership. The queue pair receives nothing of the group after this.
+    /// Ends a membership. Afterwards the queue pair receives no datagrams of the group.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is not a member.
+    /// `EINVAL` if the queue pair is not a member.
     pub fn detach(&self, group: Group, qp: &Arc<Qp>) -> Result {
         let mut members = self.members.lock();
         let at = members.iter().position(|m| m.is(&group, qp));
@@ -82,7 +82,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Calls `with` for each queue pair of a group, with the lock held.
+    /// Calls `with` for each member of a group, with the lock of the memberships held.
     pub fn each(&self, group: &Group, mut with: impl FnMut(&Arc<Qp>)) {
         let members = self.members.lock();
         for member in members.iter().filter(|m| m.group == *group) {

@@ -51,11 +51,11 @@ use kernel::{
     }, //
 };
 
-/// Maximum number of queue pairs of a device, including 0 and 1, which belong to the ports.
+/// Maximum number of queue pairs of a device, including numbers 0 and 1, which belong to the ports.
 pub const MAX_QPS: u32 = 8192;
-/// Maximum number of ports.
+/// Maximum number of ports of all adapters.
 const MAX_ENDS: usize = 16;
-/// Period of the timer in nanoseconds.
+/// Period of the timer, in nanoseconds.
 const TICK: u64 = 1_000_000_000;
 
 struct Numbers {
@@ -63,18 +63,18 @@ struct Numbers {
     next: u32,
 }
 
-/// The queue pairs of a device, by their numbers.
+/// The queue pairs of a device, by number.
 #[pin_data]
 pub struct Qps {
     #[pin]
     numbers: SpinLockIrq<Numbers>,
-    /// The groups that they are in.
+    /// The multicast memberships of these queue pairs.
     #[pin]
     pub groups: Groups,
 }
 
 impl Qps {
-    /// No queue pairs. May sleep.
+    /// Creates an empty table. May sleep.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Qps {
         )
     }
 
-    /// Returns a free number, which is reused as late as possible. Callers serialise this.
+    /// Returns a free number. Numbers are reused as late as possible. Callers must serialise this.
     pub fn free_number(&self) -> Option<u32> {
         let mut numbers = self.numbers.lock();
         for _ in 2..MAX_QPS {
@@ -136,7 +136,7 @@ impl Qps {
     }
 }
 
-/// Number of datagrams of each kind of [`gmp::NAMES`].
+/// Number of datagrams of each kind in [`gmp::NAMES`].
 pub struct Count([Atomic<u64>; gmp::NAMES.len()]);
 
 impl Count {
@@ -157,12 +157,12 @@ impl Count {
     }
 }
 
-/// A port, with the queue pairs behind it.
+/// A port, and the queue pairs of its device.
 #[pin_data]
 pub struct End {
-    /// Its adapter and number.
+    /// The adapter and port number.
     pub id: PortId,
-    /// Its network.
+    /// The port's network.
     pub net: Arc<Net>,
     qps: Arc<Qps>,
     target: Arc<DeviceTarget>,
@@ -173,13 +173,13 @@ pub struct End {
     /// Queue pairs 0 and 1.
     #[pin]
     special: SpinLockIrq<[Option<Arc<Qp>>; 2]>,
-    /// The queue pair that receives the connection managers' messages to queue pair 1; 0 is queue
-    /// pair 1.
+    /// The queue pair that receives the connection manager messages sent to queue pair 1; 0 means
+    /// queue pair 1 itself.
     manager: Atomic<u32>,
 }
 
 impl End {
-    /// A port of a device with these queue pairs and this receiver of its events.
+    /// Creates a port of a device that has these queue pairs and reports events to `target`.
     ///
     /// # Errors
     ///
@@ -213,18 +213,19 @@ impl End {
         }
     }
 
-    /// Sets the queue pair that receives what connection managers send to queue pair 1; 0 is queue
-    /// pair 1. If there is none with this number, the messages are lost.
+    /// Sets the queue pair that receives connection manager messages sent to queue pair 1; 0 is
+    /// queue pair 1. If there is no such queue pair, the messages are lost.
     pub fn set_manager(&self, num: u32) {
         self.manager.store(num, Relaxed);
     }
 
-    /// The queue pair that receives them, if it is not queue pair 1.
+    /// The queue pair that receives connection manager messages, unless it is queue pair 1.
     pub fn manager(&self) -> Option<u32> {
         Some(self.manager.load(Relaxed)).filter(|num| *num != 0)
     }
 
-    /// Calls `with` for each queue pair of the port that is in a group, with a lock held.
+    /// Calls `with` for each queue pair of this port that is in `group`, while holding the lock of
+    /// the groups.
     pub fn each_of(&self, group: &Group, mut with: impl FnMut(&Arc<Qp>)) {
         self.qps.groups.each(group, |qp| {
             if qp.end.lock().id == self.id {
@@ -233,7 +234,7 @@ impl End {
         });
     }
 
-    /// Sets queue pair 0 or 1; `false` if there is one already.
+    /// Sets queue pair 0 or 1; `false` if the port already has it.
     pub fn set_special(&self, qp: &Arc<Qp>) -> bool {
         let mut special = self.special.lock();
         match special.get_mut(qp.num as usize) {
@@ -258,7 +259,7 @@ impl End {
 
 /// A delayed management datagram.
 pub struct Late {
-    /// Ticks until it is delivered, of a second.
+    /// Timer ticks until delivery; a tick is one second.
     pub ticks: u64,
     /// Destination port.
     pub at: PortId,
@@ -333,7 +334,7 @@ impl Net {
         drop(was);
     }
 
-    /// Makes all connections drop queue pairs of an adapter that was removed. May sleep.
+    /// Makes all connections release queue pairs of an adapter that has been removed. May sleep.
     pub fn forget(&self, ca: u8) {
         for id in self.fabric.ports().filter(|id| id.ca != ca) {
             if let Some(end) = self.end(id) {
@@ -342,7 +343,7 @@ impl Net {
         }
     }
 
-    /// A port.
+    /// The port `id`.
     pub fn end(&self, id: PortId) -> Option<Arc<End>> {
         let ends = self.ends.lock();
         ends.iter().flatten().find(|e| e.id == id).cloned()
@@ -366,12 +367,12 @@ impl Net {
         }
     }
 
-    /// Delays a management datagram; `false` if there are too many already.
+    /// Delays a management datagram; returns `false` if too many are already delayed.
     pub fn hold(&self, late: Late) -> bool {
         self.late.lock().push_within_capacity(late).is_ok()
     }
 
-    /// Delivers a delayed datagram that is due; `false` if there is none.
+    /// Delivers one delayed datagram that is due; returns `false` if there is none.
     fn come_late(&self) -> bool {
         let due = {
             let mut all = self.late.lock();
@@ -415,7 +416,7 @@ impl Net {
     }
 }
 
-/// A network with a running timer, which sends due traps. Dropping it stops the timer, and sleeps.
+/// A network with a running timer, which sends due traps. Dropping it stops the timer; this sleeps.
 pub struct Running(Arc<Net>);
 
 impl Deref for Running {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer of a connection: how it is found, requests to it, and what its response does to the
-//! send queue.
+//! The peer of a connection: how it is found, requests to it, and the effect of its responses on
+//! the send queue.
 
 use super::{
     super::{
@@ -43,14 +43,14 @@ use kernel::{
     }, //
 };
 
-/// The peer of a connection, valid while `generation` and `epoch` are unchanged.
+/// The peer of a connection, valid while fabric and peer have this generation and epoch.
 pub(super) struct Peer {
     qp: Arc<Qp>,
     generation: u32,
     epoch: u32,
 }
 
-/// Nanoseconds to wait for a receive request, by the peer's RNR timer code.
+/// Converts the peer's RNR timer code to nanoseconds.
 fn rnr_ns(code: u8) -> u64 {
     // Hundredths of a millisecond.
     const TIMES: [u32; 32] = [
@@ -117,7 +117,7 @@ impl Qp {
                 Nak::Operation => Status::REM_OP_ERR,
             }),
             Ack::NotReady(code) => {
-                // 7 retries forever.
+                // 7 means to retry forever.
                 let tries = self.manner.personality.connections.rnr_retries;
                 if sq.attr.rnr_retry != 7 || !tries {
                     if sq.rnr_retries == 0 || !tries {
@@ -129,7 +129,8 @@ impl Qp {
             }
             Ack::None(why) => {
                 if sq.attr.timeout == 0 {
-                    // It waits forever, and tries once a second, which is not one of its retries.
+                    // Without a timeout the queue pair tries once a second forever; that does not
+                    // use up retries.
                     return Done::Again(1_000_000_000);
                 }
                 if sq.retries == 0 {
@@ -155,7 +156,8 @@ impl Qp {
         self.look_for_peer(sq)
     }
 
-    /// Drops the peer if it is of this adapter, which is removed. Freeing it may sleep.
+    /// Releases the peer if it belongs to adapter `ca`, which has been removed. Freeing the peer
+    /// may sleep.
     pub(super) fn forget_peer_of(&self, ca: u8) {
         let peer = {
             let mut sq = self.sq.lock();
@@ -170,7 +172,7 @@ impl Qp {
         let end = self.end();
         let fabric = &end.net.fabric;
         let generation = fabric.generation();
-        // Dropping it cannot sleep: its device holds a reference, or has released its queues.
+        // Dropping the peer cannot sleep: its device holds a reference, or has released its queues.
         sq.peer = None;
         let to = fabric
             .route(end.id, sq.attr.address.dlid)
@@ -212,7 +214,7 @@ impl Qp {
 }
 
 impl Task {
-    /// Rights that the sender's own pieces need.
+    /// Rights that the sender needs to its own SGEs.
     pub(super) fn local_access(self) -> u32 {
         match self {
             Self::Read { .. } => access::LOCAL_WRITE,

@@ -7,8 +7,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// Slots for `size` requests, rounded up to a power of two, so that the slot of a count is right
-/// after the count has wrapped at 2^32, too.
+/// Slots for `size` requests, rounded up to a power of two, so that a count maps to the right slot
+/// after it has wrapped at 2^32, too.
 pub(super) struct Places<T> {
     all: KVVec<T>,
     size: u32,

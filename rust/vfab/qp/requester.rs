@@ -76,7 +76,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Its bit for faults.
+    /// The operation's bit for faults.
     pub(super) fn which(&self) -> u32 {
         match self {
             Self::Request(Task::Send { .. }) | Self::Datagram { .. } => MESSAGE,
@@ -87,7 +87,7 @@ impl Op {
     }
 }
 
-/// A request. Its pieces, and the destination of a datagram, are in separate lists.
+/// A send request. Its SGEs, and the destination of a datagram, are in separate lists.
 #[derive(Clone, Copy)]
 pub(super) struct Wqe {
     id: u64,
@@ -95,7 +95,7 @@ pub(super) struct Wqe {
     signaled: bool,
     pub(super) solicited: bool,
     pub(super) pieces: u32,
-    /// Bytes of all pieces.
+    /// Length of all SGEs, in bytes.
     pub(super) len: u32,
 }
 
@@ -105,13 +105,13 @@ pub(super) struct Requester {
     pub(super) cq: Option<Arc<Cq>>,
     wqes: Places<Wqe>,
     pub(super) sges: KVVec<Sge>,
-    /// Destinations, of a datagram queue pair.
+    /// Destinations of datagrams; empty in an RC queue pair.
     to: KVVec<Datagram>,
-    /// Maximum number of pieces of a request.
+    /// Maximum number of SGEs per request.
     pub(super) per_wqe: u32,
     all_signaled: bool,
     freed: Option<Arc<Freed>>,
-    /// Counts of requests posted and done, modulo 2^32.
+    /// Number of requests posted (`head`) and done (`next`), modulo 2^32.
     head: u32,
     pub(super) next: u32,
     /// Sequence number of the next packet.
@@ -121,17 +121,17 @@ pub(super) struct Requester {
     pub(super) retries: u32,
     pub(super) rnr_retries: u32,
     pub(super) peer: Option<Peer>,
-    /// The last flushed request was one of this queue.
+    /// Whether the last flushed request was a send request.
     pub(super) sent_last: bool,
 }
 
 /// The outcome of a request.
 pub(super) enum Done {
-    /// It is done.
+    /// Done, with this status.
     Over(Status),
-    /// Retry it in this many nanoseconds.
+    /// Retry the request in this many nanoseconds.
     Again(u64),
-    /// It stays in the queue.
+    /// The request stays in the queue.
     Stay,
 }
 
@@ -194,7 +194,7 @@ impl Requester {
         self.next != self.head
     }
 
-    /// Drops the posted requests.
+    /// Drops all posted requests.
     pub(super) fn reset(&mut self) {
         self.next = self.head;
         self.waiting = false;
@@ -204,7 +204,7 @@ impl Requester {
         }
     }
 
-    /// Starts sending with packet `psn`.
+    /// Starts sending, with packet sequence number `psn`.
     pub(super) fn begin(&mut self, psn: u32) {
         self.psn = psn;
         self.refill();
@@ -216,7 +216,7 @@ impl Requester {
         self.rnr_retries = self.attr.rnr_retry.into();
     }
 
-    /// Takes the peer if `so`. The caller drops it without a lock.
+    /// Takes the peer out if `so`. The caller drops it without holding a lock.
     pub(super) fn forget_peer_if(&mut self, so: bool) -> Option<impl Sized> {
         if so {
             self.peer.take()
@@ -312,8 +312,8 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for an invalid request or a queue pair that does not send yet, `ENOMEM` if the
-    /// queue is full.
+    /// `EINVAL` for an invalid request or a queue pair that cannot send yet, `ENOMEM` if the queue
+    /// is full, otherwise the device's error.
     #[inline]
     pub fn post_send<'a>(
         self: &Arc<Self>,
@@ -345,7 +345,7 @@ impl Qp {
         result
     }
 
-    /// Applies the faults of a post. Returns whether the request is refused.
+    /// Applies the faults of posting. Returns whether the request is refused.
     #[cold]
     fn refuses(self: &Arc<Self>, faults: &Faults, wr: &SendWr<'_, Mr>) -> bool {
         let which = match wr.work() {
@@ -414,13 +414,13 @@ impl Qp {
         status
     }
 
-    /// Completes the next request as flushed.
+    /// Completes the next send request as flushed.
     pub(super) fn flush_send(self: &Arc<Self>, sq: &mut Requester) {
         let wqe = *sq.wqes.get(sq.next);
         self.over(sq, &wqe, Status::WR_FLUSH_ERR, self.faults());
     }
 
-    /// A request has failed. The queue pair fails; of a datagram queue pair, only the send queue.
+    /// Handles a failed request: the queue pair fails, or, if it is not RC, only its send queue.
     fn fail_send(self: &Arc<Self>) {
         if self.kind == Kind::Rc {
             self.break_send();
@@ -502,7 +502,7 @@ impl Qp {
         }
     }
 
-    /// Whether this is the key of a region that is not registered and may be invalidated.
+    /// Whether `key` names a region that is not registered and that LOCAL_INV accepts.
     #[cold]
     fn may_be_free(&self, key: u32) -> bool {
         match self.manner.personality.regions.free_keys {
@@ -512,14 +512,14 @@ impl Qp {
         }
     }
 
-    /// How many requests are pending.
+    /// The number of pending send requests.
     pub fn pending(&self) -> u32 {
         let sq = self.sq.lock();
         sq.head.wrapping_sub(sq.next)
     }
 }
 
-/// The status that a fault gives the completion of such a request.
+/// The status that a fault gives to the completion of a request with `status`.
 #[cold]
 fn other_status(faults: &Faults, op: &Op, status: Status) -> Option<Status> {
     let which = match status {

@@ -54,12 +54,12 @@ use kernel::{
     }, //
 };
 
-/// A receive request. Its pieces are in a separate list.
+/// A receive request. Its SGEs are in a separate list.
 #[derive(Clone, Copy)]
 struct Wqe {
     id: u64,
     pieces: u32,
-    /// Bytes of all pieces.
+    /// Length of all SGEs, in bytes.
     len: u32,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Responder {
     sges: KVVec<Sge>,
     per_wqe: u32,
     freed: Option<Arc<Freed>>,
-    /// Counts of requests posted and done, modulo 2^32.
+    /// Number of requests posted (`head`) and done (`next`), modulo 2^32.
     head: u32,
     next: u32,
     /// The expected sequence number.
@@ -98,7 +98,7 @@ pub(super) enum Task {
     },
 }
 
-/// A request of the peer, with all its packets.
+/// A request of the peer, with all of its packets.
 pub(super) struct Packet<'a> {
     pub(super) from: &'a Qp,
     pub(super) psn: u32,
@@ -106,7 +106,7 @@ pub(super) struct Packet<'a> {
     pub(super) task: &'a Task,
     pub(super) solicited: bool,
     pub(super) len: u32,
-    /// The peer's memory.
+    /// SGEs in the peer's memory.
     pub(super) pieces: &'a [Sge],
     pub(super) memory: &'a Memory,
     pub(super) pd: PdName,
@@ -115,7 +115,7 @@ pub(super) struct Packet<'a> {
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nak {
-    /// The sender's own memory is invalid.
+    /// The sender may not access its own memory.
     Local,
     InvalidRequest,
     Access,
@@ -126,10 +126,10 @@ pub(super) enum Nak {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ack {
     Done,
-    /// There is no receive request: wait, by this RNR timer code.
+    /// There is no receive request: wait as long as this RNR timer code says.
     NotReady(u8),
     Nak(Nak),
-    /// No response, for this reason.
+    /// There is no response, for this reason.
     None(&'static str),
 }
 
@@ -205,12 +205,12 @@ impl Responder {
         Ok(())
     }
 
-    /// Bytes that the next receive request has room for, if there is one.
+    /// The length of the next receive request's memory in bytes, if there is a request.
     pub(super) fn room(&self) -> Option<u32> {
         (self.next != self.head).then(|| self.wqes.get(self.next).len)
     }
 
-    /// The pieces of the next receive request.
+    /// The SGEs of the next receive request.
     pub(super) fn pieces<'a>(&'a self, memory: &'a Memory, pd: PdName) -> Pieces<'a> {
         let first = self.wqes.at(self.next) * self.per_wqe as usize;
         let list = &self.sges[first..first + self.wqes.get(self.next).pieces as usize];
@@ -224,7 +224,7 @@ impl Qp {
     /// # Errors
     ///
     /// `EINVAL` for an invalid request or a queue pair in state RESET, `ENOMEM` if the queue is
-    /// full.
+    /// full, otherwise the device's error.
     #[inline]
     pub fn post_recv<'a>(self: &Arc<Self>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>> {
         let mut rq = self.rq.lock();
@@ -256,7 +256,7 @@ impl Qp {
         result
     }
 
-    /// Completes all receive requests as flushed, or has the work item do that.
+    /// Completes all receive requests as flushed, or schedules the work item to do that.
     pub(super) fn flush_receives(self: &Arc<Self>, rq: &mut Responder) {
         if !self.flushes_simply() {
             return self.later(super::FLUSH);
@@ -272,7 +272,7 @@ impl Qp {
         self.complete_receive(rq, &wc, false);
     }
 
-    /// The response to a message without a receive request.
+    /// The response to a message that finds no receive request.
     #[cold]
     fn not_ready(&self, rq: &Responder) -> Ack {
         if self.manner.personality.connections.rnr_retries {
@@ -282,8 +282,8 @@ impl Qp {
         }
     }
 
-    /// Ends the next receive request with this status, and the connection with it. Returns whether
-    /// there is one. Any context without its locks, except the send queue's.
+    /// Completes the next receive request with `status` and breaks the connection. Returns whether
+    /// there was one. Any context without the queue pair's locks, except the send queue's.
     pub(in super::super) fn end_receive(self: &Arc<Self>, status: Status) -> bool {
         let mut rq = self.rq.lock();
         if self.kind != Kind::Rc || self.state() != State::Rts || rq.room().is_none() {
@@ -317,7 +317,7 @@ impl Qp {
         }
     }
 
-    /// Executes a request of the peer, if `epoch` is still the same.
+    /// Executes a request of the peer, unless `epoch` has changed.
     pub(super) fn receive(self: &Arc<Self>, packet: &Packet<'_>, epoch: u32) -> Ack {
         let mut rq = self.rq.lock();
         let state = self.state();
@@ -464,7 +464,7 @@ impl Qp {
         }
     }
 
-    /// Whether it receives datagrams.
+    /// Whether the queue pair receives datagrams.
     pub(super) fn takes_datagrams(&self) -> bool {
         self.kind != Kind::Rc
             && (State::Rtr..=State::Sqe).contains(&self.state())
@@ -473,7 +473,7 @@ impl Qp {
 }
 
 impl<'a> Packet<'a> {
-    /// The peer's memory.
+    /// The SGEs in the peer's memory.
     fn local(&self) -> Pieces<'a> {
         Pieces::local(self.memory, self.pd, self.task.local_access(), self.pieces)
     }

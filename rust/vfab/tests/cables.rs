@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cables that move to another port of the switch, and adapters without power.
+//! Cables that move to another switch port, and adapters without power.
 
 use super::*;
 use crate::vfab::{
@@ -27,13 +27,13 @@ mod cases {
             check_eq!(fabric.move_to(FIRST, number), Err(error));
         }
         exchange(&mut rig, 1, 64)?;
-        // Nothing passes its new port until a manager has brought it up.
+        // No data passes the new port until a manager has activated it.
         fabric.move_to(FIRST, 4)?;
         check_eq!(fabric.switch_port(FIRST), 4);
         check_eq!(state(fabric, FIRST), Some((State::Init, 1)));
         check_eq!(fabric.news(), Some((FIRST, Changes::ERROR)));
         check_eq!(fabric.route(SECOND, 1), None);
-        // The other cable can have the port that is free now.
+        // The other cable can use the port that has become free.
         fabric.move_to(SECOND, 1)?;
         check_eq!(state(fabric, SECOND), Some((State::Init, 2)));
         manager::activate(fabric)?;
@@ -41,7 +41,7 @@ mod cases {
         check_eq!(fabric.route(FIRST, 2), Some(SECOND));
         rig.again(&USUAL)?;
         exchange(&mut rig, 2, 64)?;
-        // A cable that is unplugged stays so.
+        // A cable that is unplugged stays unplugged.
         fabric.plug(FIRST, false);
         fabric.move_to(FIRST, 2)?;
         check_eq!(state(fabric, FIRST), Some((State::Down, 1)));
@@ -65,7 +65,7 @@ mod cases {
         drop(b);
         drop(second);
         drop(two);
-        // The name is free, although `a` was connected to the adapter.
+        // The device name is free, although `a` was connected.
         drop(DmaDevice::new(c"ib_vfab_test", 1, 64)?);
         drop(a);
         drop(first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Multicast: which queue pairs get a datagram, and members that join and leave.
+//! Multicast: which queue pairs receive a datagram, and members that join and leave.
 
 use super::*;
 use crate::vfab::{
@@ -26,7 +26,7 @@ use kernel::{
     workqueue, //
 };
 
-/// The destination of a datagram to a group.
+/// Destination queue pair number of a datagram to a group.
 const ALL_OF_THEM: u32 = 0xff_ffff;
 const LID: u16 = 0xc003;
 const QKEY: u32 = 0xb1b;
@@ -40,7 +40,7 @@ const fn gid(last: u8) -> [u8; 16] {
     gid
 }
 
-/// A rig with datagram queue pairs, and two more users of its adapters, which are dropped first.
+/// A rig with datagram queue pairs, and two more users of its adapters. They are dropped first.
 struct Groups {
     c: User,
     d: User,
@@ -56,7 +56,8 @@ impl Deref for Groups {
 }
 
 impl Groups {
-    /// All send and receive; the switch copies the group to these of its ports, a bit for each.
+    /// All users send and receive. The switch copies the group's datagrams to `ports`, a bit for
+    /// each.
     fn new(ports: u16) -> Result<Self> {
         let kind = bindings::ib_qp_type_IB_QPT_UD;
         let rig = Rig::of(kind, 64)?;
@@ -85,7 +86,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Sends to the group.
+    /// Sends a datagram from `a` to the group.
     fn tell(&self) -> Result {
         self.rig
             .a
@@ -94,7 +95,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Which of `a` to `d` got what `a` sent.
+    /// Returns which of `a` to `d` received the datagram.
     fn got(&self) -> [bool; 4] {
         self.users().map(|user| user.poll().is_some())
     }
@@ -102,7 +103,7 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        // `ib_core` keeps a queue pair that is a member.
+        // `ib_core` does not destroy a queue pair that is a member.
         for user in self.users() {
             for n in 1..3 {
                 let _ = user.detach(gid(n), LID);
@@ -111,7 +112,7 @@ impl Drop for Groups {
     }
 }
 
-/// Makes the switch copy the group to these ports.
+/// Makes the switch copy the group's datagrams to these ports.
 fn forward(fabric: &Fabric, ports: u16) -> Result {
     let mut table = [0; DATA_LEN];
     table[6..8].copy_from_slice(&ports.to_be_bytes());
@@ -156,8 +157,8 @@ mod cases {
                 &rig.a.bytes()[..4096]
             ));
         }
-        // A sender need not be a member. A member without a receive request loses the datagram
-        // alone.
+        // A sender need not be a member. Only a member without a receive request loses the
+        // datagram.
         all.a.detach(gid(1), LID)?;
         all.c.recv(2, &[(0, 200, all.c.lkey())])?;
         all.tell()?;
@@ -171,20 +172,20 @@ mod cases {
         all.join()?;
         let none = [false; 4];
         for (gid, lid, qp, qkey) in [
-            // A wrong key, another group by either name, one queue pair, no header.
+            // A wrong Q_Key, another GID, another LID, a single destination, no header.
             (Some(gid(1)), LID, ALL_OF_THEM, QKEY + 1),
             (Some(gid(2)), LID, ALL_OF_THEM, QKEY),
             (Some(gid(1)), LID + 1, ALL_OF_THEM, QKEY),
             (Some(gid(1)), LID, all.b.num(), QKEY),
             (None, LID, ALL_OF_THEM, QKEY),
-            // The GID is a group's, and the LID a port's.
+            // The GID of a group, and the LID of a port.
             (Some(gid(1)), 2, ALL_OF_THEM, QKEY),
         ] {
             all.a.datagram_to(gid, lid, qp, qkey, 100)?;
             check_eq!(all.a.wait()?.status, Status::SUCCESS);
             check_eq!(all.got(), none);
         }
-        // A member that has left for another group.
+        // A member has left for another group.
         all.d.detach(gid(1), LID)?;
         all.d.attach(gid(2), LID)?;
         all.tell()?;
@@ -197,7 +198,7 @@ mod cases {
         let all = Groups::new(BOTH)?;
         let fabric = &all.net.fabric;
         all.join()?;
-        // Both limited members of a partition; then the other adapter in another one.
+        // Both are limited members of a partition; then the second is in another partition.
         for (ours, theirs) in [(0x7fff, 0x7fff), (0xffff, 0x8123)] {
             manager::set_pkey(fabric, FIRST, 0, ours)?;
             manager::set_pkey(fabric, SECOND, 0, theirs)?;
@@ -236,7 +237,7 @@ mod cases {
         check_eq!(all.c.detach(gid(1), LID), Err(EINVAL));
         all.a.detach(gid(1), LID)?;
         check_eq!(all.a.detach(gid(1), LID), Err(EINVAL));
-        // A member that leaves frees its slot.
+        // A membership that ends frees its slot.
         for n in 0..2 * MAX_MEMBERS {
             all.a.attach(gid(1), LID + (n & 7) as u16)?;
             all.a.detach(gid(1), LID + (n & 7) as u16)?;

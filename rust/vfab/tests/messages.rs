@@ -14,7 +14,7 @@ mod cases {
         for (n, len) in [0, 1, 64, 4096, 12345, MEMORY].into_iter().enumerate() {
             exchange(&mut rig, n as u64, len)?;
         }
-        // Three pieces to two.
+        // Send three pieces to two.
         let (a, b) = (rig.a.lkey(), rig.b.lkey());
         pattern(&mut rig.a.bytes()[..9000], 3);
         rig.b.recv(1, &[(6000, 4001, b), (100, 4999, b)])?;
@@ -46,7 +46,7 @@ mod cases {
         }
         check_eq!(rig.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0, 2);
         within(|| (rig.b.interrupts() > 0).then_some(()))?;
-        // One interrupt until it is armed again; an unsignaled request has no completion.
+        // There is one interrupt until it is armed again; an unsignaled request has no completion.
         check_eq!(rig.b.interrupts(), 1);
         check!(rig.a.poll().is_none());
         check!(rig.b.arm(true));
@@ -90,7 +90,7 @@ mod cases {
         check_eq!(rig.a.wait()?.id, 2);
         check_eq!(rig.b.wait()?.id, 1);
         check_eq!(rig.b.wait()?.id, 2);
-        // It does not wait forever.
+        // The number of retries is limited.
         let how = How {
             rnr_retries: 2,
             rnr_timer: 12,
@@ -102,7 +102,7 @@ mod cases {
         rig.a.post(4, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::RNR_RETRY_EXC_ERR)?;
         refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
-        // Twice 0.64 ms.
+        // Two delays of 0.64 ms.
         check!(began.elapsed() >= Delta::from_micros(1280));
         Ok(())
     }
@@ -139,7 +139,7 @@ mod cases {
         rig.b.recv(1, &[(0, 4096 + 40, b)])?;
         pattern(&mut rig.a.bytes()[..4096], 5);
         let to = rig.b.num();
-        // A wrong key, a wrong LID: sent, and lost.
+        // A wrong Q_Key, a wrong LID: the datagram is sent, but lost.
         rig.a.datagram(2, to, 0x23, 0, 64)?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
         rig.a.datagram(7, to, 0x22, 0, 64)?;
@@ -154,11 +154,11 @@ mod cases {
                 check_eq!(n, usize::MAX);
             }
         }
-        // Without a receive request it is lost.
+        // Without a receive request the datagram is lost.
         rig.a.datagram(2, to, 0x22, 0, 64)?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
         check!(rig.b.poll().is_none());
-        // One is too long; the next one is flushed.
+        // A datagram is too long; the next one is flushed.
         rig.a.datagram(2, to, 0x22, 0, 4097)?;
         refused(rig.a.wait()?, Status::LOC_LEN_ERR)?;
         rig.a.datagram(2, to, 0x22, 0, 64)?;

@@ -23,7 +23,7 @@ use crate::{
 };
 use kernel::time::delay::fsleep;
 
-/// Retries after 0.3 s, so that a request to a peer that is gone waits.
+/// Retries every 0.3 s, so that a request to a peer that is gone stays pending.
 const SLOW: How = How {
     timeout: 16,
     retries: 7,
@@ -31,10 +31,10 @@ const SLOW: How = How {
 };
 const RC: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_RC;
 const UD: bindings::ib_qp_type = bindings::ib_qp_type_IB_QPT_UD;
-/// Requests of each queue.
+/// Number of requests in each queue.
 const N: u64 = 3;
 
-/// Each personality that can register regions, with its own adapters.
+/// Calls `with` for each personality that supports REG_MR, with its own adapters.
 fn each(mut with: impl FnMut(&'static Personality, &mut Rig) -> Result) -> Result {
     for personality in PERSONALITIES.iter().filter(|p| p.regions.pages > 0) {
         let mut rig = Rig::like(personality, 0, RC, 64, User::new)?;
@@ -43,7 +43,7 @@ fn each(mut with: impl FnMut(&'static Personality, &mut Rig) -> Result) -> Resul
     Ok(())
 }
 
-/// Posts requests to both queues of `a` that cannot complete: receives are 0 to 2, sends 10 to 12.
+/// Posts requests that cannot complete to both queues of `a`: receives are 0 to 2, sends 10 to 12.
 fn wait_for_nothing(rig: &mut Rig) -> Result {
     rig.net.fabric.plug(FIRST, true);
     manager::activate(&rig.net.fabric)?;
@@ -65,7 +65,7 @@ fn ids(order: FlushOrder) -> [u64; 6] {
     }
 }
 
-/// The posted requests are flushed in this order.
+/// Checks that the posted requests are flushed in this order.
 fn flushed(rig: &Rig, order: FlushOrder) -> Result {
     for id in ids(order) {
         let wc = rig.a.wait()?;
@@ -120,7 +120,7 @@ fn data(rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// A message for which there is no receive request.
+/// Sends a message that finds no receive request.
 fn without_a_receive_request(personality: &Personality, rig: &mut Rig) -> Result {
     rig.again(&How {
         rnr_retries: 1,
@@ -135,7 +135,7 @@ fn without_a_receive_request(personality: &Personality, rig: &mut Rig) -> Result
     refused(rig.a.wait()?, status)
 }
 
-/// LOCAL_INV of a region that is not registered.
+/// Checks LOCAL_INV of a region that is not registered.
 fn free_regions(personality: &Personality, rig: &mut Rig) -> Result {
     for (other, fits) in [(0, FreeKeys::Same), (1, FreeKeys::Any)] {
         rig.again(&USUAL)?;
@@ -148,7 +148,7 @@ fn free_regions(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// A region at an address with other upper bits than its memory.
+/// Registers a region at an address with other upper bits than its memory.
 fn addresses(personality: &Personality, rig: &mut Rig) -> Result {
     rig.again(&USUAL)?;
     check_eq!(rig.a.describe(&[(100, 500)])?, 1);
@@ -169,7 +169,7 @@ fn addresses(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// What a reset does to requests, verbs and events.
+/// Checks the effect of a reset on requests, verbs and events.
 fn reset(personality: &Personality, rig: &mut Rig) -> Result {
     wait_for_nothing(rig)?;
     let hca = rig.hcas[0].clone();
@@ -187,7 +187,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
         within(|| (rig.a.events() & told != 0).then_some(()))?;
     }
-    // It refuses this often, then succeeds.
+    // The move is refused this often, then succeeds.
     let refusals = verbs.stop.map_or(0, |_| verbs.stops.min(3));
     for _ in 0..refusals {
         check_eq!(rig.a.fail().err(), verbs.stop);
@@ -195,7 +195,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
     let stopped = rig.a.fail().is_ok();
     check_eq!(stopped, verbs.stop.is_none() || verbs.stops < 3);
     let comes = match outage.flushed {
-        // All have come, unless the last two posts were accepted.
+        // All requests have been flushed, unless the last two posts were accepted.
         Flushed::AtOnce => verbs.post.is_none(),
         Flushed::WhenTried => true,
         Flushed::WhenStopped => stopped,
@@ -216,7 +216,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// What a removal does before the device is unregistered.
+/// Checks the effect of a removal before the device is unregistered.
 fn removal(personality: &Personality, rig: &mut Rig) -> Result {
     wait_for_nothing(rig)?;
     let hca = rig.hcas[0].clone();
@@ -231,7 +231,7 @@ fn removal(personality: &Personality, rig: &mut Rig) -> Result {
     Ok(())
 }
 
-/// Completions left by a destroyed queue pair.
+/// Checks the completions that a destroyed queue pair leaves.
 fn purge(personality: &Personality, rig: &mut Rig) -> Result {
     rig.net.fabric.plug(FIRST, true);
     manager::activate(&rig.net.fabric)?;
@@ -314,7 +314,7 @@ mod cases {
             drop(qp);
             flushed(rig, order)?;
             if at_once == 1 {
-                // Each has an interrupt.
+                // Each completion has an interrupt.
                 wait_for_nothing(rig)?;
                 let before = rig.a.interrupts();
                 check!(!rig.a.arm(false));
@@ -329,7 +329,7 @@ mod cases {
         Ok(())
     }
 
-    /// A dead adapter sends and receives nothing, by any queue pair.
+    /// A dead adapter neither sends nor receives, through any queue pair.
     #[test]
     fn silence() -> Result {
         const QKEY: u32 = 0x11;
@@ -362,7 +362,7 @@ mod cases {
             if !outage.stops || outage.verbs.modify.is_some() {
                 return Ok(());
             }
-            // A queue pair that is in RESET when the device stops.
+            // The queue pair is in RESET when the device stops.
             let hca = rig.hcas[0].clone();
             hca.goes(hca.manner().begin_reset());
             rig.connect(&SLOW)?;

@@ -9,8 +9,8 @@ use super::{
 use crate::errno::EOPNOTSUPP;
 
 const SG_GAPS: bindings::ib_mr_type = bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS;
-/// Within pages and across them, of one byte and of more than a page; the second begins where the
-/// third ends.
+/// Pieces within pages and across them, of one byte and of more than a page; the second begins
+/// where the third ends.
 const ODD: [(usize, usize); 6] = [
     (3 * PAGE_SIZE + 1001, 37),
     (9 * PAGE_SIZE + 4, 3),
@@ -30,7 +30,7 @@ mod cases {
         Ok(rig)
     }
 
-    /// The byte of `b` that is byte `at` of the pieces.
+    /// The offset in the memory of `b` of byte `at` of the pieces.
     fn place(mut at: usize) -> usize {
         for (from, len) in ODD {
             if at < len {
@@ -47,9 +47,9 @@ mod cases {
         let lkey = rig.a.lkey();
         let (addr, key, len) = rig.lend_these(ALL, &ODD)?;
         check_eq!(addr, rig.b.addr(ODD[0].0));
-        // Memory that is mapped later does not count until it is registered.
+        // Memory that is mapped later has no effect until it is registered.
         check_eq!(rig.b.describe(&[(0, 7), (MEMORY - 9, 9)])?, 2);
-        // All of it, single bytes at its ends, and parts across pieces.
+        // The whole region, single bytes at its ends, and parts that cross pieces.
         let parts = [(0, len), (0, 1), (36, 2), (len - 1, 1), (20, 36)];
         for (n, (from, len)) in parts.into_iter().enumerate() {
             rig.b.bytes().fill(0xee);
@@ -63,7 +63,7 @@ mod cases {
                 check_eq!((n, at, rig.b.bytes()[there]), (n, at, sent));
                 rig.b.bytes()[there] = 0xee;
             }
-            // No other byte has changed. Back again, to two pieces elsewhere.
+            // No other byte has changed. Read the data back, to two pieces elsewhere.
             check!(rig.b.bytes().iter().all(|byte| *byte == 0xee));
             for at in from..from + len {
                 rig.b.bytes()[place(at)] = (at * 5 + n) as u8;
@@ -86,7 +86,7 @@ mod cases {
         let lkey = rig.a.lkey();
         let (_, key, len) = rig.lend_these(LOCAL, &ODD)?;
         pattern(&mut rig.a.bytes()[..len], 4);
-        // Its addresses are contiguous from that of the first byte.
+        // The region's addresses are contiguous from the address of its first byte.
         let first = ODD[0].0;
         rig.b
             .recv(1, &[(first, 30, key), (first + 30, len - 30, key)])?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A protection domain of a process does not have the key of all memory.
+//! The key of all memory is not valid in a protection domain of a process.
 
 use super::*;
 
@@ -21,13 +21,13 @@ mod cases {
         let mut rig = Rig::made(bindings::ib_qp_type_IB_QPT_RC, 64, User::of_process)?;
         rig.connect(&USUAL)?;
         let all_memory = rig.a.lkey();
-        // It is valid in the domains of the kernel.
+        // The key is valid in the domains of the kernel.
         check_eq!(all_memory, crate::vfab::memory::LOCAL_DMA_LKEY);
         let at = PAGE_SIZE + 100;
         let (addr, lent, _) = rig.lend(ALL)?;
         let own = own_region(&mut rig)?;
         pattern(&mut rig.a.bytes()[..64], 1);
-        // Regions are valid.
+        // Regions are valid in a process's domain.
         rig.b.recv(1, &[(at, 64, lent)])?;
         rig.a.post(2, Request::Send, &[(0, 64, own)])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
@@ -49,7 +49,7 @@ mod cases {
             check_eq!(rig.b.bytes()[at], before);
             check_eq!(rig.a.bytes()[1], 9);
         }
-        // To receive to.
+        // Receive with the key.
         rig.again(&USUAL)?;
         rig.b.recv(5, &[(8 * PAGE_SIZE, 64, all_memory)])?;
         rig.a.post(6, Request::Send, &[(0, 64, own)])?;

@@ -17,14 +17,14 @@ mod cases {
         let began = Instant::<Monotonic>::now();
         rig.a.post(1, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::RETRY_EXC_ERR)?;
-        // Twice 4.096 us * 2^12.
+        // Two timeouts of 4.096 us * 2^12.
         check!(began.elapsed() >= Delta::from_millis(32));
         // The cable is back, and the port is active again.
         rig.net.fabric.plug(FIRST, true);
         manager::activate(&rig.net.fabric)?;
         rig.again(&USUAL)?;
         exchange(&mut rig, 2, 64)?;
-        // Another initial packet number is another connection.
+        // A connection with another initial PSN is another connection.
         rig.again(&USUAL)?;
         rig.b.reset()?;
         rig.b.init(ALL)?;
@@ -38,7 +38,7 @@ mod cases {
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.a.post(3, Request::Send, &[(0, 64, a)])?;
         check!(rig.a.wait()?.status != Status::SUCCESS || rig.b.poll().is_none());
-        // In the error state, a peer does not respond.
+        // A peer in the error state does not respond.
         rig.again(&USUAL)?;
         rig.b.fail()?;
         rig.a.post(4, Request::Send, &[(0, 64, a)])?;
@@ -70,7 +70,7 @@ mod cases {
         check_eq!(rig.a.wait()?.id, 14);
         check_eq!(rig.a.wait()?.id, 15);
         check!(rig.a.poll().is_none());
-        // RESET leaves nothing.
+        // A reset leaves no completions.
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.b.fail()?;
         rig.b.reset()?;
@@ -96,7 +96,7 @@ mod cases {
         rig.a.rts(0, &USUAL)?;
         check_eq!(rig.a.queried()?, 3);
         check_eq!(rig.a.init(ALL), Err(EINVAL));
-        // Too many pieces.
+        // There are too many SGEs.
         let pieces = [(0, 1, lkey); 4];
         check_eq!(rig.a.post(1, Request::Send, &pieces), Err(EINVAL));
         check_eq!(rig.a.recv(1, &pieces), Err(EINVAL));
@@ -114,7 +114,7 @@ mod cases {
         for n in 0..u64::from(DEPTH) {
             rig.a.post(n, Request::Send, &[(0, 64, a)])?;
         }
-        // All are done, but not polled.
+        // All requests are done, but not polled.
         check_eq!(rig.a.post(99, Request::Send, &[(0, 64, a)]), Err(ENOMEM));
         check_eq!(rig.b.recv(99, &[(0, 64, b)]), Err(ENOMEM));
         check_eq!(rig.a.wait()?.id, 0);
@@ -178,7 +178,7 @@ mod cases {
         check_eq!(rig.a.wait()?.id, 5);
         rig.order("post 3")?;
         check_eq!(rig.a.send(6, &[nop; 4], &[], 0), (2, Err(ENOMEM)));
-        // A lost request, and a lost acknowledgement: both are repeated, and arrive once.
+        // A lost request and a lost acknowledgement: both requests are retried, and arrive once.
         for text in ["loss 1", "ack 1"] {
             rig.order(text)?;
             let began = Instant::<Monotonic>::now();
@@ -193,7 +193,7 @@ mod cases {
         rig.a.fail()?;
         check!(began.elapsed() >= Delta::from_millis(20));
         rig.again(&USUAL)?;
-        // A refused call changes nothing.
+        // A refused call has no effect.
         rig.order("stop 1 110")?;
         check_eq!(rig.a.fail(), Err(ETIMEDOUT));
         rig.order("destroy 1 16")?;
@@ -231,7 +231,8 @@ mod cases {
         let wc = rig.a.wait()?;
         check_eq!((wc.id, wc.status), (15, Status::WR_FLUSH_ERR));
         within(|| rig.a.cq_event().then_some(()))?;
-        // Each was counted once, and nothing else. The last five are not of connections.
+        // Each fault was counted once, and no other. The last five kinds do not concern
+        // connections.
         check_eq!(rig.hcas[0].faults().happened()[..16], [1; 16]);
         check_eq!(rig.hcas[1].faults().happened(), [0; 21]);
         for bad in [
@@ -267,7 +268,7 @@ mod cases {
         let key = rig.a.key();
         let nop = Request::Write(0, 0);
         check_eq!(rig.a.describe(&[(0, 64)])?, 1);
-        // A request that fails is not executed, and those before it are: the key is not valid yet.
+        // A request that fails is not executed, but earlier requests are: the key is not valid yet.
         rig.order("fail 1 remote-operation reg-mr")?;
         rig.a.post(1, nop, &[])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
@@ -277,7 +278,7 @@ mod cases {
         rig.a.post(3, Request::Inv(key), &[])?;
         refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
         rig.again(&USUAL)?;
-        // A request with an error is executed, and completes although it is unsignaled.
+        // A request with an error is executed, and has a completion although it is unsignaled.
         rig.order("error 1 fatal reg-mr")?;
         check!(rig
             .a
@@ -294,7 +295,8 @@ mod cases {
         rig.a.post(6, Request::Inv(key), &[])?;
         refused(rig.a.wait()?, Status::MW_BIND_ERR)?;
         rig.again(&USUAL)?;
-        // When memory is mapped, the next receive request ends, and all that follow are flushed.
+        // When memory is mapped, the next receive request completes, and all later ones are
+        // flushed.
         rig.order("receive 1 remote-abort map")?;
         for id in 7..10 {
             rig.a.recv(id, &[(0, 8, a)])?;
@@ -308,7 +310,7 @@ mod cases {
         rig.a.post(11, nop, &[])?;
         refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
         rig.again(&USUAL)?;
-        // Flushed requests may have another status, with no other effect.
+        // Flushed requests may complete with another status. That has no other effect.
         for id in 12..15 {
             rig.a.recv(id, &[(0, 8, a)])?;
         }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: each operation on it, each refused access.
+//! Memory regions: each operation, each refused access.
 
 use super::*;
 
-/// Twelve accesses to what `b` lends, each of which is refused and changes nothing.
+/// Makes twelve remote accesses to memory of `b` that must be refused: wrong rights, key or address
+/// range. Each must leave that memory unchanged.
 pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
     let lkey = rig.a.lkey();
     let all_memory = rig.b.lkey();
@@ -51,7 +52,7 @@ pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
         refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
         let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
         check_eq!(before, after);
-        // Both are in error, and the responder gets an event.
+        // Both queue pairs are in error, and the responder gets an event.
         within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
         check_eq!(rig.a.queried()?, 6);
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
@@ -86,7 +87,7 @@ mod cases {
         check_eq!(whole, sent);
         check_eq!(rig.b.bytes()[at - 1], 0);
         check_eq!(rig.b.bytes()[end], 0);
-        // Back again, to three pieces elsewhere.
+        // Read it back, to three pieces elsewhere.
         let to = 8 * PAGE_SIZE;
         let pieces = [
             (to, 10, lkey),
@@ -120,7 +121,8 @@ mod cases {
     fn pages_in_any_order() -> Result {
         let mut rig = Rig::new()?;
         let lkey = rig.a.lkey();
-        // The first ends and the last begins at a page boundary, and they are not adjacent.
+        // The first piece ends and the last begins at a page boundary, and the pieces are not
+        // adjacent.
         let pieces = [
             (3 * PAGE_SIZE + 1000, PAGE_SIZE - 1000),
             (9 * PAGE_SIZE, PAGE_SIZE),
@@ -168,14 +170,14 @@ mod cases {
         check_eq!(wc.status, Status::SUCCESS);
         rig.a.post(2, Request::Write(addr, key), &[(0, 8, lkey)])?;
         refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
-        // Memory that is mapped later does not count until it is registered.
+        // Memory that is mapped later has no effect until it is registered.
         rig.again(&USUAL)?;
         let (addr, key, len) = rig.lend(ALL)?;
         check_eq!(rig.b.describe(&[(8 * PAGE_SIZE, 10)])?, 1);
         rig.a
             .post(3, Request::Write(addr, key), &[(0, len, lkey)])?;
         check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        // The peer's message invalidates it.
+        // The peer's message invalidates the key.
         let b = rig.b.lkey();
         rig.b.recv(4, &[(0, 8, b)])?;
         rig.a.post(5, Request::SendInv(key), &[(0, 8, lkey)])?;
@@ -184,11 +186,11 @@ mod cases {
         check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as u32 != 0);
         check_eq!(wc.ex, key);
         for (n, request) in [
-            // Invalidated.
+            // An invalidated key.
             Request::Inv(key),
-            // Of another region.
+            // The key of another region.
             Request::Reg(key ^ 0x100, ALL),
-            // No region.
+            // The key of no region.
             Request::Inv(0x7fff_ff00),
         ]
         .into_iter()
@@ -198,7 +200,7 @@ mod cases {
             refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
             rig.again(&USUAL)?;
         }
-        // Valid already.
+        // The region is valid already.
         rig.b.post(6, Request::Reg(key, ALL), &[])?;
         check_eq!(rig.b.wait()?.status, Status::SUCCESS);
         rig.b.post(7, Request::Reg(key, ALL), &[])?;
@@ -214,26 +216,26 @@ mod cases {
     fn own_memory_is_checked() -> Result {
         let mut rig = Rig::new()?;
         let b = rig.b.lkey();
-        // An invalid key, to send from.
+        // Send from memory with an invalid key.
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.a.post(2, Request::Send, &[(0, 64, 0)])?;
         refused(rig.a.wait()?, Status::LOC_PROT_ERR)?;
         check!(rig.b.poll().is_none());
-        // To receive to.
+        // Receive with an invalid key.
         rig.again(&USUAL)?;
         let a = rig.a.lkey();
         rig.b.recv(1, &[(0, 64, 0x100)])?;
         rig.a.post(2, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::REM_OP_ERR)?;
         refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
-        // A region that is only for reading may not be received to.
+        // A read-only region may not be received to.
         rig.again(&USUAL)?;
         let (_, key, _) = rig.lend(READ)?;
         rig.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;
         rig.a.post(2, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::REM_OP_ERR)?;
         refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
-        // An address that is no memory.
+        // An address without memory.
         rig.again(&USUAL)?;
         rig.b.recv(1, &[(0, 64, b)])?;
         rig.a.post(2, Request::Send, &[(usize::MAX / 4, 64, a)])?;

@@ -27,9 +27,9 @@ fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
         .collect()
 }
 
-/// systemd.generator(7): has srp-connect@NAME.service started at boot for each file, except the
-/// target of the root file system: the initramfs logs in to that one, and no unit logs out of it.
-/// An invalid file also gets a unit, which fails and reports why.
+/// Implements systemd.generator(7): has srp-connect@NAME.service started at boot for each file. A
+/// target with `initramfs = true` gets no unit: the initramfs logs in to it, and no unit may log
+/// out. An invalid file also gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
@@ -53,7 +53,7 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
 }
 
 /// Prints the files of the targets that the initramfs logs in to. An invalid file may be one of
-/// these, so it is an error, returned after the others are printed.
+/// them, so it causes an error, which is returned after all valid files are printed.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
     let mut result = Ok(());
@@ -86,7 +86,7 @@ mod tests {
             ("disk1.conf", GOOD.to_string()),
             ("root.conf", format!("{GOOD}initramfs  =  true # here\n")),
             ("wrong.conf", format!("{GOOD}queue_sise = 1\n")),
-            // In TOML this is not a key.
+            // The quotes are in a comment and do not start a string.
             (
                 "text.conf",
                 format!("{GOOD}# \"\"\"\n#\ninitramfs = false\n"),
@@ -99,7 +99,7 @@ mod tests {
         }
         let sysfs = Sysfs::below(root.path());
         let normal = root.path().join("units");
-        // Twice: systemd clears the folder, a manual run does not.
+        // Run it twice: systemd clears the directory before a run, a manual run does not.
         for _ in 0..2 {
             generator(
                 &sysfs,

@@ -25,12 +25,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between two attempts.
+/// Delay between two login attempts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time to wait for a session in logout, which exists for a moment after its host is gone.
+/// Time limit for a session that is logging out: it exists for a moment longer than its SCSI host.
 const LOGOUT: Duration = Duration::from_secs(5);
 
-/// A session and whether this login created it.
+/// A session, its port, and whether this login created it.
 struct Login {
     session: Session,
     port: Port,
@@ -63,7 +63,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     };
     let session = &login.session;
     let name = args.save.as_deref().or(args.name.as_deref());
-    // A session of another owner keeps its owner.
+    // Do not take over a session of another owner.
     if login.new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
         let (_, _, initiator_ext) = target.key()?;
         Owner::record(sysfs, session, &args.owner, name, &initiator_ext)?;
@@ -75,7 +75,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         target.device = Some(login.port.device.clone());
         target.port = Some(login.port.number);
         draft.keep(name, &target)?;
-        // The service must know that it is logged in.
+        // Tell systemd of the new file, and start its unit, because the session exists.
         unit::reload()?;
         unit::systemctl(&["start", "--no-block"], name)?;
     }
@@ -127,7 +127,7 @@ fn load(sysfs: &Sysfs) -> Result {
     }
 }
 
-/// Advice for an error message of modprobe.
+/// Returns advice for an error message of modprobe, or an empty string.
 fn advice(said: &str) -> &'static str {
     if said.contains("Key was rejected") {
         "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
@@ -136,7 +136,7 @@ fn advice(said: &str) -> &'static str {
     }
 }
 
-/// One login attempt.
+/// Makes one login attempt. If there is a session already, returns that one.
 fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
     let dest = target.dest(sysfs)?;
     let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
@@ -154,7 +154,7 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
             let why = log.as_mut().and_then(|log| log.reason(&port, target));
             return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
         }
-        // Prefer a session on record.
+        // A session on record certainly matches; prefer it.
         if let Some(session) = before.into_iter().min_by_key(|s| s.initiator_ext.is_none()) {
             return Ok(Login {
                 session,
@@ -189,7 +189,7 @@ fn add_target(port: &Port, target: &Target) -> Result {
         .write(true)
         .open(&path)
         .map_err(|e| Error::io(&path, e))?;
-    // A single write is one login.
+    // A login string must be written with a single write().
     file.write(target.login_string().as_bytes())
         .map_err(|e| Error::io(&path, e))?;
     Ok(())

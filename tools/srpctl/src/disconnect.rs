@@ -22,8 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A logout takes a second, or 10 s if the target does not respond. Removing its disks may take as
-/// long as a command does.
+/// Time limit of a logout. It takes about a second, or 10 s if the target does not respond;
+/// removing the disks may take as long as a command.
 const PATIENCE: Duration = Duration::from_secs(80);
 
 pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
@@ -115,7 +115,7 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
     Ok(())
 }
 
-/// The output of lsblk for a disk and the layers on it.
+/// lsblk's output for a disk, and for the devices that use it.
 #[derive(Debug, Deserialize)]
 struct Block {
     name: String,
@@ -132,8 +132,9 @@ struct Lsblk {
     blockdevices: Vec<Block>,
 }
 
-/// Returns where the disk is mounted, or with `layers` also what is built on it, if no path to its
-/// data remains without the `going` disks. At shutdown these layers are still in place.
+/// Returns how the disk is used: where it is mounted or, with `layers`, what is built on it. A
+/// multipath map with paths besides `going` does not count. During shutdown these layers still
+/// exist.
 fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str], layers: bool) -> Result<Option<String>> {
     if !sysfs.path(format!("/dev/{disk}")).exists() {
         return Ok(None);
@@ -152,7 +153,7 @@ fn in_use(sysfs: &Sysfs, disk: &str, going: &[&str], layers: bool) -> Result<Opt
         .find_map(|block| place(block, stays, layers)))
 }
 
-/// Returns the first use of the block device.
+/// Returns how a block device or one above it is used, or `None`.
 fn place(block: &Block, other_paths: bool, layers: bool) -> Option<String> {
     if block.kind == "mpath" && other_paths {
         return None;
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(of(&one, true).as_deref(), Some("vg-a (lvm) is on it"));
         let tree: Lsblk = serde_json::from_str(&one).unwrap();
         assert_eq!(place(&tree.blockdevices[0], true, false), None);
-        // Another path carries the volume.
+        // The multipath map has another path, and carries the volume.
         let map = r#"{"blockdevices": [{"name": "sda", "type": "disk", "mountpoints": [null], "children": [
             {"name": "mpatha", "type": "mpath", "mountpoints": [null], "children": [VOLUME]}]}]}"#;
         let map = map.replace("VOLUME", volume);

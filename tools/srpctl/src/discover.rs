@@ -10,13 +10,13 @@ use crate::{
 };
 use std::process::Command;
 
-/// Runs ibsrpdm on each InfiniBand subnet, and reports ports without discovery.
+/// Runs ibsrpdm on each InfiniBand port, and reports the ports without discovery.
 pub fn run(sysfs: &Sysfs) -> Result {
     ask_all(sysfs, ibsrpdm)
 }
 
-/// `ask` returns the login strings of the subnet behind a file in `/dev/infiniband`, one per line.
-/// A failing port does not prevent the queries of the others.
+/// Queries each InfiniBand port with `ask`, which gets the port's file in `/dev/infiniband` and
+/// returns a login string per line. If a query fails, the other ports are still queried.
 fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     let ports = Port::all(sysfs);
     if ports.is_empty() {
@@ -62,7 +62,7 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     )))
 }
 
-/// Returns the file in `/dev/infiniband` through which the port is queried.
+/// Returns the port's umad file in `/dev/infiniband`.
 fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
     // Without a subnet manager, ibsrpdm would wait for a reply that never comes.
     if port.subnet_manager(sysfs).is_none() {

@@ -9,30 +9,30 @@ use std::{fs, path::Path};
 /// A SCSI disk.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Disk {
-    /// `sda`.
+    /// Kernel name, such as `sda`.
     pub name: String,
-    /// `/dev/srp0`, from our udev rule.
+    /// Link created by our udev rule, such as `/dev/srp0`.
     pub link: Option<String>,
-    /// The persistent name in `/dev/disk/by-path`.
+    /// Persistent name in `/dev/disk/by-path`.
     pub by_path: Option<String>,
     /// LUN.
     pub lun: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// SCSI model string.
+    /// SCSI vendor and model.
     pub model: String,
-    /// Identical on all paths to the disk.
+    /// World-wide identifier, identical on all paths to the disk.
     pub wwid: Option<String>,
-    /// `running`, `blocked`, `offline`, `transport-offline`.
+    /// SCSI state: `running`, `blocked`, `offline` or `transport-offline`.
     pub state: String,
     /// All SRP disks that are paths to the same data, including this one.
     pub paths: Vec<String>,
-    /// The device-mapper device that this disk is a path of.
+    /// Name of the multipath map that this disk is a path of.
     pub multipath: Option<String>,
 }
 
 impl Disk {
-    /// The disks of a SCSI host.
+    /// Returns the disks of a SCSI host, sorted by LUN.
     pub fn all(sysfs: &Sysfs, host: u32) -> Vec<Self> {
         let mut found: Vec<Self> = sysfs
             .entries("/sys/class/block")
@@ -46,7 +46,7 @@ impl Disk {
     }
 
     fn of(sysfs: &Sysfs, host: u32, block: &Path) -> Option<Self> {
-        // Host:channel:target:LUN. A partition has no such link.
+        // The link ends in HOST:CHANNEL:TARGET:LUN. Partitions have no such link.
         let device = fs::read_link(block.join("device")).ok()?;
         let address = sysfs::name(&device);
         let mut numbers = address.split(':');
@@ -71,13 +71,13 @@ impl Disk {
         })
     }
 
-    /// `/dev/sda`.
+    /// Returns the device node, such as `/dev/sda`.
     pub fn device(&self) -> String {
         format!("/dev/{}", self.name)
     }
 }
 
-/// The link in a folder that points to a device.
+/// Returns the link in `folder`, starting with `prefix`, that points to `device`.
 fn link_to(sysfs: &Sysfs, folder: &str, prefix: &str, device: &str) -> Option<String> {
     let link = sysfs.entries(folder).into_iter().find(|path| {
         sysfs::name(path).starts_with(prefix)
@@ -86,7 +86,7 @@ fn link_to(sysfs: &Sysfs, folder: &str, prefix: &str, device: &str) -> Option<St
     Some(format!("{folder}/{}", sysfs::name(link)))
 }
 
-/// The multipath device above a disk.
+/// Returns the name of the multipath map that uses a disk.
 fn holder(sysfs: &Sysfs, disk: &str) -> Option<String> {
     let holders = sysfs.entries(format!("/sys/class/block/{disk}/holders"));
     let map = holders.iter().find(|holder| {
@@ -95,7 +95,7 @@ fn holder(sysfs: &Sysfs, disk: &str) -> Option<String> {
     sysfs::text(map.join("dm/name"))
 }
 
-/// The other paths of the multipath device.
+/// Returns the other disks below the devices that use `disk`: the other paths of its multipath map.
 pub fn other_paths(sysfs: &Sysfs, disk: &str) -> Vec<String> {
     let holders = sysfs.entries(format!("/sys/class/block/{disk}/holders"));
     holders
@@ -108,7 +108,7 @@ pub fn other_paths(sysfs: &Sysfs, disk: &str) -> Vec<String> {
         .collect()
 }
 
-/// Formats a number of bytes for people.
+/// Formats a number of bytes with a unit.
 pub fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;

@@ -37,7 +37,7 @@ impl Draft {
         }
         let folder = sysfs.path(target::FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        // A name that is not taken for that of a target.
+        // A name without `.conf` is not mistaken for a target's file.
         let file = Builder::new()
             .prefix(&format!(".{name}."))
             .suffix(".new")
@@ -52,7 +52,7 @@ impl Draft {
         let write = || {
             let text = target.to_file();
             let file = self.file.as_file();
-            // Independent of the umask.
+            // Set the mode regardless of the umask.
             file.set_permissions(Permissions::from_mode(0o644))?;
             file.write_all_at(text.as_bytes(), 0)?;
             file.set_len(text.len() as u64)?;

@@ -54,7 +54,7 @@ Exit status:
   8  timed out";
 
 impl Error {
-    /// Makes an [`Error::Io`], or [`Error::NotRoot`].
+    /// Creates an [`Error::NotRoot`] if permission was denied, otherwise an [`Error::Io`].
     pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
         let path = path.into();
         if source.kind() == io::ErrorKind::PermissionDenied {
@@ -63,7 +63,7 @@ impl Error {
         Self::Io { path, source }
     }
 
-    /// Whether a retry may succeed.
+    /// Returns whether a retry may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Login(_) | Self::NoPort(_))
     }

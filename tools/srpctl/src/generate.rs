@@ -11,7 +11,7 @@ use clap_complete::{generate_to, Shell};
 use clap_mangen::Man;
 use std::{fs, path::Path};
 
-/// Writes all of them to a folder.
+/// Writes the manual pages and the completions to a directory.
 pub fn run(args: &Generate) -> Result {
     let folder = &args.folder;
     let mut command = Cli::command().disable_help_subcommand(true);
@@ -24,8 +24,8 @@ pub fn run(args: &Generate) -> Result {
     Ok(())
 }
 
-/// Returns the command as a shell completes it, without the hidden parts, which the generators
-/// would offer too. For zsh a colon ends the name of a value, so it is escaped.
+/// Returns the command without its hidden parts, which the completion generators would offer. In
+/// zsh a colon ends the name of a value, so it is escaped.
 fn completed(command: &Command, shell: Shell) -> Command {
     let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
@@ -122,7 +122,7 @@ mod tests {
         folder
     }
 
-    /// Returns what a user sees: the commands with their long options.
+    /// Returns the visible commands with their long options.
     fn visible() -> Vec<(String, BTreeSet<String>)> {
         let command = Cli::command();
         let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
@@ -136,7 +136,8 @@ mod tests {
             .collect()
     }
 
-    /// Returns bash's completions of the last word of each line.
+    /// Returns bash's completions of the last word of each line. Words are separated by commas, and
+    /// the last word, which may be empty, is followed by a dot.
     fn bash(folder: &Path, lines: &[String]) -> Vec<BTreeSet<String>> {
         const SCRIPT: &str = r#"
             . "$1/srpctl.bash"
@@ -161,7 +162,7 @@ mod tests {
         text.lines().map(words).collect()
     }
 
-    /// Words are separated by commas. The last word, which may be empty, ends with a dot.
+    /// Completes commands, options and values in bash.
     #[test]
     fn bash_completes_commands_and_options() {
         let folder = generated();
@@ -182,8 +183,8 @@ mod tests {
         }
     }
 
-    /// Checks the file without a zsh: its quoting follows the rules of bash, and each option takes
-    /// at most one value.
+    /// Checks the zsh completions without zsh: they are quoted as in bash, and each option takes at
+    /// most one value.
     #[test]
     fn zsh_is_offered_commands_and_options() {
         let folder = generated();

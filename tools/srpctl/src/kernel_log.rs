@@ -9,11 +9,11 @@ use std::{
     os::unix::fs::OpenOptionsExt,
 };
 
-/// The kernel log from a given time on.
+/// The kernel log, read from a given time on.
 pub struct KernelLog(File);
 
 impl KernelLog {
-    /// Starts now. Returns `None` if this user may not read the log.
+    /// Skips all earlier messages. Returns `None` if this user may not read the log.
     pub fn from_now() -> Option<Self> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -24,7 +24,7 @@ impl KernelLog {
         Some(Self(file))
     }
 
-    /// The messages since then.
+    /// Returns the messages since the previous call, or since [`KernelLog::from_now`].
     fn messages(&mut self) -> Vec<String> {
         let mut found = Vec::new();
         // Each read returns one record.
@@ -45,14 +45,14 @@ impl KernelLog {
         found
     }
 
-    /// Why the login of `target` through `port` failed.
+    /// Returns why the login of `target` through `port` failed, if the log says so.
     pub fn reason(&mut self, port: &Port, target: &Target) -> Option<String> {
         let messages = self.messages();
         reason(&messages, port, target)
     }
 }
 
-/// The last message about this login. Other logins may run on the same port.
+/// Returns the reason in the last message about this login. Other logins may run on the same port.
 fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
     let (id_ext, ioc_guid, _) = target.key().ok()?;
     let digits = format!("{}{}", &id_ext[2..], &ioc_guid[2..]);

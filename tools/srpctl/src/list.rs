@@ -39,7 +39,7 @@ const HEAD: [&str; 12] = [
     "PATHS", "BY-PATH",
 ];
 
-/// One line per disk, and one per session without a disk.
+/// Returns a table with one line per disk, and one per session without a disk.
 pub fn table(sessions: &[Session]) -> Table {
     let mut lines = Vec::new();
     for session in sessions {
@@ -76,7 +76,7 @@ pub fn table(sessions: &[Session]) -> Table {
     plain(&HEAD, lines)
 }
 
-/// A table without borders.
+/// Returns a table without borders.
 pub fn plain(
     head: &[&str],
     lines: impl IntoIterator<Item = impl IntoIterator<Item = String>>,

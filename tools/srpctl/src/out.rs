@@ -8,7 +8,7 @@ use std::{
     process::exit,
 };
 
-/// Writes text. A reader that closes the pipe ends the program without an error.
+/// Writes text. If the reader has closed the pipe, exits with status 0; other errors give status 1.
 pub fn write(text: fmt::Arguments<'_>) {
     if let Err(e) = stdout().write_fmt(text) {
         exit(i32::from(e.kind() != ErrorKind::BrokenPipe));

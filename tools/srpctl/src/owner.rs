@@ -12,16 +12,17 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 const FOLDER: &str = "/run/srp";
 
-/// The record of a session. A session without one was created by srp_daemon or by hand.
+/// The record of a session. Sessions created by srp_daemon or by hand have none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Owner {
-    /// `srpctl` or `initramfs`.
+    /// Creator of the session: `srpctl` or `initramfs`.
     pub owner: String,
-    /// The target's file in targets.d.
+    /// Name of the target's file in targets.d.
     pub target: Option<String>,
-    /// Distinguishes two sessions with one target. The kernel does not show it.
+    /// Initiator extension, which distinguishes sessions with one target. The kernel does not show
+    /// it.
     pub initiator_ext: String,
-    /// Inode of the host's folder in sysfs, because host numbers are reused.
+    /// Inode of the host's directory in sysfs, because host numbers are reused.
     pub inode: u64,
 }
 
@@ -53,12 +54,12 @@ impl Owner {
     }
 
     pub fn forget(sysfs: &Sysfs, session: &Session) {
-        // There may be none, and /run is empty after a boot.
+        // There may be no record, because /run is empty after a boot.
         let _ = fs::remove_file(sysfs.path(FOLDER).join(session.name()));
     }
 }
 
-/// Returns the inode of the session's folder. sysfs never reuses one until a reboot.
+/// Returns the inode of the host's directory. sysfs does not reuse inodes until a reboot.
 fn inode(sysfs: &Sysfs, session: &Session) -> Result<u64> {
     let folder = session.folder(sysfs);
     let found = fs::metadata(&folder).map_err(|e| Error::io(&folder, e))?;

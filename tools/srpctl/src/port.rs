@@ -18,16 +18,16 @@ use std::{
 /// A port of an RDMA device that ib_srp uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Port {
-    /// Its folder in `/sys/class/infiniband_srp`.
+    /// Directory of the port in `/sys/class/infiniband_srp`.
     pub folder: PathBuf,
-    /// The RDMA device.
+    /// Name of the RDMA device.
     pub device: String,
-    /// The port number, from 1.
+    /// Port number on the RDMA device, starting at 1.
     pub number: u32,
 }
 
 impl Port {
-    /// All ports.
+    /// Returns all ports.
     pub fn all(sysfs: &Sysfs) -> Vec<Self> {
         sysfs
             .entries("/sys/class/infiniband_srp")
@@ -45,12 +45,12 @@ impl Port {
             .collect()
     }
 
-    /// `device/number`, as the RDMA tools write it.
+    /// Returns `DEVICE/NUMBER`, as the RDMA tools write it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.device, self.number)
     }
 
-    /// `InfiniBand` or `Ethernet`.
+    /// Returns `InfiniBand` or `Ethernet`.
     pub fn link_layer(&self, sysfs: &Sysfs) -> Option<String> {
         sysfs::text(sysfs.path(format!(
             "/sys/class/infiniband/{}/ports/{}/link_layer",
@@ -58,7 +58,7 @@ impl Port {
         )))
     }
 
-    /// The LID of the subnet manager, if the port knows one.
+    /// Returns the LID of the subnet manager, or `None` if the port knows none.
     pub fn subnet_manager(&self, sysfs: &Sysfs) -> Option<u32> {
         let lid = sysfs::text(sysfs.path(format!(
             "/sys/class/infiniband/{}/ports/{}/sm_lid",
@@ -69,7 +69,7 @@ impl Port {
             .filter(|lid| *lid != 0)
     }
 
-    /// The interfaces of the port's GIDs (RoCE). Reading the entry of a missing GID fails.
+    /// Returns the network interfaces of the port's GIDs (RoCE). Unused GIDs cannot be read.
     fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
         let folder = format!(
             "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
@@ -82,17 +82,17 @@ impl Port {
             .collect()
     }
 
-    /// Whether the port belongs to this network interface.
+    /// Returns whether the port belongs to this network interface.
     fn has(&self, sysfs: &Sysfs, interface: &str, links: &[Link]) -> bool {
         let of_gids = self
             .interfaces_of_gids(sysfs)
             .iter()
             .any(|name| name == interface);
-        // iWARP has no such GIDs.
+        // The GIDs of iWARP have no network interface.
         let of_links = links
             .iter()
             .any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
-        // IPoIB: here the interface names its port.
+        // An IPoIB interface names its port.
         let net = format!("/sys/class/net/{interface}");
         let of_net = sysfs
             .path(format!("{net}/device/infiniband/{}", self.device))
@@ -117,7 +117,7 @@ impl Link {
     }
 }
 
-/// Returns all links, or none without the rdma tool.
+/// Returns all links, or none if the rdma tool fails.
 fn links() -> Vec<Link> {
     Command::new("rdma")
         .args(["-j", "link"])
@@ -127,7 +127,7 @@ fn links() -> Vec<Link> {
         .unwrap_or_default()
 }
 
-/// The network interface and the local address of the route to an address. Sends nothing.
+/// Returns the network interface and the local address of the route to `dest`. Sends nothing.
 fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
     let any: IpAddr = match dest {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -149,7 +149,7 @@ fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
         .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Adds the interface index of the scope.
+/// Combines an address and a port; `scope` names or numbers the interface of a link-local address.
 pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> Result<SocketAddr> {
     match (ip, scope) {
         (IpAddr::V6(ip), Some(scope)) => {
@@ -164,8 +164,8 @@ pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> 
 
 /// Chooses the port of a login.
 ///
-/// The device and the port that the administrator specified come first, then the route to `dest`.
-/// Without a route only one port may be left.
+/// `device` and `number` restrict the choice, then the route to `dest`. Without `dest` there must
+/// be only one such port.
 pub fn choose(
     sysfs: &Sysfs,
     device: Option<&str>,
@@ -232,7 +232,7 @@ pub fn choose(
     }
 }
 
-/// The network interfaces of a port.
+/// Returns the network interfaces of a port.
 pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let links = links();
     let of_gids = port.interfaces_of_gids(sysfs);

@@ -15,31 +15,31 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Session {
-    /// The number of its SCSI host.
+    /// Number of the session's SCSI host.
     pub host: u32,
-    /// Identifies the target, with `ioc_guid`.
+    /// Identifier extension of the target. `id_ext` and `ioc_guid` together identify it.
     pub id_ext: String,
-    /// Identifies the target, with `id_ext`.
+    /// I/O controller GUID of the target.
     pub ioc_guid: String,
-    /// RDMA device.
+    /// Name of the local RDMA device.
     pub device: String,
-    /// Port of the RDMA device.
+    /// Port number on the RDMA device, starting at 1.
     pub port: u32,
     /// Address of the target: `IPv4:PORT`, `[IPv6]:PORT`, or a GID.
     pub address: String,
-    /// `running`, `blocked`, `fail-fast` or `lost`.
+    /// State of the remote port: `running`, `blocked`, `fail-fast` or `lost`.
     pub state: String,
     /// Number of channels.
     pub channels: u32,
-    /// `srpctl` or `initramfs`; `None` for other owners.
+    /// Creator of the session, `srpctl` or `initramfs`; `None` if there is no record of it.
     pub owner: Option<String>,
-    /// The initiator extension of a session on record.
+    /// Initiator extension; `None` if there is no record of the session.
     pub initiator_ext: Option<String>,
-    /// The target's file in `/etc/srp/targets.d`.
+    /// Name of the target's file in `/etc/srp/targets.d`, if it is on record.
     pub target: Option<String>,
-    /// Why the connection was lost or a reconnect failed, most recently.
+    /// Time (seconds since 1970) and reason of the last lost connection or failed reconnect.
     pub last_error: Option<String>,
-    /// Its disks.
+    /// Disks of the session.
     pub disks: Vec<Disk>,
 }
 
@@ -94,27 +94,27 @@ impl Session {
         all
     }
 
-    /// The folder of the transport class.
+    /// Returns the sysfs directory of the host's remote port, in the SRP transport class.
     pub fn remote_port(sysfs: &Sysfs, host: u32) -> PathBuf {
         sysfs.path(format!("/sys/class/srp_remote_ports/port-{host}:1"))
     }
 
-    /// The folder of the driver.
+    /// Returns the sysfs directory of the session's SCSI host, which has the driver's files.
     pub fn folder(&self, sysfs: &Sysfs) -> PathBuf {
         sysfs.path(format!("/sys/class/scsi_host/{}", self.name()))
     }
 
-    /// `host7`.
+    /// Returns the name of the SCSI host, such as `host7`.
     pub fn name(&self) -> String {
         format!("host{}", self.host)
     }
 
-    /// `mlx5_0/1`.
+    /// Returns the RDMA device and its port, such as `mlx5_0/1`.
     pub fn port_name(&self) -> String {
         format!("{}/{}", self.device, self.port)
     }
 
-    /// The name of the target, or its identifiers.
+    /// Returns the name of the target, or `id_ext:ioc_guid` if the name is not on record.
     pub fn label(&self) -> String {
         match &self.target {
             Some(name) => name.clone(),
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Whether the session may belong to the target, as far as is known.
+    /// Returns whether the session matches `target`. What is unknown or not specified matches.
     fn is_of(
         &self,
         target: &Target,
@@ -141,7 +141,7 @@ impl Session {
             && target.port.is_none_or(|port| port == self.port)
     }
 
-    /// The sessions with a target through a port.
+    /// Returns the sessions with `target` through `port`.
     pub fn to(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<Vec<Self>> {
         let key = target.key()?;
         let mut all = Self::all(sysfs);
@@ -153,7 +153,7 @@ impl Session {
         Ok(all)
     }
 
-    /// The sessions that an argument names: a host, its number, or a target with a file.
+    /// Returns the sessions that `argument` names: a SCSI host, its number, or a target.
     pub fn meant(sysfs: &Sysfs, argument: &str) -> Result<Vec<Self>> {
         let mut all = Self::all(sysfs);
         if let Some(host) = host(argument) {
@@ -165,13 +165,13 @@ impl Session {
             }
             return Ok(all);
         }
-        // A record under that name takes precedence over the content of the file.
+        // Sessions recorded under that name take precedence over those that match the file.
         let is_known = |session: &Self| session.target.as_deref() == Some(argument);
         if all.iter().any(is_known) {
             all.retain(is_known);
             return Ok(all);
         }
-        // Otherwise the sessions that match and are on record under no other name.
+        // Otherwise, the sessions that match the file and are not recorded under another name.
         let target = Target::named(sysfs, argument)?;
         let key = target.key()?;
         all.retain(|session| session.target.is_none() && session.is_of(&target, &key));
@@ -179,7 +179,7 @@ impl Session {
     }
 }
 
-/// Parses a SCSI host, `host7` or `7`.
+/// Parses the name of a SCSI host, `host7` or `7`.
 pub fn host(argument: &str) -> Option<u32> {
     let number = argument.strip_prefix("host").unwrap_or(argument);
     number.parse().ok()
@@ -305,10 +305,10 @@ mod tests {
         let session = &Session::all(&sysfs)[0];
         Owner::record(&sysfs, session, "srpctl", Some("one"), "0x0000000000000000").unwrap();
         assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
-        // The record is for host9, which does not match the file; host10 has no record.
+        // host9 is recorded as `one` although it does not match the file; host10 has no record.
         let meant = Session::meant(&sysfs, "one").unwrap();
         assert_eq!(meant.iter().map(|s| s.host).collect::<Vec<_>>(), [9]);
-        // The file is not needed for that, and may be invalid.
+        // With a record the target's file is not needed, and may be invalid or missing.
         let file = folder.path().join("etc/srp/targets.d/one.conf");
         let good = fs::read(&file).unwrap();
         fs::write(&file, "queue_sise = 1\n").unwrap();

@@ -23,11 +23,11 @@ use std::{
 struct Details<'a> {
     #[serde(flatten)]
     session: &'a Session,
-    /// The driver's files.
+    /// Content of the driver's files, by name.
     driver: BTreeMap<&'static str, String>,
-    /// The driver's counters.
+    /// Counters of the driver.
     statistics: Statistics,
-    /// The transport class's files.
+    /// Content of the transport class's files, by name.
     transport: BTreeMap<&'static str, String>,
 }
 
@@ -87,7 +87,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     Ok(())
 }
 
-/// Formats the driver's `last_error` (seconds since 1970 and a reason) for people.
+/// Formats the driver's `last_error` (seconds since 1970 and a reason) with the elapsed time.
 fn ago(text: &str, now: SystemTime) -> String {
     let now = now
         .duration_since(UNIX_EPOCH)

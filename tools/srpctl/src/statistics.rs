@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's counters of a session, one per channel or one for all: `statistics/` in the host's
-//! folder.
+//! The driver's counters of a session, in `statistics/` of the SCSI host: either one value per
+//! channel or one for the session.
 
 use crate::sysfs::{self, Sysfs};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Statistics(pub BTreeMap<String, Vec<u64>>);
 
 impl Statistics {
-    /// The counters of a host; none if the driver has no such files.
+    /// Returns the counters of a SCSI host; empty if the driver has no such files.
     pub fn of(sysfs: &Sysfs, host: u32) -> Self {
         let files = sysfs.entries(format!("/sys/class/scsi_host/host{host}/statistics"));
         let counters = files.iter().filter_map(|path| {
@@ -26,7 +26,7 @@ impl Statistics {
         Self(counters.collect())
     }
 
-    /// The sum of a counter over all channels.
+    /// Returns the sum of a counter over all channels, 0 if there is no such counter.
     pub fn sum(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |numbers| numbers.iter().sum())
     }

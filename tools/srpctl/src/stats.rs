@@ -109,7 +109,7 @@ fn prometheus(all: &[Counters]) -> String {
     text
 }
 
-/// Counters per channel.
+/// Counters with one value per channel.
 const OF_CHANNEL: [&str; 9] = [
     "commands",
     "read_bytes",
@@ -122,7 +122,7 @@ const OF_CHANNEL: [&str; 9] = [
     "busy",
 ];
 
-/// Help texts.
+/// Help texts of the counters.
 const HELP: [(&str, &str); 15] = [
     ("commands", "Commands that the target has answered."),
     ("read_bytes", "Bytes read."),

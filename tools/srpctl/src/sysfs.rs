@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's files. Tests use a folder instead of `/`.
+//! Access to the kernel's files. Tests use a directory instead of `/`.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The root of `/sys`, `/dev`, `/run` and `/etc`.
+/// The directory that contains `/sys`, `/dev`, `/run` and `/etc`.
 pub struct Sysfs(PathBuf);
 
 impl Sysfs {
-    /// The root of this machine.
+    /// Returns the root of this machine.
     pub fn system() -> Self {
         Self(PathBuf::from("/"))
     }
 
-    /// A root below a folder.
+    /// Uses a directory as the root.
     pub fn below(folder: &Path) -> Self {
         Self(folder.to_path_buf())
     }
@@ -26,7 +26,7 @@ impl Sysfs {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The entries of a folder in natural order, or none if there is no such folder.
+    /// Returns the entries of a directory in natural order; none if it cannot be read.
     pub fn entries(&self, folder: impl AsRef<Path>) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = fs::read_dir(self.path(folder))
             .map(|entries| entries.flatten().map(|e| e.path()).collect())
@@ -36,19 +36,19 @@ impl Sysfs {
     }
 }
 
-/// The content of a file without the trailing newline, or `None` if it cannot be read.
+/// Returns the content of a file without trailing white space, or `None` if it cannot be read.
 pub fn text(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path)
         .ok()
         .map(|text| text.trim_end().to_string())
 }
 
-/// The number in a file.
+/// Returns the number in a file, or `None`.
 pub fn number<T: std::str::FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
-/// The last component of a path.
+/// Returns the last component of a path.
 pub fn name(path: impl AsRef<Path>) -> String {
     path.as_ref()
         .file_name()
@@ -56,7 +56,7 @@ pub fn name(path: impl AsRef<Path>) -> String {
         .unwrap_or_default()
 }
 
-/// Sort key that puts host10 after host9.
+/// Returns a sort key that puts host10 after host9.
 pub fn natural(name: &str) -> (String, u64) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (head, tail) = name.split_at(name.len() - digits);

@@ -17,11 +17,11 @@ use toml::{Spanned, Value};
 
 pub const FOLDER: &str = "/etc/srp/targets.d";
 
-/// The longest name: `srp-connect@NAME.service` may have at most 255 characters (systemd's
-/// UNIT_NAME_MAX).
+/// Maximum length of a target's name: `srp-connect@NAME.service` may have at most 255 characters
+/// (systemd's UNIT_NAME_MAX).
 const NAME_MAX: usize = 255 - "srp-connect@.service".len();
 
-/// Whether the text can be the value of a single option in a login string.
+/// Returns whether the text can be the value of a single option in a login string.
 fn is_value(text: &str) -> bool {
     !text.contains([',', '\n', '\0'])
 }
@@ -31,27 +31,28 @@ fn is_value(text: &str) -> bool {
 pub struct Target {
     /// Name of the file, without `.conf`.
     pub name: Option<String>,
-    /// RDMA device.
+    /// Name of the RDMA device.
     pub device: Option<String>,
-    /// Port of the RDMA device.
+    /// Port number on the RDMA device, starting at 1.
     pub port: Option<u32>,
-    /// The target has the root file system: the initramfs logs in, and no unit logs out.
+    /// Whether the target has the root file system: the initramfs logs in, and no unit logs out.
     pub initramfs: bool,
-    /// The options of add_target.
+    /// Options for add_target.
     pub options: Vec<(&'static str, String)>,
-    /// Timeouts of the session, by their names in sysfs.
+    /// Timeouts of the session, by their sysfs names.
     pub timeouts: Vec<(&'static str, String)>,
 }
 
 impl Target {
-    /// The target that a command line names or describes.
+    /// Returns the target that the command line names or describes.
     pub fn of(sysfs: &Sysfs, args: &Connect) -> Result<Self> {
         let mut target = match &args.name {
             Some(name) => Self::named(sysfs, name)?,
             None => Self::default(),
         };
         let settings = || args.settings.options.iter().chain(&args.settings.timeouts);
-        // Options on the command line override those in the file.
+        // Options on the command line override those in the file, including all values of this
+        // list.
         if settings().any(|(name, _)| *name == ANSWERS_FROM) {
             target.options.retain(|(name, _)| *name != ANSWERS_FROM);
         }
@@ -69,7 +70,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Reads the file of a target.
+    /// Reads the file of the target `name`.
     pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let path = Self::path(sysfs, name)?;
         if !path.exists() {
@@ -81,7 +82,8 @@ impl Target {
         Ok(target)
     }
 
-    /// The path of the file. A name is one path component and valid in a unit name.
+    /// Returns the path of the target's file. The name must be a single path component, valid in a
+    /// unit name, and not that of a SCSI host.
     pub fn path(sysfs: &Sysfs, name: &str) -> Result<PathBuf> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
@@ -136,7 +138,8 @@ impl Target {
             }
             let text = match value {
                 Value::String(text) => text.clone(),
-                // 0x1f and 1f differ for add_target, so hexadecimal values must be strings.
+                // An integer becomes decimal, so hexadecimal options must be strings (checked
+                // below).
                 Value::Integer(number) if *number >= 0 => number.to_string(),
                 other => {
                     return Err(bad(format!("{name}: invalid value: {}", other.type_str())));
@@ -237,7 +240,7 @@ impl Target {
         ))
     }
 
-    /// The IP address of the target, if it has one.
+    /// Returns the IP address of the target, or `None` if it is addressed by GID.
     pub fn dest(&self, sysfs: &Sysfs) -> Result<Option<SocketAddr>> {
         let login = self.login_string();
         let options = Options::parse(login.as_bytes(), &Defaults::default())
@@ -250,7 +253,7 @@ impl Target {
         }
     }
 
-    /// Returns the content of the file.
+    /// Returns the content of the target's file.
     pub fn to_file(&self) -> String {
         let mut text = String::new();
         let pairs = [

@@ -11,23 +11,23 @@ use crate::{
 };
 use std::fs;
 
-/// Maximum of `fast_io_fail_tmo`, and of `dev_loss_tmo` without one, in seconds:
+/// Maximum of `fast_io_fail_tmo`, and of `dev_loss_tmo` if `fast_io_fail_tmo` is off, in seconds:
 /// SCSI_DEVICE_BLOCK_MAX_TIMEOUT.
 const BLOCK_MAX: u32 = 600;
 
-/// Seconds or off, in the order of [`TIMEOUTS`].
+/// Timeouts in seconds, or `None` for off, in the order of [`TIMEOUTS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts([Option<u32>; 3]);
 
 impl Default for Timeouts {
-    /// The driver's defaults.
+    /// Returns the driver's defaults.
     fn default() -> Self {
         Self([Some(10), Some(15), Some(600)])
     }
 }
 
 impl Timeouts {
-    /// The module parameters, which a new session gets.
+    /// Returns the module parameters, which apply to new sessions.
     pub fn of_module(sysfs: &Sysfs) -> Self {
         let read =
             |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
@@ -40,7 +40,7 @@ impl Timeouts {
         all
     }
 
-    /// Applies changes. [`Error::Usage`] if a value or the combination is invalid.
+    /// Applies changes. Returns [`Error::Usage`] if a value or the combination is invalid.
     pub fn with(mut self, changes: &[(&'static str, String)]) -> Result<Self> {
         for (name, text) in changes {
             let value = parse(text).ok_or_else(|| {
@@ -58,7 +58,7 @@ impl Timeouts {
         Ok(self)
     }
 
-    /// The rules of scsi_transport_srp.
+    /// Checks the timeouts by the rules of scsi_transport_srp.
     fn check(&self) -> Result {
         let [reconnect_delay, fast_io_fail_tmo, dev_loss_tmo] = self.0;
         let bad = |why: &str| Err(Error::Usage(why.to_string()));

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use std::{path::Path, process::Command};
 
-/// Whether systemd manages this machine.
+/// Returns whether systemd manages this machine.
 fn is_there() -> bool {
     Path::new("/run/systemd/system").exists()
 }
@@ -31,7 +31,7 @@ fn run(arguments: &[&str]) -> Result {
     )))
 }
 
-/// Has systemd run the generator again.
+/// Makes systemd run the generator again.
 pub fn reload() -> Result {
     run(&["daemon-reload"])
 }

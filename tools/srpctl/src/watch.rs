@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Totals of the session's disks from /sys/block/<disk>/stat.
+/// Sums of /sys/class/block/<disk>/stat over the session's disks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Io {
     reads: u64,
@@ -100,7 +100,7 @@ impl Look {
                 .map(|old| old.io)
                 .unwrap_or_default();
             let io = sample.io;
-            // A removed disk takes its counters with it.
+            // The sum decreases if a disk is removed.
             let per_second = |now: u64, was: u64| now.saturating_sub(was) as f64 / seconds;
             let done = io.reads.saturating_sub(was.reads) + io.writes.saturating_sub(was.writes);
             let latency = match done {
@@ -148,10 +148,10 @@ const HEAD: [&str; 12] = [
     "LOST",
 ];
 
-/// The paths that command data can take, by the names of their counters.
+/// Data paths of commands, by the names of their counters.
 const WAYS: [&str; 4] = ["none", "immediate", "static", "dynamic"];
 
-/// Returns the share of each data path since `was`.
+/// Formats the percentage of commands on each data path since `was`.
 fn ways(now: &Statistics, was: Option<&Statistics>) -> String {
     let share = WAYS.map(|way| {
         let name = format!("way_{way}");
@@ -289,7 +289,7 @@ mod tests {
             "0",
         ];
         assert_eq!(now.lines(&before), [expected.map(str::to_string)]);
-        // A reused host number starts from zero.
+        // Rates start from zero if a host number is reused.
         assert_eq!(before.lines(&now)[0][3], "0");
         assert_eq!(before.lines(&before)[0][7], "-");
     }

@@ -15,7 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* As in src/cm.rs and src/ffi.rs. */
+/* Keep in sync with src/cm.rs and src/ffi.rs. */
 enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_OTHER };
 struct cm_event {
 	struct rdma_cm_id *id;
@@ -92,7 +92,7 @@ struct rdma_cm_id *shim_listen(struct rdma_event_channel *events, const char *ad
 	return create(events, address, port, RAI_PASSIVE, backlog);
 }
 
-/* CM_ADDRESS follows. */
+/* Starts address resolution; CM_ADDRESS follows. */
 struct rdma_cm_id *shim_resolve(struct rdma_event_channel *events, const char *address, const char *port, int ms)
 {
 	return create(events, address, port, 0, ms);
@@ -104,7 +104,7 @@ int shim_route(struct rdma_cm_id *id, int ms)
 	return result(rdma_resolve_route(id, ms));
 }
 
-/* The peer may issue RDMA READs, as many at once as the device supports. */
+/* Connects. The peer may issue as many RDMA READs at once as the device supports. */
 int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	struct rdma_conn_param param = {
@@ -115,7 +115,7 @@ int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
 	return result(rdma_connect(id, &param));
 }
 
-/* Copies the next event. -EAGAIN if there is none. */
+/* Copies the next event. Returns -EAGAIN if there is none. */
 int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 {
 	struct rdma_cm_event *event;
@@ -159,7 +159,7 @@ int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 	return 0;
 }
 
-/* The device of a connection. The library has one per device, shared by all connections. */
+/* Returns the device of a connection. librdmacm has one context per device, shared by all connections. */
 struct ibv_context *shim_device(struct rdma_cm_id *id)
 {
 	return id->verbs;
@@ -220,7 +220,7 @@ void shim_wakeups_free(struct ibv_comp_channel *wakeups)
 	ibv_destroy_comp_channel(wakeups);
 }
 
-/* The token of the next queue with completions. -EAGAIN if there is none. */
+/* Stores the token of the next queue with completions. Returns -EAGAIN if there is none. */
 int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 {
 	struct ibv_cq *cq;
@@ -233,7 +233,7 @@ int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 	return 0;
 }
 
-/* `remote`: peers may read and write it. */
+/* Registers memory. `remote`: peers may read and write the memory. */
 struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len, int remote)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE;
@@ -361,7 +361,7 @@ int shim_wait(const int *fds, uint8_t *ready, uint32_t n, int ms)
 	return 0;
 }
 
-/* Zeroes a range; a file frees its space. */
+/* Zeroes a range and frees its space. */
 int shim_punch(int fd, uint64_t at, uint64_t len)
 {
 	return result(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len));

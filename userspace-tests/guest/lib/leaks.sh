@@ -8,9 +8,10 @@ shrink() {
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >$cache; done 2>/dev/null
 }
 
-# Lists remaining RDMA objects of our module. Queue pairs of rdma_cm's users bear its name, so those beyond the
-# number before the first login count. With two hosts only the initiator's count: ib_srpt on siw keeps its own for long.
-# The C driver has one PD per device even without a login. With a deadline: the dump walks all objects for each message.
+# Lists remaining RDMA objects of our module. Queue pairs of rdma_cm's users are listed under rdma_cm's name, so those
+# beyond the number before the first login count. With two hosts only the initiator's count, because ib_srpt on siw
+# keeps its own for long. The C driver has one PD per device even without a login. The dump has a time limit, because it
+# walks all objects for each message.
 resources() { timeout -k 1 20 rdma resource show "$@" || echo "[ib_srp] rdma resource show $*: status $?"; }
 qps() { resources qp 2>/dev/null | grep -c "^link ${initiators:-$kind${paired:+1[0-9]}}"; }
 ours() {

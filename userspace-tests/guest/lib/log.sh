@@ -2,7 +2,7 @@
 # The kernel log since a test began.
 
 mark() { marker="guest-test $name $$ $RANDOM$RANDOM"; echo "$marker" >/dev/kmsg; }
-# Prints the whole log if the mark was overwritten.
+# log_since: prints the log since the mark, or the whole log if the mark was overwritten.
 log_since() {
 	dmesg | awk -v m="$marker" '{line[n++] = $0} index($0, m) {n = 0} END {for (i = 0; i < n; i++) print line[i]}'
 }

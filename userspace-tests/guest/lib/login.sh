@@ -15,7 +15,7 @@ hosts() { find_hosts; echo $list; }
 no_hosts() { find_hosts; [ -z "$list" ]; }
 gone() { [ ! -e "/sys/class/scsi_host/$1" ]; }
 
-# The target derives it from its first RDMA device.
+# Prints the target's service GUID, which LIO derives from its first RDMA device.
 service_guid() { cat /sys/module/ib_srpt/parameters/srpt_service_guid; }
 
 # from I: sets `src` and `dest` to the addresses of a connection to target I.
@@ -25,7 +25,8 @@ from() {
 	[ $kind != siw ] || { src="[fd00:0:0:$1::2]"; dest="[fd00:0:0:$1::1]"; }
 }
 
-# The driver's own paths use link-local addresses. LIO listens at the service ID of its TCP port.
+# link_local: checks that the link-local addresses, which the driver's own paths use, are ready. listener: prints the
+# service ID of LIO's TCP port, at which it listens.
 link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
 listener() { printf %016x $((0x01060000 + port)); }
 
@@ -62,8 +63,8 @@ write_login() {
 	printf '%s' "$out"
 }
 
-# login I [,option=value]...: sets `host`. A target that was logged out of may count for a moment after its host
-# disappeared.
+# login I [,option=value]...: logs in; sets `host`. A login may be refused for a moment after the host of the previous
+# one disappeared.
 login() {
 	local before error try h
 	find_hosts
@@ -77,7 +78,7 @@ login() {
 	find_hosts
 	host=
 	for h in $list; do [[ $before == *" $h "* ]] || host=$h; done
-	# It may have reused the number of a host that disappeared meanwhile.
+	# The new host may have the number of one that disappeared meanwhile.
 	[ -n "$host" ] || h=$(dmesg | sed -n 's/.*scsi \(host[0-9]*\): SRP\.T10.*/\1/p' | tail -n 1)
 	[ -n "$host" ] || [[ " $list" != *" $h "* ]] || host=$h
 	[ -n "$host" ] || fail "login to target $1 made no SCSI host"

@@ -30,10 +30,10 @@ target() {
 	[ "${2-}" = off ] || echo 1 >"${tpg[$1]}/enable" || fail "cannot enable target $1"
 }
 
-# Disabled, the target closes all connections and accepts no login.
+# While disabled, the target closes all connections and accepts no login.
 target_off() { echo 0 >"${tpg[$1]}/enable"; }
 target_on() { echo 1 >"${tpg[$1]}/enable"; }
-# For a target that starts with the first login, and can fail at its end.
+# Hooks for a target that starts with the first login, and can fail at its end.
 target_up() { :; }
 target_ends() { :; }
 

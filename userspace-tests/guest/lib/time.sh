@@ -20,14 +20,14 @@ gauge_on() {
 	gauge=$!
 	disown
 }
-# A suspended guest does not count as lacking CPU time.
+# Stops the gauge, because a suspended guest does not count as lacking CPU time.
 gauge_off() { kill -KILL -- -$gauge; gauge=; }
 
 # without_cpu FROM TO: sets `stolen` to how long the guest lacked a CPU in that time.
 without_cpu() { stolen=$(python3 "$here/gauge.py" stolen $tmp/gauge $1 $2 2>/dev/null) || stolen=0; }
 
-# lacked SECONDS REGEX: the same for the SECONDS before the first line of the log that matches REGEX. Returns false if
-# there is none.
+# lacked SECONDS REGEX: sets `stolen` for the SECONDS before the first line of the log that matches REGEX. Returns false
+# if there is no such line.
 lacked() {
 	local stamp up
 	stamp=$(log_since | grep -E -- "$2" | sed -n '1s/^\[ *\([0-9]*\)\..*/\1/p')
@@ -38,13 +38,13 @@ lacked() {
 	without_cpu $((now - $1 * 1000000)) $now
 }
 
-# exceeded OVER FROM TO WHAT: reports that a limit was exceeded by OVER, for an action in that time.
+# exceeded OVER FROM TO WHAT: reports that an action between FROM and TO exceeded its limit by OVER.
 exceeded() {
 	without_cpu $2 $3
 	[ $1 -le 0 ] || [ $stolen -lt $1 ] || too_slow "$4 ($(ms $stolen) without CPU)"
 	fail "$4 ($(ms $stolen) without CPU)"
 }
-# in_time WHAT FROM TO LIMIT: fails if it took longer than LIMIT.
+# in_time WHAT FROM TO LIMIT: fails if WHAT took longer than LIMIT.
 in_time() {
 	local over=$(($3 - $2 - $4))
 	[ $over -le 0 ] || exceeded $over $2 $3 "$1 took $(ms $(($3 - $2))), at most $(ms $4)"
@@ -81,5 +81,5 @@ reap() {
 	for p in "${@:3}"; do wait "$p" || status=$?; done
 	return $status
 }
-# more_lines FILE N: whether FILE has more than N lines.
+# more_lines FILE N: returns whether FILE has more than N lines.
 more_lines() { [ "$(wc -l <"$1")" -gt "$2" ]; }

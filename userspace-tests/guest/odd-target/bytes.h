@@ -23,13 +23,14 @@ int digits(const char *hex, uint8_t *bytes, int most);
 uint64_t get(const uint8_t *p, int bytes);
 void put(uint8_t *p, int bytes, uint64_t value);
 
-/* Writes 18 bytes of fixed-format sense data: key, ASC, ASCQ. */
+/* Writes 18 bytes of fixed-format sense data. `sense` has the key, ASC and ASCQ in its low
+ * bytes. */
 void fixed_sense(uint8_t *p, uint32_t sense);
 /* Appends sense data to an SRP_RSP without any. Returns its length. */
 int add_sense(uint8_t *rsp, const uint8_t *sense, int length);
 /* Fills in an SRP_RSP in zeroed memory. Returns its length. */
 int response(uint8_t *rsp, int32_t grant, uint64_t tag, int status, uint32_t sense, uint32_t unused_in);
-/* The number of bytes in the buffers of a command. */
+/* Returns the total length of the data buffers of a command, in bytes. */
 uint32_t room(const uint8_t *iu);
 
 #endif

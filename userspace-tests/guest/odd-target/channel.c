@@ -135,7 +135,8 @@ int take(struct channel *c)
 				memset(message(c, i), 0, IU);
 				return i;
 			}
-		/* Responses to the commands of all channels are sent there. */
+		/* This channel sends the responses to commands of all channels: wait for a
+		 * completion. */
 		for (int ms = 0; c->answers && !reap(c) && ms < 5000; ms++)
 			poll(NULL, 0, 1);
 	} while (c->answers);

@@ -23,10 +23,10 @@ struct channel {
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
-	/* RECEIVES messages, SENDS messages, SENDS blocks of data. */
+	/* RECEIVES + SENDS messages, then SENDS blocks of data. */
 	uint8_t *memory;
 	bool sending[SENDS];
-	/* The channel for responses. */
+	/* Whether this is the channel for responses. */
 	bool answers;
 	/* Private to the connection manager. */
 	void *connection;
@@ -50,11 +50,11 @@ int all_completions(struct pollfd *fds);
 /* Calls `with` for each channel with completions. */
 void each_completion(void (*with)(struct channel *));
 
-/* The number of channels in use; the first one, or NULL; a free one, or NULL. */
+/* Return the number of channels in use; the first one, or NULL; a free one, or NULL. */
 int in_use(void);
 struct channel *first_channel(void);
 struct channel *free_channel(void);
-/* Initializes a free channel except for its queue pair. Fills in `attr` for that. */
+/* Initializes a free channel. Fills in `attr` for creating its queue pair. */
 void open_channel(struct channel *c, struct ibv_context *verbs, struct ibv_qp_init_attr *attr);
 /* The queue pair must have been destroyed. */
 void close_channel(struct channel *c);
@@ -64,7 +64,8 @@ void post_receives(struct channel *c);
 /* Returns a free, zeroed message. */
 int take(struct channel *c);
 void send_message(struct channel *c, int i, int len);
-/* Transfers `len` bytes between local memory and the buffers of a command. Returns how many fit. */
+/* Transfers `len` bytes between local memory and the buffers of a command, as far as they fit.
+ * Returns the number of bytes. */
 uint32_t transfer(struct channel *c, const uint8_t *iu, bool in, void *at, uint32_t lkey, uint32_t len);
 
 #endif

@@ -19,14 +19,14 @@ static int tmf_code, abort_code = -1, luns = 1;
 static char vendor[9] = "SRP     ";
 static bool answers_here, tmf_drop, tmf_keep, no_receives;
 
-/* Credits returned with each response; the only channel with this setting, or -1; or seconds per
- * credit. */
+/* Number of credits returned with each response; the only channel to which this applies, or -1
+ * for all; seconds per credit of the first channel, or 0. */
 static int grant = 1, grant_channel = -1, grant_every;
 static time_t granted_at;
 
 static int grants(const struct channel *c) { return grant_channel < 0 || grant_channel == number(c) ? grant : 1; }
 
-/* The channel for the response to a command. */
+/* Returns the channel for the response to a command. */
 static struct channel *answering(struct channel *c, const uint8_t *iu)
 {
 	if (iu[5] && !answers_here)
@@ -43,8 +43,8 @@ static void respond(struct channel *c, uint64_t tag, int status, uint32_t sense,
 	send_message(c, i, response(message(c, i), grants(c), tag, status, sense, unused_in));
 }
 
-/* Sends `len` bytes, limited to the buffers of the command. Returns the number of unused bytes
- * there. */
+/* Sends `len` bytes, limited to the buffers of the command. Returns how many bytes of the
+ * buffers remain unused. */
 static uint32_t reply(struct channel *c, const uint8_t *iu, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t space = room(iu);

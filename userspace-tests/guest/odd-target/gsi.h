@@ -20,7 +20,7 @@ struct gsi {
 	int sent;
 };
 
-/* Opens one for `NAME:DEVICE`, and logs its address. */
+/* Opens a queue pair for `NAME:DEVICE`, and logs its address. */
 void gsi_open(struct gsi *g, const char *name);
 /* Calls `with` for each received datagram, with an address handle for the reply. */
 void gsi_poll(struct gsi *g, void (*with)(struct gsi *g, uint8_t *mad, struct ibv_ah *back, uint32_t qpn));

@@ -29,7 +29,7 @@ static struct gsi places[DEVICES];
 static int n_places;
 static struct peer peers[PEERS];
 static uint32_t last_id;
-/* For future requests. */
+/* Scripts for future requests, each with the remaining number of them. */
 static struct { char steps[SCRIPT]; int left; } scripts[SCRIPTS];
 
 static long now(void)
@@ -45,7 +45,7 @@ static void leave(struct peer *p)
 	struct channel *c = p->channel;
 
 	if (c) {
-		/* Completions before the end count. */
+		/* Handle completions that precede the end of the connection. */
 		poll_channel(c);
 		say("gone channel=%d", number(c));
 		forget(c, -1, 0);

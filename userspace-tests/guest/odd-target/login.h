@@ -5,7 +5,7 @@
 #include "bytes.h"
 
 enum verdict { ACCEPT, REFUSE, IGNORE };
-/* Length of the private data of a response. */
+/* Length of the private data of a response, in bytes. */
 enum { ANSWER = 196 };
 
 /* A login request, independent of the connection manager: its tag, flags and length, and whether it
@@ -17,7 +17,7 @@ struct asks {
 	bool answers;
 };
 
-/* Returns the verdict on a request. Sets the bytes of the response and their number. */
+/* Returns the verdict on a request. Sets the private data of the response and its length. */
 enum verdict login(const struct asks *req, uint8_t *answer, int *answer_len);
 /* Logs a successful login. */
 void logged_in(int channel);

@@ -13,7 +13,7 @@ struct manager {
 	/* Executes an order for this manager. Returns false if it is unknown. */
 	bool (*told)(const char *line);
 };
-/* Maximum number of its file descriptors. */
+/* Maximum number of file descriptors of a connection manager. */
 enum { MANAGER_FDS = DEVICES };
 
 /* RDMA/CM: listens on an address at two ports; the second one is for responses. */

@@ -83,7 +83,7 @@ static int attend(void)
 		case RDMA_CM_EVENT_UNREACHABLE:
 		case RDMA_CM_EVENT_REJECTED:
 			if (id->context) {
-				/* Completions before the end count. */
+				/* Handle completions that precede the end of the connection. */
 				poll_channel(id->context);
 				leave(id->context);
 			} else {

@@ -7,7 +7,8 @@ enum action { NORMAL, HOLD, TWICE, ASTRAY, BUSY_STATUS, SHORT, CHECK };
 struct rule {
 	int opcode, left;
 	enum action action;
-	/* The number of data bytes to send; and the bytes of the data or of the sense data. */
+	/* Number of bytes of the disk to send; length and content of the data (SHORT) or the
+	 * sense data (CHECK). */
 	uint32_t sent;
 	int length;
 	uint8_t bytes[32];

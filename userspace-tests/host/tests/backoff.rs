@@ -50,7 +50,7 @@ fn pauses_are_spread_by_a_quarter() {
     assert!(backoff::spread_ms(u32::MAX, u16::MAX) < 1000);
 }
 
-/// The pauses after losses of connections that lived for `life`.
+/// The pauses after losses of connections that each lived for `life`.
 fn flap(backoff: &mut Backoff, life: i64, losses: usize) -> Vec<Pause> {
     let one = |backoff: &mut Backoff| {
         backoff.lost(life, Cause::Plain);
@@ -69,7 +69,7 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
     let grow = [0, 2000, 4000, 8000, 16_000, 32_000].map(Pause::Ms);
     assert_eq!(pauses[..6], grow);
     assert_eq!(pauses[6..], [Pause::ReconnectDelay; 2]);
-    // 64 s are enough, from then on.
+    // From then on 64 s are enough.
     assert_eq!(flap(&mut backoff, 64 * SECOND, 3), [at_once; 3]);
     assert_eq!(
         flap(&mut backoff, 64 * SECOND - 1, 1),
@@ -81,7 +81,7 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
         flap(&mut backoff, SECOND, 2),
         [Pause::Ms(2000), Pause::Ms(4000)]
     );
-    // A connection that dies at once is not retried at once, not even the first time.
+    // If a connection dies at once, even the first retry has a pause.
     assert_eq!(flap(&mut Backoff::new(), 0, 1), [Pause::Ms(1000)]);
 }
 
@@ -97,12 +97,12 @@ fn violations_wait_and_resets_do_not() {
         assert_eq!(backoff.pause(10, 0), Pause::Ms(0));
         backoff.connected();
     }
-    // Resets do not count; the violation does.
+    // Resets do not count as losses, but violations do.
     assert_eq!(flap(&mut backoff, SECOND, 1), [Pause::Ms(2000)]);
 }
 
-/// The times at which events count. One comes every `every_ms` from `from_ms` to `to_ms`, without a
-/// connection.
+/// The times at which events take effect. An event comes every `every_ms` from `from_ms` to
+/// `to_ms`, without a connection.
 fn storm(backoff: &mut Backoff, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
     events(backoff, true, from_ms, to_ms, every_ms)
 }
@@ -112,7 +112,7 @@ fn events(backoff: &mut Backoff, tries: bool, from_ms: i64, to_ms: i64, every_ms
     let mut now = from_ms;
     while now < to_ms {
         let counts = now + i64::from(backoff.event(Ktime::from_ns(now * 1_000_000), tries));
-        // The same one, if it waits.
+        // An event that waits has the time of the previous one.
         if at.last() != Some(&counts) {
             at.push(counts);
         }
@@ -129,9 +129,9 @@ fn the_first_event_counts_at_once_and_a_storm_seldom() {
     assert_eq!(at[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|n| 1000 + 250 * n));
     assert_eq!(at[9..13], [3500, 4500, 6500, 10_500]);
     assert_eq!(at[13..], [14_500, 18_500, 22_500]);
-    // The next event has waited for the pause already.
+    // The next event comes after the pause has passed.
     assert_eq!(storm(&mut backoff, 30_000, 30_001, 1), [30_000]);
-    // After a rest it starts over.
+    // After a rest the pauses start over.
     assert_eq!(
         storm(&mut backoff, 40_000, 41_000, 100),
         [40_000, 40_250, 40_500, 40_750, 41_000]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the device sees as a copy, and the regions that it needs.
+//! Memory that the device sees as a bounce buffer, and the regions that it needs.
 
 use srp_host::logic::registration::Regions;
 
-/// A list of one command, as `(address, bytes)`.
+/// A list of one command, as `(address, length)`.
 type List = Vec<(u64, u64)>;
 
 /// The list that swiotlb makes on a machine with this page size: a copy of a page or more begins at
@@ -21,7 +21,7 @@ fn bounced(list: &List, memory_page: u64) -> List {
     list.iter().map(copy).collect()
 }
 
-/// How many regions `ib_sg_to_pages()` makes of a list, each of `pages` pages of 4 KiB.
+/// Returns how many regions of `pages` 4 KiB pages `ib_sg_to_pages()` needs for a list.
 fn regions_of(list: &List, pages: u64) -> u32 {
     let mut left: std::collections::VecDeque<_> = list.iter().copied().collect();
     let mut count = 0;
@@ -30,7 +30,8 @@ fn regions_of(list: &List, pages: u64) -> u32 {
         let (mut used, mut end) = (0, None);
         while let Some(&(at, len)) = left.front() {
             let follows = end.is_none_or(|end| end == at || (end % 4096 == 0 && at % 4096 == 0));
-            // An entry that continues in the page of the previous one needs no page of its own.
+            // An entry that continues in the last page of the previous entry does not need that
+            // page again.
             let shared = end.is_some_and(|end| end == at && at % 4096 != 0);
             if !follows {
                 break;
@@ -52,11 +53,11 @@ fn regions_of(list: &List, pages: u64) -> u32 {
     count
 }
 
-/// More lists than the driver allows the block layer, and how many extra regions the worst of them
-/// needs.
+/// Tries more lists than the driver permits the block layer. Returns how many extra regions the
+/// worst of them needs.
 fn lists(memory_page: u64) -> u32 {
     let (mut worst, mut narrow) = (0, 0);
-    // Regions that hold a page of memory.
+    // The smallest regions that hold a page of memory.
     let least_pages = memory_page / 4096 + 1;
     for pages in [least_pages, 2 * least_pages, 256] {
         let shape = Regions {
@@ -68,8 +69,8 @@ fn lists(memory_page: u64) -> u32 {
         };
         for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
-                // As the block layer makes it: parts of the size in `virt_boundary_mask` at both
-                // ends only, all between in one segment or in many.
+                // As the block layer builds lists: only the two ends are not multiples of
+                // `virt_boundary_mask` + 1; everything between is in one segment or in many.
                 let (begin, end) = (offset, offset + sectors * 512);
                 for step in [1, 5, 256] {
                     let mut list = List::new();
@@ -77,7 +78,7 @@ fn lists(memory_page: u64) -> u32 {
                     let boundary = u64::from(shape.virt_boundary_mask()) + 1;
                     while at < end {
                         let next = ((at / boundary + step) * boundary).min(end);
-                        // Each at another place in memory.
+                        // Each segment is elsewhere in memory.
                         list.push((at + (list.len() as u64) * (1 << 24), next - at));
                         at = next;
                     }
@@ -89,8 +90,8 @@ fn lists(memory_page: u64) -> u32 {
                     let least = direct.per_command(sectors, 0);
                     assert!(regions_of(&list, pages) <= least, "{list:?}");
                     let needed = regions_of(&bounced(&list, memory_page), pages);
-                    // With this few regions, the limits that the driver gives the block layer must
-                    // suffice.
+                    // With so few regions, the limits that the driver sets for the block layer must
+                    // be sufficient.
                     for count in 1..=2 {
                         let entries = list.len() as u32;
                         if entries <= shape.sg_tablesize(count)
@@ -112,7 +113,7 @@ fn lists(memory_page: u64) -> u32 {
 
 #[test]
 fn bounced_memory_has_enough_regions() {
-    // With none to spare, some lists do not fit.
+    // Without spare regions, some lists would not fit.
     let worst = [4096, 16_384, 65_536].map(lists);
     assert_eq!(worst, [2, 2, 2]);
 }

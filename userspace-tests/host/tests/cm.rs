@@ -22,7 +22,7 @@ use srp_host::{
     },
 };
 
-/// Invariants of every attempt, checked input by input.
+/// Checks the invariants of an attempt, input by input.
 #[derive(Clone, Copy, Default)]
 struct Told {
     answers: u32,
@@ -137,7 +137,7 @@ fn an_attempt() {
         run(&[SendReq, Rep, SendRtu, Hangup, Drep, TimewaitExit]).1[3..],
         [R::Nothing, R::Nothing, R::TimewaitExit]
     );
-    // The connection manager found it stale and has sent its own DREQ.
+    // The connection manager found the connection stale and has sent its own DREQ.
     assert_eq!(
         run(&[SendReq, Rep, SendRtu, Drep]).1[3..],
         [R::Disconnected]
@@ -156,7 +156,7 @@ fn timeouts() {
         [0, 14, 16, 18, 19, 20, 21, 31, 255].map(response_timeout),
         [18, 18, 18, 20, 21, 22, 22, 22, 22]
     );
-    // 7 retries of 4.096 us * 2^20, times four, and a second.
+    // Four times 7 retries of 4.096 us * 2^20, plus one second.
     assert_eq!(request_timeout_ms(20, 7), 121_259);
     assert_eq!(request_timeout_ms(14, 2), 1_536);
     assert_eq!(request_timeout_ms(20, 0), 1_000);
@@ -164,7 +164,7 @@ fn timeouts() {
     assert_eq!(request_timeout_ms(255, 255), 246_291_604);
 }
 
-/// Nothing that the peer sends makes a command take more than two minutes.
+/// Whatever the peer sends, no command takes more than two minutes.
 #[test]
 fn bounds() {
     for timeout in 0..=u8::MAX {
@@ -172,7 +172,7 @@ fn bounds() {
         assert_eq!(life, timeout.min(20));
         for retry_count in 0..=u8::MAX {
             let bounded = ack_timeout(timeout, retry_count);
-            // 0 is forever.
+            // 0 would mean forever.
             assert!((1..=22).contains(&bounded));
             let takes = request_timeout_ms(bounded, retry_count);
             assert!(takes <= 120_000, "{timeout} {retry_count}: {takes}");
@@ -184,12 +184,12 @@ fn bounds() {
             }
         }
     }
-    // Linux asks for 2^24.
+    // Linux requests 2^24.
     assert_eq!(
         [0, 8, 18, 23, 24, 25, 31, 32, 255].map(service_timeout_ms),
         [0, 1, 1_073, 34_359, 68_719, 70_000, 70_000, 0, 70_000]
     );
-    // Values of large fabrics: 2.1 s, seven times.
+    // Values of large fabrics: 2.1 s, seven retries.
     assert_eq!(ack_timeout(19, 7), 19);
     assert_eq!([20, 31, 0].map(|timeout| ack_timeout(timeout, 7)), [19; 3]);
     assert_eq!(ack_timeout(31, 0), 22);
@@ -233,7 +233,7 @@ fn redirects() {
     assert_eq!(with(8, &[0xff]), Some(Err(RedirectError::Multicast)));
     assert_eq!(with(8, &[0; 22]), Some(Err(RedirectError::Nowhere)));
 
-    // Topspin's kind of REJ; other targets use the number differently.
+    // A REJ as Topspin sends it. Other targets use its number differently.
     let info = class_port_info();
     let short = Redirect {
         gid: Some(gid),
@@ -337,6 +337,6 @@ fn ip_cm_services() {
         hex("00 60 0000 fe800000000000000000000000000002 fe800000000000000000000000000001")
     );
     assert_eq!(tail, login.as_bytes());
-    // A mixed pair has no path, but must not be mistaken for IPv4.
+    // A mixed pair of addresses has no path, but must not be mistaken for IPv4.
     assert_eq!(LoginReqIpCm::new(&v6[0], &v4[1], &what).as_bytes()[1], 0x60);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sizes of a session. The expected numbers are calculated by hand.
+//! The sizes of a session. The expected numbers were calculated by hand.
 
 use srp_host::{
     logic::{
@@ -58,7 +58,7 @@ fn all(
     (geometry, lowered)
 }
 
-/// The geometry without any lowered limit.
+/// The geometry. Fails if any limit is lowered.
 fn fine(more: &str, parameters: Parameters, device: Device) -> Geometry {
     let (geometry, lowered) = all(more, parameters, device);
     assert_eq!(lowered, []);
@@ -78,7 +78,7 @@ fn granted(req_lim: u32, descriptors: u8) -> Granted {
 #[test]
 fn the_usual() {
     let g = fine("", PARAMETERS, DEVICE);
-    // 1 MiB at any offset is 257 pages; a region with a page to spare has 255.
+    // 1 MiB at any offset is 257 pages; a region, with one page to spare, holds 255.
     assert_eq!(
         g.sizes,
         Sizes {
@@ -88,7 +88,7 @@ fn the_usual() {
     );
     assert_eq!((g.channels, g.polled, g.all_channels()), (4, 0, 4));
     assert_eq!((g.immediate, g.static_read), (8192, 4096));
-    // 68 bytes and the data; 68 bytes and 12 descriptors of 16.
+    // 68 bytes plus the data; 68 bytes plus 12 descriptors of 16 bytes.
     assert_eq!((g.it_iu_len, g.message_len), (8260, 260));
     assert_eq!(g.bounce(), (8192, 4096));
     assert_eq!(
@@ -114,7 +114,7 @@ fn the_usual() {
     );
 }
 
-/// A receive for the response to each command of each channel, one for a logout, and 8 that wait to
+/// Receives for the response to each command of each channel, one for a logout, and 8 that wait to
 /// be posted.
 #[test]
 fn answer_channels() {
@@ -135,7 +135,7 @@ fn answer_channels() {
     let g = fine(&from("ch_count=1"), polled, DEVICE);
     assert_eq!(g.answer_receives(), 3 * 62 + 9);
 
-    // Two channels of 4095: 16,375 at most, whatever the device has.
+    // Two channels of 4095: at most 16,375 receives, whatever the device supports.
     let huge = Device {
         max_qp_wr: 1 << 20,
         max_cqe: 1 << 21,
@@ -149,7 +149,8 @@ fn answer_channels() {
         .0
         .is_ok());
 
-    // 505 receives and one for draining; the send queue of a channel without commands has 40.
+    // 505 receives and one for draining; the send queue of a channel without commands has 40
+    // entries.
     for (max_qp_wr, max_cqe, fits) in [(506, 546, true), (505, 546, false), (506, 545, false)] {
         let device = Device {
             max_qp_wr,
@@ -164,20 +165,20 @@ fn answer_channels() {
 #[test]
 fn the_least_grant_counts() {
     let g = fine("max_cmd_per_lun=100", PARAMETERS, DEVICE);
-    // The third channel takes ten commands, and one region in each message.
+    // The third channel accepts ten commands, and one region in each message.
     let grants = [granted(64, 12), granted(64, 12), granted(11, 1)];
     let limits = g.host_limits(3, &grants).unwrap();
     assert_eq!((limits.queue_depth, limits.cmd_per_lun), (10, 30));
     assert_eq!((limits.sg_tablesize, limits.max_sectors), (256, 255 * 8));
     assert_eq!(g.needed_descriptors(&grants), 0);
-    // A target that takes no list takes a direct descriptor.
+    // A target that accepts no descriptor list accepts a direct descriptor.
     let direct = [granted(64, 0)];
     assert_eq!(g.host_limits(1, &direct).unwrap().sg_tablesize, 256);
     assert_eq!(
         g.host_limits(4, &[granted(64, 12)]).unwrap().cmd_per_lun,
         100
     );
-    // One credit is for task management; without another one nothing can be sent.
+    // One credit is reserved for task management; without a second one nothing can be sent.
     let poor = [granted(1, 12)];
     assert_eq!(g.host_limits(1, &poor).unwrap().queue_depth, 0);
     assert_eq!(g.host_limits(1, &[]), None);
@@ -207,7 +208,7 @@ fn what_is_too_much_is_lowered() {
     assert_eq!(lowered, [Lowered::MaxSect(4096, 255 * 8, 1)]);
     assert_eq!(g.unwrap().sizes.regions, 1);
 
-    // Five requests for a command with two regions, and 40 for the rest.
+    // Five requests for a command with two regions, and 40 for everything else.
     let small = Device {
         max_qp_wr: 141,
         ..DEVICE
@@ -234,7 +235,7 @@ fn devices_that_will_not_do() {
 
 #[test]
 fn small_data() {
-    // The data is a separate part.
+    // Immediate data needs an SGE of its own.
     let one_part = Device {
         max_send_sge: 1,
         ..DEVICE
@@ -249,10 +250,10 @@ fn small_data() {
     assert_eq!((g.immediate, g.static_read, g.polled), (32_768, 32_768, 8));
     assert_eq!(g.all_channels(), 12);
     assert!(g.is_polled(4) && !g.is_polled(3));
-    // The ones for which the device has no room are the last.
+    // If the device has no room for all channels, polled ones are dropped first.
     assert_eq!(g.host_limits(10, &[granted(9, 12)]).unwrap().polled, 6);
     assert_eq!(g.host_limits(3, &[granted(9, 12)]).unwrap().polled, 0);
-    // 256 pages for 62 slots are four each.
+    // 256 pages for 62 slots: four pages each.
     assert_eq!(fine("", most, DEVICE).static_read, 4 * 4096);
 
     let none = Parameters {
@@ -288,7 +289,7 @@ fn regions_with_gaps() {
     assert_eq!((g.sizes.regions, limits.sg_tablesize), (1, 255));
 }
 
-/// The block layer rejects a disk with commands that cannot hold a page of memory.
+/// The block layer rejects a disk whose commands cannot hold a page of memory.
 #[test]
 fn a_command_holds_a_page_of_memory() {
     for (memory_page, least) in [(4096, 8), (16_384, 32), (65_536, 128)] {
@@ -307,7 +308,8 @@ fn a_command_holds_a_page_of_memory() {
         }
         fine("", PARAMETERS, device);
 
-        // A device with smaller regions, if a command has one of them or the target takes no more.
+        // Devices with smaller regions, when a command may have only one region, or the target
+        // accepts no more.
         device.regions.pages = memory_page / 4096;
         device.regions_per_command = 1;
         if device.regions.pages >= 2 {
@@ -320,8 +322,7 @@ fn a_command_holds_a_page_of_memory() {
     }
 }
 
-/// The limits for the block layer: whole pages of memory if it is bounced, otherwise pages of a
-/// region.
+/// Boundary of the block layer: pages of memory if memory is bounced, otherwise pages of a region.
 #[test]
 fn boundaries() {
     for (memory_page, bounced, gaps, mask) in [

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One vector per message that the driver sends, written by hand from the tables of SRP r16a.
+//! One test vector for each message that the driver sends, written by hand from the tables of SRP
+//! r16a.
 
 mod common;
 
@@ -171,10 +172,10 @@ fn long_cdb() {
     let mut iu = [0xee; 128];
     assert_eq!(cmd(&cdb).build(&mut iu), Ok(64));
     assert_eq!((iu[31], &iu[32..64]), (16, &cdb[..]));
-    // 18 bytes: padded to a multiple of 4.
+    // A CDB of 18 bytes is padded to 20.
     assert_eq!(cmd(&cdb[..18]).build(&mut iu), Ok(52));
     assert_eq!((iu[31], &iu[48..52]), (4, &[17, 18, 0, 0][..]));
-    // The length of immediate data follows the CDB, the data stays at its offset.
+    // The length of immediate data follows the CDB; the data stays at its offset.
     assert_eq!(cmd(&cdb).build_immediate(&mut iu, 4), Ok(IMM_DATA_OFFSET));
     assert_eq!(iu[64..68], [0, 0, 0, 4]);
 }
@@ -302,7 +303,7 @@ fn gids_and_luns() {
     assert_eq!(gid.to_string(), "fe80:0000:0000:0000:0002:c903:0001:0002");
     assert_eq!(gid.subnet_prefix(), 0xfe80 << 48);
     assert_eq!(gid.interface_id(), 0x0002_c903_0001_0002);
-    // As int_to_scsilun() documents it.
+    // The example in the comment of int_to_scsilun().
     assert_eq!(
         Lun::from_int(0x0b03_d204).0.to_vec(),
         hex("d2040b0300000000")
@@ -311,8 +312,7 @@ fn gids_and_luns() {
         Lun::from_int(0x1234_5678_9abc_def0).0.to_vec(),
         hex("def09abc56781234")
     );
-    // Both bytes of each level: the levels in the number from the lowest on, each with its upper
-    // byte first.
+    // Both bytes of each level: the lowest level first, each with its upper byte first.
     for level in 0..4 {
         for (byte, at) in [(0, 1), (1, 0)] {
             for value in 0..=0xffu8 {

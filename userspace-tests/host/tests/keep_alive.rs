@@ -7,14 +7,14 @@ use srp_host::logic::keep_alive::{Stage, Verdict};
 /// `keep_alive`, in milliseconds.
 const PERIOD: u32 = 5_000;
 
-/// A channel that is tested by the clock.
+/// A channel that is tested periodically.
 struct Channel {
     stage: Stage,
     /// When the timer fires.
     at: u32,
-    /// When the request was sent that the target has not answered.
+    /// When the unanswered request was sent.
     asked: Option<u32>,
-    /// When the last command ended, and up to when the timer has seen that.
+    /// When the last command ended, and when the timer fired last (`seen`).
     ended: u32,
     seen: u32,
     dead: Option<u32>,
@@ -39,8 +39,8 @@ impl Channel {
         }
     }
 
-    /// Runs until `until`. The path works before `broken`, and commands end all the time before
-    /// `last`. A reason for a test comes every `test_ms`.
+    /// Runs until `until`. The path works before `broken`, and commands keep ending before `last`.
+    /// An event that requests a test comes every `test_ms`.
     fn run(&mut self, until: u32, broken: u32, last: u32, test_ms: Option<u32>) {
         for now in 0..until {
             if test_ms.is_some_and(|every| now % every == 0) {
@@ -102,14 +102,14 @@ fn an_idle_connection_is_given_up_within_three_periods() {
 
 #[test]
 fn a_test_has_its_verdict_in_five_seconds() {
-    // The path is lost with the event, whatever ends in the first half.
+    // The path breaks with the event, whatever commands end in the first half of the test.
     for last in [0, 1, 100, 2_499] {
         assert_eq!(dead(0, last, Some(60_000)), Some(5_000), "{last}");
     }
-    // A command that ends in the second half is a sign of life; then idleness decides.
+    // A command that ends in the second half is a sign of life; after that, idleness decides.
     let later = dead(0, 2_600, Some(60_000)).expect("found");
     assert!(later > 5_000 && later <= 2_600 + 3 * PERIOD, "{later}");
-    // A good path is left alone, whatever comes.
+    // A working path is never given up, whatever events come.
     for every in [1, 10, 250, 4_000] {
         assert_eq!(dead(u32::MAX, 0, Some(every)), None);
         assert_eq!(dead(u32::MAX, u32::MAX, Some(every)), None);

@@ -28,8 +28,8 @@ fn credits() {
     assert_eq!(credit::give(63, 1, 64), Ok(64));
     assert_eq!(credit::give(64, 1, 64), Err(OutOfRange));
     assert_eq!(credit::give(15, -15, 64), Ok(0));
-    // 60 of 62 are in use, and the target takes ten back; after eight responses one may be sent
-    // again.
+    // 60 of 62 credits are in use, and the target takes ten back: after nine responses one command
+    // may be sent.
     assert_eq!(credit::give(2, -10, 64), Ok(-8));
     assert_eq!(credit::give(-8, 9, 64), Ok(1));
     assert_eq!(credit::give(0, -64, 64), Ok(-64));
@@ -52,10 +52,10 @@ fn credits() {
 fn a_removal_asks_before_it_gives_up() {
     let (patience, request) = (10_000, 30_000);
     let (slice, limit) = (removal::slice_ms(patience), removal::limit_ms(request));
-    // A flush may take twice the time of a request, followed by the error handler.
+    // A flush may take twice the request timeout, and the error handler follows.
     assert!(limit >= 2 * request + 30_000);
     assert_eq!(removal::limit_ms(u32::MAX), u32::MAX);
-    // A response is overdue when all the patience is over, not before.
+    // A response is overdue only after all patience has run out.
     assert_eq!(removal::next(slice, slice, limit), Next::Ask);
     assert_eq!(removal::next(patience, slice, limit), Next::AskAgain);
     assert_eq!(removal::next(limit, slice, limit), Next::AskAgain);
@@ -185,7 +185,7 @@ fn times() {
 fn five_violations_in_a_minute_are_too_many() {
     let second = 1_000_000_000;
     let mut strikes = Strikes::new();
-    // One every twenty seconds for an hour: four fit in a minute.
+    // One strike every twenty seconds for an hour: at most four within a minute.
     for n in 0..180 {
         strikes.add(Ktime::from_ns(n * 20 * second));
         assert!(!strikes.is_out(), "{n}");
@@ -218,7 +218,8 @@ fn a_channel_starves_after_the_limit() {
     for held_back in [false, true] {
         let mut starving = Starving::default();
         for n in 1..=10 {
-            // The midlayer may not even try while it waits for a command on another channel.
+            // The midlayer may not even try to send while it waits for a command on another
+            // channel.
             let refused = if held_back { 1 } else { n };
             assert_eq!(
                 period(&mut starving, (true, 7, refused)),
@@ -232,7 +233,7 @@ fn a_channel_starves_after_the_limit() {
 
 #[test]
 fn progress_and_outstanding_commands_keep_a_channel() {
-    // A command ends every ten seconds, so no three periods in a row are without one.
+    // A command ends every three periods, so no three periods in a row are without progress.
     let mut starving = Starving::default();
     for n in 1..1000 {
         assert_eq!(
@@ -241,7 +242,7 @@ fn progress_and_outstanding_commands_keep_a_channel() {
             "{n}"
         );
     }
-    // An outstanding command, a new credit, or an end after nine periods.
+    // Progress after ten periods: an outstanding command or a new credit, or an ended command.
     for progress in [(false, 0, 20), (true, 1, 20), (true, i32::MIN, 20)] {
         let mut starving = Starving::default();
         for n in 1..=10 {
@@ -331,7 +332,7 @@ fn regions() {
     assert_eq!(gaps.per_command(1 << 17, 512), 1);
     assert_eq!(gaps.per_command(8, 513), 2);
     assert_eq!(gaps.per_command(8, 0), 1);
-    // Without an explicit number: 2 MiB at an odd offset touch 513 pages.
+    // Without an explicit number of entries: 2 MiB at an odd offset touches 513 pages.
     assert_eq!(gaps.per_command(4088, 0), 1);
     assert_eq!(gaps.per_command(4096, 0), 2);
     assert_eq!(gaps.max_sectors(1), u32::MAX);
@@ -343,7 +344,7 @@ fn regions() {
     assert_eq!(bounced.per_command(1024, 128), 3);
     let sectors = [0, 1, 2, 3, 4].map(|count| bounced.max_sectors(count));
     assert_eq!(sectors, [0, 4088, 4088, 4088, 8176]);
-    // Too few regions for that: each segment has its own.
+    // Too few regions for the gaps: each segment has its own region.
     let entries = [0, 1, 2, 3].map(|count| bounced.sg_tablesize(count));
     assert_eq!(entries, [0, 1, 2, 3 * 512]);
     assert_eq!(rxe.sg_tablesize(2), 1024);
@@ -370,7 +371,7 @@ fn queue_sizes() {
     );
     assert_eq!(sizes.completion_queue(), 232 + 77);
     assert_eq!(sizes.fit(device), Some(sizes));
-    // Exactly enough, and one less of each.
+    // Exactly enough; then one less of each.
     assert_eq!(
         sizes.fit(DeviceLimits {
             max_qp_wr: 232,
@@ -398,7 +399,7 @@ fn queue_sizes() {
             regions: 1
         })
     );
-    // One command: 3 + 40 in the send queue.
+    // One command: 3 + 40 entries in the send queue.
     assert_eq!(
         sizes.fit(DeviceLimits {
             max_qp_wr: 43,

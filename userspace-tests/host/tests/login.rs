@@ -59,7 +59,7 @@ fn granted() {
     let mut long = response();
     long.resize(196, 0xff);
     assert_eq!(check(&long, &requested()), Ok(granted));
-    // Requested, but not granted.
+    // Immediate data is requested, but not granted.
     assert_eq!(
         check(&with(26, &[0]), &requested()),
         Ok(Granted {
@@ -127,7 +127,7 @@ fn shorter_messages() {
         (8260, 8260, 12, 8192),
         (8259, 8259, 12, 8191),
         (580, 580, 12, 512),
-        // Less than one block: without immediate data.
+        // Less than one block: no immediate data.
         (579, 579, 12, 0),
         (260, 260, 12, 0),
         (259, 259, 11, 0),
@@ -177,13 +177,12 @@ fn flags() {
             check(&with(26, &[flags]), &multi).err(),
             result.map(LoginError::NotMaintained)
         );
-        // The first channel ignores the state of older ones.
+        // The first channel ignores what the flags say about older channels.
         assert!(check(&with(26, &[flags]), &requested()).is_ok());
     }
 }
 
-/// A channel that only answers grants nothing, and its limits for messages to the target are
-/// ignored.
+/// A channel that only answers grants nothing. Its limits for messages to the target are ignored.
 #[test]
 fn answer_channels() {
     use LoginError::*;
@@ -227,7 +226,7 @@ fn answer_channels() {
             "{offset}: {bytes:02x?}"
         );
     }
-    // For any other channel 0 credits are too few.
+    // For any other channel, 0 credits are too few.
     let mut response = with(4, &[0; 4]);
     response[26] = 2;
     assert_eq!(

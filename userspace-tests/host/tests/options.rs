@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Login strings. The refused ones are in ../bad-logins.tsv, which the guest tests read as well.
+//! Login strings. The refused strings are in ../bad-logins.tsv, which the guest tests read as well.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +19,7 @@ fn parse(text: &str) -> Options<'_> {
         .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// `printf %b` for the escapes that the table has.
+/// Decodes the escapes in the table, like `printf %b`.
 fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
@@ -194,7 +194,7 @@ fn answers_from(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Each counts, in any position, and none is required.
+/// Each `answers_from` counts, in any position; none is required.
 #[test]
 fn addresses_of_answers() {
     let text = format!(
@@ -218,7 +218,7 @@ fn addresses_of_answers() {
     assert_eq!(error.why, Why::TooMany(MAX_ANSWERS));
 }
 
-/// The string that srp_daemon writes.
+/// A login string as srp_daemon writes it.
 #[test]
 fn infiniband() {
     let options = parse(

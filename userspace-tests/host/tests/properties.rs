@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Properties: built messages parse to the same, no input panics, counters add up.
+//! Properties: messages parse to what was built, no input panics, counters add up.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use srp_host::{
@@ -35,11 +35,11 @@ fn direction() -> impl Strategy<Value = Direction> {
     ]
 }
 
-/// A valid login string, and its values.
+/// A valid login string and its values.
 fn login() -> impl Strategy<Value = (String, u64, u64, u32, u16)> {
     (any::<u64>(), any::<u64>(), 1..=4096u32, 1..=u16::MAX, any::<[u8; 4]>()).prop_map(
         |(id_ext, ioc_guid, queue_size, port, ip)| {
-            // Within 10.0.0.0/8, so that it is unicast.
+            // The address is within 10.0.0.0/8, so it is unicast.
             let text = format!(
                 "id_ext={id_ext:016x},ioc_guid={ioc_guid:016x},dest=10.{}.{}.{}:{port},queue_size={queue_size}",
                 ip[1], ip[2], ip[3]
@@ -152,7 +152,7 @@ proptest! {
             prop_assert_eq!(&wire[12..], &length.to_be_bytes()[..]);
         }
         prop_assert!(iu[len..].iter().all(|&byte| byte == 0xaa));
-        // One byte less is refused.
+        // A buffer one byte too short is refused.
         prop_assert!(cmd.build_indirect(&mut iu[..len - 1], Direction::FromDevice, &table, total, &list).is_err());
     }
 
@@ -280,7 +280,7 @@ proptest! {
             claims += u32::from(event == Event::Claim);
             known |= event == Event::Post;
             if next.state() == slot::State::Free {
-                // Commands that the target knew are answered and finished, or drained.
+                // A command that the target knew was answered and finished, or drained.
                 prop_assert!(!known || matches!(event, Event::Finish | Event::Drained));
                 known = false;
             }

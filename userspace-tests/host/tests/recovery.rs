@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of a session's recovery: each event in each state, and sequences by the clock.
+//! The state table of a session's recovery: each event in each state, and sequences with a clock.
 
 use srp_host::logic::{
     backoff::Cause,
@@ -15,7 +15,8 @@ use srp_host::logic::{
 
 const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);
 
-/// Every event in every combination, reachable or not: the life only advances, and nothing is lost.
+/// Every event in every combination, reachable or not: it changes only the states that it belongs
+/// to, and the life only advances, except to Live.
 #[test]
 fn every_pair() {
     let states = states();
@@ -68,7 +69,7 @@ fn back(before: State, after: State) -> bool {
     before.life == Life::Recovering && after.life == Life::Live
 }
 
-/// The state after an event, and the action that follows.
+/// The state after an event, and the action that the event returns.
 fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T) {
     let mut recovery = Recovery::of(state);
     let outcome = event(&mut recovery);
@@ -104,8 +105,8 @@ fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T
     (after, outcome)
 }
 
-/// An event that changes the states that it belongs to, and no other state. It does not make a
-/// connection the session's.
+/// An event that changes the states to which it belongs, and no other state, and that does not make
+/// a connection the session's.
 fn moves<T>(state: State, belongs: bool, event: impl FnOnce(&mut Recovery) -> T) {
     let (after, _) = happens(state, event);
     assert_eq!(after != state, belongs, "{state:?} {after:?}");
@@ -149,12 +150,12 @@ fn states() -> Vec<State> {
     all
 }
 
-/// This many seconds after the boot.
+/// The time this many seconds after boot.
 fn at(seconds: i64) -> Ktime {
     Ktime::from_ns(seconds * 1_000_000_000)
 }
 
-/// A session that is logged in at the boot.
+/// Creates a session that is logged in at boot.
 fn live() -> Recovery {
     let mut recovery = Recovery::new();
     assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
@@ -168,7 +169,7 @@ fn end(recovery: &mut Recovery) -> Ended {
     recovery.ended()
 }
 
-/// A session that has lost its connection and has ended its commands.
+/// Creates a session that has lost its connection and has ended its commands.
 fn down(cause: Cause, now: Ktime) -> Recovery {
     let mut recovery = live();
     assert_eq!(recovery.lost(cause, now), Loss::End { say: true });
@@ -182,7 +183,7 @@ fn fails(recovery: &mut Recovery) {
     assert_eq!(recovery.try_ended(), Retry::Later);
 }
 
-/// The life of a session that loses its connection and gets a new one, by the clock.
+/// A session that loses its connection and gets a new one, with a clock.
 #[test]
 fn a_loss_and_a_new_connection() {
     let mut recovery = live();
@@ -209,8 +210,8 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.backoff().tries(), 0);
 }
 
-/// The pauses of the transport class grow with its own tries, however many other tries an event of
-/// the port hurries.
+/// The pauses of the transport class grow only with its own tries, however many other tries port
+/// events cause.
 #[test]
 fn hurried_tries_are_not_those_of_the_class() {
     let mut recovery = down(Cause::Plain, at(1));
@@ -222,7 +223,7 @@ fn hurried_tries_are_not_those_of_the_class() {
         }
         assert_eq!(recovery.commit(true, false, at(2)), Commit::TrySpread);
         assert_eq!(recovery.begin_try(true), BeginTry::Connect);
-        // It looks while that try is in flight.
+        // The class checks while that try is in flight.
         assert_eq!(
             recovery.commit(true, false, at(2)),
             Commit::Outcome(Outcome::InProgress)
@@ -237,7 +238,7 @@ fn hurried_tries_are_not_those_of_the_class() {
     assert_eq!(recovery.backoff().wanted_tries(), 0);
 }
 
-/// A new connection that fails before the class has it is reported once.
+/// A new connection that fails before the class sees it is reported once.
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
     let mut recovery = down(Cause::Plain, at(1));
@@ -254,7 +255,7 @@ fn a_connection_that_breaks_while_it_is_made() {
     assert_eq!(recovery.backoff().tries(), 1);
 }
 
-/// Five violations within a minute end all tries, on whichever connection they are.
+/// Five violations within a minute end all tries, on any connections.
 #[test]
 fn violations_add_up() {
     let mut recovery = live();
@@ -276,7 +277,7 @@ fn violations_add_up() {
     assert_eq!(recovery.commit(false, false, at(4)), Commit::Protocol);
 }
 
-/// A reset of the host gets one try, even where no other is made.
+/// A reset of the host gets one try, even if no other tries are made.
 #[test]
 fn a_reset_has_one_try() {
     let mut recovery = down(Cause::Reset, at(0));

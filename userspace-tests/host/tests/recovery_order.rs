@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every reachable state of a session, with the threads around it in every order.
+//! Every reachable state of a session, with its threads interleaved in every order.
 //!
 //! `Session` models the driver's part: the steps of its work items and of the transport class. All
-//! interleavings are visited. Each state is asserted as it is visited; that every wait can end is
+//! interleavings are visited. Each state is checked when it is visited; that every wait can end is
 //! checked backwards from the final states.
 
 #[path = "common/outcomes.rs"]
@@ -31,12 +31,12 @@ thread_local! {
     static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// The constants of one walk.
+/// The parameters of one walk.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     /// `reconnect_delay` is positive.
     automatic: bool,
-    /// The class blocks the port while there is no connection.
+    /// Whether the class blocks the port while there is no connection.
     blocks: bool,
 }
 
@@ -49,18 +49,18 @@ enum Worker {
     Ending,
 }
 
-/// The thread that tries.
+/// The thread that tries to reconnect.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Thread {
     Idle,
     Connecting,
-    /// In the class, before and after its callback.
+    /// In the class, before (`Class`) and after (`Called`) its callback.
     Class,
     Called,
     Ending,
 }
 
-/// Another caller in the class, with the port's mutex.
+/// Another caller in the transport class. It holds the port's mutex.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Caller {
     None,
@@ -81,7 +81,7 @@ struct Session {
     state: State,
     worker: Worker,
     thread: Thread,
-    /// The work item that tries is queued, or its timer is armed.
+    /// Whether the work item that tries is queued, or its timer is armed.
     armed: bool,
     /// The timer of the class is armed.
     class_timer: bool,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Requests a try now.
+    /// Requests an immediate try.
     fn hurry(&mut self) {
         self.armed |= self.state.may_try();
     }
@@ -156,12 +156,12 @@ impl Session {
         }
     }
 
-    /// A retry after a pause, by the driver's timer or by that of the class.
+    /// Schedules a retry after a pause, by the driver's timer or by that of the class.
     fn retry(self, retry: Retry, rules: Rules) -> Vec<Self> {
         let armed = self.with(|to| to.armed = true);
         let class = self.with(|to| to.class_timer = true);
         match retry {
-            // It has no pause.
+            // A host reset has no pause.
             Retry::Later if self.state.reset == Reset::Wanted => vec![armed],
             Retry::Later if rules.automatic && rules.blocks => vec![armed, class],
             Retry::Later if rules.automatic => vec![armed],
@@ -183,14 +183,14 @@ impl Session {
             Commit::Outcome(Outcome::Accept) => {
                 to.class_timer &= self.state.is_lost() && to.state.is_lost();
             }
-            // With an error the commands fail, if no timeout blocks the port.
+            // Only if the class blocks the port: otherwise an error would fail the commands.
             Commit::Outcome(Outcome::InProgress) => assert!(blocks, "{self:?}"),
             Commit::Outcome(Outcome::NotConnected | Outcome::NoDevice) | Commit::Protocol => {}
         }
         to
     }
 
-    /// Steps that happen by themselves.
+    /// Returns the states after steps that happen by themselves.
     fn inner(self, rules: Rules) -> Vec<Self> {
         let mut all = vec![];
         if self.scanning {
@@ -254,7 +254,7 @@ impl Session {
                 assert_eq!(to.caller, Caller::None, "waits for itself: {self:?}");
                 to.thread = Thread::Called;
                 all.push(to);
-                // A port that is lost has no callback.
+                // The class does not call back for a lost port.
                 all.push(Self {
                     thread: Thread::Called,
                     ..self
@@ -300,7 +300,7 @@ impl Session {
             all.push(self.commit(rules, false));
         }
         match self.removal {
-            // Removal of the class's timers and files waits for their calls.
+            // Removing the timers and files of the class waits for their callbacks.
             Removal::Queued if self.caller == Caller::None => {
                 let mut to = self;
                 to.class_timer = false;
@@ -311,7 +311,7 @@ impl Session {
                 all.push(to);
             }
             Removal::Waits if self.state.is_down() => {
-                // The timers are cancelled, and a try in flight is waited for.
+                // The timers are cancelled, and removal waits for a try in flight.
                 let mut to = self;
                 to.armed = false;
                 if to.thread == Thread::Idle {
@@ -331,7 +331,7 @@ impl Session {
         all
     }
 
-    /// Steps from outside, at any time.
+    /// Returns the states after steps from outside, at any time.
     fn outer(self, rules: Rules) -> Vec<Self> {
         let mut all = vec![
             self.with(|to| to.lost(Cause::Plain)),
@@ -401,7 +401,7 @@ impl Session {
     }
 }
 
-/// All reachable states, and their predecessors by steps that happen by themselves.
+/// All reachable states, each with its predecessors by steps that happen by themselves.
 struct Walk {
     all: Vec<Session>,
     back: HashMap<Session, Vec<Session>>,
@@ -430,7 +430,7 @@ fn walk(rules: Rules) -> Walk {
 }
 
 impl Walk {
-    /// From each state that is `some`, steps that happen by themselves can lead to one that is
+    /// From each state that is `some`, steps that happen by themselves can lead to a state that is
     /// `end`.
     fn leads(&self, what: &str, some: impl Fn(&Session) -> bool, end: impl Fn(&Session) -> bool) {
         let mut good: HashSet<Session> = self.all.iter().filter(|s| end(s)).copied().collect();
@@ -486,8 +486,8 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     REACHED.take()
 }
 
-/// With and without tries, and with a class that blocks or does not. Each outcome of each event
-/// occurs.
+/// With and without automatic tries, and with a class that blocks or does not block. Each outcome
+/// of each event occurs.
 #[test]
 fn every_order() {
     let all = [(true, true), (true, false), (false, true), (false, false)];

@@ -105,7 +105,8 @@ fn what_has_been_transferred() {
     assert_eq!(transferred(0, 0, 0, &[]), AllButResid);
     assert_eq!(transferred(DIUNDER, 2, 512, &[]), AllButResid);
     assert_eq!(transferred(DIOVER, 2, 512, &[]), AllButResid);
-    // Recovered, in each format that the midlayer knows; odd codes are for an earlier command.
+    // RECOVERED ERROR in each format that the midlayer knows. An odd response code concerns an
+    // earlier command.
     assert_eq!(check(&sense(0x70, 1, 0x17)), AllButResid);
     assert_eq!(check(&sense(0x71, 1, 0x17)), Unknown);
     for code in 0x72..=0x7f {
@@ -116,7 +117,7 @@ fn what_has_been_transferred() {
             "{code:#x}"
         );
     }
-    // NO SENSE, MEDIUM ERROR, ILLEGAL REQUEST, without a block.
+    // NO SENSE, MEDIUM ERROR and ILLEGAL REQUEST without a block address.
     for key in [0, 3, 5] {
         let sense = sense(0x70, key, 0x17);
         assert_eq!(check(&sense), Unknown);
@@ -125,7 +126,7 @@ fn what_has_been_transferred() {
             AllButResid
         );
     }
-    // With a block; and a protection mismatch.
+    // The same with a block address; and protection mismatches.
     for (key, asc, expected) in [
         (3, 0x11, UpTo(9)),
         (4, 0x44, UpTo(9)),
@@ -139,7 +140,7 @@ fn what_has_been_transferred() {
         assert_eq!(check(&sense(0xf0, key, asc)), expected, "{key} {asc:#x}");
         assert_eq!(check(&sense(0xf1, key, asc)), Unknown, "{key} {asc:#x}");
     }
-    // No sense data, and invalid sense data.
+    // Without sense data, and with invalid sense data.
     assert_eq!(transferred(0, 2, 0, &[]), NoSense);
     for code in [0, 0x0f, 0x60, 0x6f, 0x80, 0xef] {
         assert_eq!(check(&sense(code, 1, 0x17)), NoSense, "{code:#x}");
@@ -210,7 +211,7 @@ fn residuals() {
         outcome(huge, u32::MAX - 1, ToDevice),
         Err(RspFault::Residual(u32::MAX))
     );
-    // An overrun may have any size; nothing is missing.
+    // An overrun may have any size; no data is missing then.
     let over = Fields {
         flags: DIOVER,
         in_res: u32::MAX,
@@ -231,7 +232,7 @@ fn residuals() {
             Err(RspFault::OverAndUnder)
         );
     }
-    // Counts without a flag are ignored.
+    // Residual counts without their flag are ignored.
     let no_flag = Fields {
         in_res: 9,
         out_res: 9,
@@ -301,12 +302,12 @@ fn list_lengths() {
             );
         } else {
             assert_eq!(result, Err(RspFault::Lengths));
-            // The credits still count.
+            // The credits of a faulty response count.
             assert_eq!(Rsp::parse(&message(fields)).unwrap().req_lim_delta, -2);
             assert!(Rsp::parse(&message(fields)).unwrap().sense().is_empty());
         }
     }
-    // Lengths without a flag are ignored.
+    // Lengths without their flag are ignored.
     let no_flag = Fields {
         sense_len: u32::MAX,
         resp_len: u32::MAX,

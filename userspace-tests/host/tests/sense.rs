@@ -12,7 +12,7 @@ use srp_host::proto::{
 const FIXED: &str = "70 00 06 00000000 0a 00000000 3f 0e 00 000000";
 const DESCRIPTOR: &str = "72 06 3f 0e 000000 00";
 
-/// An event report for unit 3 with `sense`.
+/// Builds an event report for unit 3 with `sense`.
 fn report(sense: &[u8]) -> Vec<u8> {
     let mut bytes = hex("82 00 0000 00000001 1122334455667788 00000000 0003000000000000");
     bytes.extend((sense.len() as u32).to_be_bytes());
@@ -28,10 +28,10 @@ fn both_formats() {
         (false, 6, DESCRIPTOR),
         (true, 6, "71 00 06 00000000 0a 00000000 3f 0e 00 000000"),
         (true, 6, "73 06 3f 0e 000000 00"),
-        // Bits beside code and key: VALID, FILEMARK, EOM, ILI; reserved ones.
+        // Bits beside response code and sense key: VALID, FILEMARK, EOM, ILI, reserved bits.
         (false, 6, "f0 00 e6 12345678 0a 00000000 3f 0e 00 000000"),
         (false, 15, "f2 ff 3f 0e 800000 00"),
-        // Descriptors, and no additional length beyond ASC and ASCQ.
+        // With descriptors; and without additional length beyond ASC and ASCQ.
         (
             false,
             0,
@@ -59,7 +59,7 @@ fn only_reported_luns() {
         ("70 00 06 00000000 0a 00000000 0e 3f 00 000000", 0x0e, 0x3f),
         ("72 06 29 00 000000 00", 0x29, 0),
         ("72 06 3e 0e 000000 00", 0x3e, 0x0e),
-        // The codes at their offsets in the other format.
+        // The codes are at the offsets of the other format.
         ("70 06 3f 0e 000000 0a 00000000 00 00 00 000000", 0, 0),
         ("72 00 00 00 000000 0a 00000000 3f 0e 00 000000", 0, 0),
     ] {
@@ -75,7 +75,7 @@ fn other_codes() {
     for code in 0..=255u8 {
         bytes[0] = code;
         let sense = Sense::parse(&bytes);
-        // As scsi_normalize_sense() reads reserved codes.
+        // Reserved codes are read as by scsi_normalize_sense().
         assert_eq!(sense.is_some(), code & 0x70 == 0x70, "{code:#04x}");
         if let Some(sense) = sense {
             let key = if code & 0x7f < 0x72 { 6 } else { 0 };
@@ -112,7 +112,7 @@ fn broken_off() {
     }
 }
 
-/// The additional length of the fixed format says whether ASC and ASCQ are there.
+/// The additional length of the fixed format determines whether ASC and ASCQ are present.
 #[test]
 fn additional_length() {
     let mut bytes = hex(FIXED);
@@ -149,7 +149,7 @@ fn information() {
             Some(0x1234),
         ),
         (last, Some(0x1_0000_0007)),
-        // Not counted, another length, too short, none; and formats without descriptors.
+        // Not counted, another length, too short, no descriptor; and formats without descriptors.
         ("72 03 11 00 000000 00 00 0a 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0b 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0a 80 00 00000000000012", None),
@@ -192,7 +192,7 @@ fn in_an_event_report() {
                 })
             );
         }
-        // What follows the claimed length is not sense data.
+        // Bytes after the claimed length are not sense data.
         let mut longer = bytes.clone();
         longer.extend([0xff; 20]);
         assert_eq!(AerReq::parse(&longer).unwrap().sense, &sense[..]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The responses of agents: each attribute, each field that they refuse.
+//! The responses of agents: each attribute, and each field that they refuse.
 
 mod vfab;
 
@@ -174,7 +174,7 @@ fn counts_of_violations() {
     assert_eq!((port.pkey_violations(), port.qkey_violations()), (0, 1));
 }
 
-/// Each field that can have invalid values.
+/// Each field that can have an invalid value.
 #[test]
 fn refused_fields() {
     type Change = fn(&mut PortInfo);
@@ -306,7 +306,7 @@ fn refused_attributes() {
             "Set {attr_id:#x} {attr_mod:#x}"
         );
     }
-    // Not for the agent: requests to a subnet manager's agent, responses, other classes.
+    // These SMPs are not for the agent: requests to a subnet manager, responses, other classes.
     let others: [fn(&mut Smp); 9] = [
         |smp| smp.attr_id = attribute::SM_INFO.into(),
         |smp| smp.method = 0x81,
@@ -526,7 +526,7 @@ fn switch_tables() {
         smp(SET, attribute::SWITCH_INFO, 0, &data),
     );
     assert_eq!(said, Some(Err(0x1c)), "LinearFDBTop");
-    // Each port has the PortInfo of a switch port.
+    // PortInfo is available for each port of a switch.
     for port in 0..=3 {
         let data = manager.get(&mut fabric, &[1], attribute::PORT_INFO, port);
         let info = PortInfo::of(&data);

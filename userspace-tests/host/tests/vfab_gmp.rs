@@ -50,7 +50,7 @@ fn a_busy_administrator() {
     assert!(refuse(&mut answer));
     assert_eq!(answer[3..6], [0x81, 0, 1]);
     assert_eq!(answer[6..], asked[6..]);
-    // A response gets no reply, and other classes are not busy.
+    // A response gets no reply, and other classes get no BUSY reply.
     for mut other in [answer, mad(0x07, 0x03, 0x10)] {
         let before = other;
         assert!(!refuse(&mut other));

@@ -11,7 +11,7 @@ const CA: u64 = 0x0002_c900_0000_0100;
 const SWITCH: u64 = 0x0002_c900_0000_1000;
 const SWITCHES: usize = 4;
 const TABLE: u16 = attribute::MCAST_FORWARD_TABLE;
-/// Ports of a switch: to the previous one, to its adapter, and to the next one.
+/// Ports of each switch: to the previous switch, to its adapter, and to the next switch.
 const BEFORE: u8 = 2;
 const ADAPTER: u8 = 5;
 const NEXT: u8 = 15;
@@ -40,7 +40,7 @@ fn adapter(n: usize) -> End {
     (SWITCHES + n, 1)
 }
 
-/// The block of the table with these ports for the group 0xc000 + `at`.
+/// The multicast table block that sends group 0xc000 + `at` to these ports.
 fn block(at: usize, ports: &[u8]) -> Data {
     let mut data = [0; 64];
     let bits = ports.iter().fold(0_u16, |bits, port| bits | 1 << port);
@@ -48,7 +48,7 @@ fn block(at: usize, ports: &[u8]) -> Data {
     data
 }
 
-/// Makes the adapters at the switches `members` the group 0xc000 + `at`.
+/// Makes the adapters at the switches `members` the members of group 0xc000 + `at`.
 fn join(fabric: &mut Fabric, manager: &Manager, at: usize, members: &[usize]) {
     for n in 0..SWITCHES {
         let mut ports = Vec::new();
@@ -82,14 +82,14 @@ fn one_copy_for_each_member() {
             assert_eq!(fabric.spread(adapter(from), mlid), [], "{mlid:#x}");
         }
     }
-    // Single packets are routed as before.
+    // Unicast packets are routed as without groups.
     assert_eq!(
         fabric.deliver(adapter(1), 1),
         Some(adapter(0)),
         "to the manager"
     );
 
-    // A cable in the middle is out: each half is on its own.
+    // A cable in the middle is unplugged: each half works on its own.
     fabric.pull((1, NEXT));
     assert_eq!(fabric.spread(adapter(0), 0xc009), []);
     assert_eq!(fabric.spread(adapter(1), 0xc009), [adapter(0)]);
@@ -116,7 +116,7 @@ fn what_is_refused_changes_no_group() {
     join(&mut fabric, &manager, 0, &[0, 1]);
     let path = manager.nodes[&SWITCH].path.clone();
     let before = fabric.get_switch(0).clone();
-    // A block that does not exist, positions of ports above 31.
+    // A block that does not exist, and positions of ports above 31.
     for attr_mod in [2, 0x0fff_ffff, 2 << 28, 15 << 28] {
         let said = manager.ask(
             &mut fabric,

@@ -29,7 +29,7 @@ fn protect(ca: &mut Ca, key: u64, protect: u8, lease: u16) {
     set(ca, 1, attribute::PORT_INFO, 0, &data).unwrap();
 }
 
-/// Sends a request with a key. Returns the key in the response, if there is one.
+/// Sends a request with a key. Returns the M_Key in the response, if there is a response.
 fn with_key(ca: &mut Ca, method: u8, key: u64) -> Option<u64> {
     let mut data: Data = zerocopy::transmute!(*PortInfo::of(&[0; 64]));
     PortInfo::of_mut(&mut data).lid = 4.into();
@@ -63,13 +63,13 @@ fn mkey() {
         assert_eq!(with_key(&mut ca, SET, !KEY), None);
         let port = ca.port(1).unwrap();
         assert_eq!((port.mkey.violations, port.mkey.key), (before + 2, KEY));
-        // Other attributes are protected by it as well.
+        // The key also protects other attributes.
         for method in [SET, TRAP_REPRESS] {
             let mad = smp(method, attribute::PKEY_TABLE, 0, &[0; 64]);
             assert_eq!(process(&mut ca, 1, &mad).0, Outcome::Consumed);
         }
         assert_eq!(ca.port(1).unwrap().pkey(0), Some(0xffff));
-        // The other port is not protected, but access through it to the first is.
+        // The other port is not protected, but access to the first port through it is.
         let mut data: Data = zerocopy::transmute!(port_info(&mut ca, 2));
         PortInfo::of_mut(&mut data).lid = 9.into();
         PortInfo::of_mut(&mut data).sm_lid = 1.into();
@@ -173,7 +173,7 @@ fn traps() {
     assert_eq!(details[23], 0x80 | 0x40 | 30, "a path that does not fit");
     assert_eq!(details[24..], [6; 30]);
 
-    // Both come again, until each is repressed.
+    // Both traps are repeated until each is repressed.
     ca.tick();
     let (first, second) = (ca.trap().unwrap(), ca.trap().unwrap());
     assert_eq!(ca.trap(), None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Properties of the agents: no bytes panic, and none change anything without the right to do so.
+//! Properties of the agents: no bytes panic, and no SMP changes anything without the right to.
 
 mod vfab;
 
@@ -54,7 +54,7 @@ fn mad() -> impl Strategy<Value = Mad> {
             smp.mkey = mkey.into();
             (smp.dr_slid, smp.dr_dlid) = (lids.0.into(), lids.1.into());
             (smp.hop_ptr, smp.hop_cnt) = (path.0, path.1);
-            // Only short paths lead somewhere.
+            // Only short paths lead to a node.
             if sober > 2 {
                 (smp.hop_ptr, smp.hop_cnt) = (path.0 % 5, path.1 % 5);
             }
@@ -64,7 +64,7 @@ fn mad() -> impl Strategy<Value = Mad> {
             smp.data[..32].copy_from_slice(&low);
             smp.data[32..].copy_from_slice(&high);
             if sober > 1 {
-                // Fields of PortInfo that random values would mostly get refused.
+                // Fields of PortInfo whose random values would mostly be refused.
                 let info = PortInfo::of_mut(&mut smp.data);
                 info.lid = (info.lid.get() % 4 + 1).into();
                 info.sm_lid = (info.sm_lid.get() % 4 + 1).into();
@@ -127,7 +127,7 @@ fn switch(key: u64) -> Switch {
     switch
 }
 
-/// `ca` without the traces of a wrong key: a count, a lease and a trap.
+/// Returns `ca` without the traces of a wrong key: the count, the lease and the trap.
 fn blameless(ca: &Ca) -> Ca {
     let mut ca = ca.clone();
     for port in [1, 2] {
@@ -180,7 +180,7 @@ proptest! {
                 prop_assert_eq!(blameless(&ca), blameless(&before));
             }
             if asked.method == SET {
-                // With the key of the port at which it came in, and of the port that it names.
+                // A Set has the key of the port at which it came in, and of the port that it names.
                 for port in [port, changes.port] {
                     let mkey = &before.port(port).unwrap().mkey;
                     prop_assert!(mkey.key == 0 || asked.mkey.get() == mkey.key || refused && port == changes.port);
@@ -225,7 +225,7 @@ proptest! {
             let key = before.zero().mkey.key;
             let admitted = key == 0 || asked.mkey.get() == key;
             let mut same = switch.clone();
-            // An SMP that is no Set, is not admitted or is refused leaves nothing except a trap.
+            // An SMP that is not a Set, is not admitted or is refused leaves nothing except a trap.
             let obeyed = matches!(next, Next::Out(..)) && said.method == 0x81 && asked.method == SET;
             if !obeyed && (asked.method != SET || !admitted) || obeyed && said.status.get() & 0x7fff != 0 {
                 same.set_description(&[1; 64]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A subnet manager's work on a fabric: it finds all nodes, assigns LIDs and routes, brings ports
-//! to ACTIVE, and gets traps about cables.
+//! A subnet manager configures a fabric: it finds all nodes, assigns LIDs and routes, brings ports
+//! to ACTIVE, and receives traps about cables.
 
 mod vfab;
 
@@ -31,7 +31,7 @@ fn small() -> (Fabric, Manager) {
     (fabric, Manager::new((1, 1)))
 }
 
-/// Adapters at the ends and in the middle of a chain of switches.
+/// A chain of switches, with adapters at both ends and in the middle.
 fn chain(switches: usize) -> (Fabric, Manager) {
     let mut fabric = Fabric::default();
     for n in 0..switches {
@@ -90,7 +90,7 @@ fn two_adapters_and_a_switch() {
     assert_eq!(fabric.deliver((2, 1), 2), Some((0, 0)));
     assert_eq!(fabric.deliver((2, 1), 4), None);
 
-    // The highest LID that is forwarded; 0 and LIDs beyond the table have no port.
+    // Only LIDs up to LinearFDBTop are forwarded; 0 and LIDs beyond the table have no port.
     let mut data = manager.get(&mut fabric, &[1], attribute::SWITCH_INFO, 0);
     assert_eq!(data[6..8], [0, 3]);
     data[7] = 2;
@@ -103,7 +103,7 @@ fn two_adapters_and_a_switch() {
         assert_eq!(fabric.get_switch(0).forward(lid), None, "{lid}");
     }
 
-    // The device gets each change once.
+    // The device reports each change once.
     let told = |node, bits| {
         fabric
             .changes
@@ -144,7 +144,7 @@ fn many_switches() {
                 }
             }
         }
-        // The same nodes answer by their LIDs.
+        // The same nodes respond at their LIDs.
         for found in manager
             .nodes
             .values()
@@ -210,7 +210,7 @@ fn paths_with_lids() {
         ask(&mut fabric, &[], 1, PERMISSIVE, by_lid),
         Some(SWITCH * 2)
     );
-    // By ports to the middle switch, and from there by LID, also to the switch itself.
+    // By ports to the middle switch, and from there by LID, also to the middle switch itself.
     let lrh = Lrh::PERMISSIVE;
     assert_eq!(
         ask(&mut fabric, &[2, 7], PERMISSIVE, last, lrh),
@@ -220,7 +220,7 @@ fn paths_with_lids() {
         ask(&mut fabric, &[2, 7], PERMISSIVE, middle, lrh),
         Some(SWITCH * 2)
     );
-    // The response goes back by ports immediately.
+    // The response immediately goes back by ports.
     let mut mad = directed(smp(GET, attribute::NODE_INFO, 0, &[0; 64]), &[2, 7]);
     let fields = Smp::of_mut(&mut mad);
     (fields.hop_ptr, fields.dr_dlid) = (2, middle.into());
@@ -231,7 +231,7 @@ fn paths_with_lids() {
     assert_eq!((header, Smp::of(&mad).hop_ptr), (Lrh::PERMISSIVE, 2));
     // By LID, by ports, by LID.
     assert_eq!(ask(&mut fabric, &[7], 1, last, by_lid), Some(CA * 3));
-    // To an unknown LID, out of a port without a cable, back to an unknown LID.
+    // To an unknown LID, out of ports without a cable, back to an unknown LID.
     assert_eq!(ask(&mut fabric, &[2, 7], PERMISSIVE, 999, lrh), None);
     assert_eq!(ask(&mut fabric, &[2, 3], PERMISSIVE, PERMISSIVE, lrh), None);
     assert_eq!(ask(&mut fabric, &[2, 0], PERMISSIVE, PERMISSIVE, lrh), None);
@@ -240,7 +240,7 @@ fn paths_with_lids() {
         None
     );
     assert_eq!(ask(&mut fabric, &[7], 999, PERMISSIVE, by_lid), None);
-    // In and out by the same port.
+    // Through the same port in and out.
     assert_eq!(
         ask(&mut fabric, &[2, 7, 2, 7, 5], PERMISSIVE, PERMISSIVE, lrh),
         Some(CA * 2)
@@ -250,7 +250,7 @@ fn paths_with_lids() {
 #[test]
 fn longest_path() {
     let (mut fabric, manager) = small();
-    // To and fro between the switch and an adapter that cannot forward it.
+    // Back and forth between the switch and an adapter, which cannot forward the SMP.
     let said = manager.ask(
         &mut fabric,
         &[1, 1, 1],
@@ -273,12 +273,12 @@ fn longest_path() {
             let next = fabric
                 .get_switch(0)
                 .smp(1, &mut Lrh::PERMISSIVE.clone(), &mut mad);
-            // On its way back it is not for the switch either, which has no manager.
+            // A returning SMP is not for the switch either, since it has no manager.
             let lost = at > last + 1 || status != 0 && at < 2;
             assert_eq!(next == Next::Drop, lost, "{status:#x} at {at}");
         }
     }
-    // An SMP on its way back is no request.
+    // A returning SMP is not a request.
     let table = smp(SET, attribute::LINEAR_FORWARD_TABLE, 0, &[1; 64]);
     let mut mad = directed(table, &[1]);
     Smp::of_mut(&mut mad).status = 0x8000.into();
@@ -290,7 +290,7 @@ fn longest_path() {
     assert!(*fabric.get_switch(0) == before);
 }
 
-/// PortStateChange of SwitchInfo.
+/// Returns PortStateChange of SwitchInfo.
 fn state_change(fabric: &mut Fabric, manager: &Manager) -> bool {
     let data = manager.get(fabric, &[1], attribute::SWITCH_INFO, 0);
     SwitchInfo::of(&data).life_state & PORT_STATE_CHANGE != 0
@@ -301,9 +301,9 @@ fn cables() {
     let (mut fabric, mut manager) = small();
     assert!(state_change(&mut fabric, &manager));
     sweep(&mut fabric, &mut manager);
-    // There was no manager when the cables were plugged in.
+    // There was no manager yet when the cables were plugged in.
     assert_eq!(fabric.trap(), None);
-    // Writing back a 1 that was read clears it.
+    // Writing back a 1 that was read clears PortStateChange.
     assert!(!state_change(&mut fabric, &manager));
 
     fabric.pull((2, 1));
@@ -345,7 +345,7 @@ fn cables() {
     assert_eq!(notice.details[..2], [0, 2]);
     assert_eq!(fabric.trap(), None, "once");
 
-    // Repeated each second until the manager represses this trap.
+    // The trap is repeated each second until the manager represses it.
     let represses = |fabric: &mut Fabric, tid: u64| {
         let mut repress = smp(TRAP_REPRESS, attribute::NOTICE, 0, &trap.data);
         Smp::of_mut(&mut repress).tid = tid.into();
@@ -362,7 +362,7 @@ fn cables() {
     assert_eq!(represses(&mut fabric, tid + 1), Some((0, 1, lrh, mad)));
     assert_eq!(represses(&mut fabric, tid), None);
 
-    // The same cable at another port of the switch.
+    // The same cable is plugged into another port of the switch.
     fabric.plug((2, 1), (0, 3));
     assert_ne!(fabric.trap(), None);
     let port = fabric.get_ca(2).port(1).unwrap();
@@ -421,7 +421,7 @@ fn states() {
         State::Init
     );
     assert_eq!(fabric.get_ca(2).port(1).unwrap().link.state(), State::Init);
-    // A disabled link does not, until it is enabled.
+    // A disabled link comes up only after it is enabled.
     bring(&mut fabric, &[1], 4, 1, 3).unwrap();
     let link = fabric.get_switch(0).link_of(4).unwrap();
     assert_eq!(
@@ -472,7 +472,7 @@ fn groups() {
         assert_eq!(switch.multicast(lid, 1), 0, "{lid:#x} is no group");
     }
     assert_eq!(switch.forward(0xc001), None);
-    // Beyond the table: the default ports, if there are any.
+    // Groups beyond the table use the default ports, if there are any.
     assert_eq!(switch.multicast(0xc000 + 64, 1), 0);
     let mut data = manager.get(&mut fabric, &[1], attribute::SWITCH_INFO, 0);
     assert_eq!(data[9..11], [0xff, 0xff]);

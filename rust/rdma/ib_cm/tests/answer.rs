@@ -31,7 +31,7 @@ use core::cell::Cell;
 use kernel::prelude::*;
 
 /// The connection manager takes the larger of the packet life time and `target_ack_delay`, so a
-/// path of 17 s has the effect of a target with such a delay.
+/// packet life time of 17 s has the effect of such a delay.
 pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;
@@ -41,8 +41,7 @@ pub(super) fn bounds_what_the_peer_says_of_time(soft: &Soft) -> Result {
     attempt.request_along(slow, target.service_id(), None)?;
     attempt.record.wait(&attempt.record.answers)?;
     let allowed = attempt.id.confirm(None)?;
-    // 5 retries of 4.096 us * 2^20, four times as long, and a second; the next power of two exceeds
-    // 120 s.
+    // 5 retries of four times 4.096 us * 2^20 each, plus one second; 2^21 would exceed 120 s.
     check_eq!(allowed, 86_899);
     let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
     check_eq!(attr.timeout, 20);
@@ -105,7 +104,7 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
             said.set(attr.timeout);
             Ok(())
         };
-        // SAFETY: It is the queue pair of the attempt, which has a reply.
+        // SAFETY: `attempt` keeps its queue pair valid.
         let allowed = unsafe { establish(attempt.qp, 3, None, agreed) }?;
         let attr = attempt.query(bindings::ib_qp_attr_mask_IB_QP_TIMEOUT)?;
         // 5 retries, as requested: 4.3 s each at most.

@@ -45,7 +45,7 @@ const END: Option<usize> = Some(3);
 const EXIT: Option<usize> = Some(4);
 const DELAY: Option<usize> = Some(5);
 
-/// The report of an event, and the next state.
+/// The index of the reported event in [`all_counts`], if any, and the next state.
 type Effect = (Option<usize>, State);
 
 /// No effect, in each state.
@@ -57,7 +57,7 @@ const NOTHING: [Effect; 5] = [
     (None, State::Over),
 ];
 
-/// The end of the attempt or connection, if there is one.
+/// The effects of an event that ends the attempt or connection, by state.
 const ENDS: [Effect; 5] = [
     (None, State::Idle),
     (END, State::Over),
@@ -66,7 +66,7 @@ const ENDS: [Effect; 5] = [
     (None, State::Over),
 ];
 
-/// [`NOTHING`], except for one state.
+/// Returns [`NOTHING`] with another effect in one state.
 const fn only(state: State, effect: Effect) -> [Effect; 5] {
     let mut effects = NOTHING;
     effects[state as usize] = effect;
@@ -119,7 +119,7 @@ const EFFECTS: [(bindings::ib_cm_event_type, [Effect; 5]); 14] = [
     (bindings::ib_cm_event_type_IB_CM_SIDR_REP_RECEIVED, NOTHING),
 ];
 
-/// An event as the connection manager makes it.
+/// Creates an event as the connection manager does.
 fn synthetic(kind: bindings::ib_cm_event_type, data: &[u8; 256]) -> bindings::ib_cm_event {
     bindings::ib_cm_event {
         event: kind,
@@ -138,7 +138,7 @@ fn bring(id: &Id<Record>, event: &bindings::ib_cm_event) -> Result {
     Ok(())
 }
 
-/// An attempt that our own actions have brought to `state`.
+/// Creates an attempt in `state`, without a peer.
 fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> {
     let record = Record::new()?;
     let id = Id::new(&soft.device, 1, PKEY, record.clone())?;
@@ -165,14 +165,14 @@ fn attempt(soft: &Soft, state: State) -> Result<(Arc<Record>, Arc<Id<Record>>)> 
     Ok((record, id))
 }
 
-/// [`Record::counts`], and the number of MRAs of the target.
+/// Returns [`Record::counts`], followed by the number of MRAs from the target.
 fn all_counts(record: &Record) -> [u32; 6] {
     let [answers, refusals, silences, ends, exits] = record.counts();
     let delays = record.delays.load(Acquire);
     [answers, refusals, silences, ends, exits, delays]
 }
 
-/// Every sequence of three events in each initial state.
+/// Passes every sequence of three events in each initial state.
 pub(super) fn in_every_order(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
     for begin in State::ALL {
@@ -201,14 +201,14 @@ pub(super) fn in_every_order(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A reject of each reason, with each claimed length of additional information.
+/// Passes rejects with various reasons and claimed lengths of additional information.
 pub(super) fn rejects(soft: &Soft) -> Result {
     let data = [PATTERN; 256];
     for reason in Iterator::chain(0..=40, [u16::MAX]) {
         for claimed in [0, 1, 16, 71, 72, 73, 127, 255] {
             let (record, id) = attempt(soft, State::ReqSent)?;
             let mut event = synthetic(bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED, &data);
-            // SAFETY: It is a reject, which has this field.
+            // SAFETY: The event is a reject, which has this field.
             *unsafe { event.param.rej_rcvd.as_mut() } = bindings::ib_cm_rej_event_param {
                 reason: reason.into(),
                 ari: data.as_ptr().cast_mut().cast(),

@@ -55,19 +55,19 @@ use kernel::{
     },
 };
 
-/// Messages in flight per direction.
+/// Maximum number of messages in flight per direction.
 const MESSAGES: u32 = 32;
-/// Bytes of a message to the target.
+/// Maximum length of a message to the target, in bytes.
 const RECEIVE: usize = 1024;
-/// Bytes of a message from the target.
+/// Maximum length of a message from the target, in bytes.
 const REPLY: usize = 128;
 
 /// Handles what arrives on a connection.
 pub(super) struct Ear {
     script: Arc<dyn Script>,
-    /// The buffers of replies, of which few are in flight, and the number of replies so far.
+    /// The buffers of replies, used in turn as few are in flight, and the number of replies so far.
     replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
-    /// Deeds other than messages: begun, and completed.
+    /// Numbers of deeds other than messages: begun, and completed.
     begun: Atomic<u32>,
     done: Atomic<u32>,
 }
@@ -119,7 +119,7 @@ impl Ear {
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a deed other than a message, if half of `MESSAGES` of those are in flight.
+    /// `EBUSY` for a deed other than a message, if `MESSAGES / 2` such deeds are in flight.
     pub(super) fn act(qp: &Qp<Self>, deed: Deed<'_>) -> Result {
         let (Deed::Say(bytes) | Deed::Invalidate(bytes, _) | Deed::Write(bytes, ..)) = deed;
         let mut replies = qp.replies.lock();
@@ -194,7 +194,7 @@ unsafe impl Send for Passive {}
 unsafe impl Sync for Passive {}
 
 impl Passive {
-    /// The identifier must outlive the queue pair.
+    /// Creates a link for `id`, which must outlive the queue pair.
     pub(super) fn new(id: NonNull<bindings::ib_cm_id>) -> Result<Self> {
         let qp = KBox::pin_init(new_mutex!(None, "Passive::qp"), GFP_KERNEL)?;
         Ok(Self { id, qp })
@@ -207,7 +207,7 @@ impl Passive {
         let qp = qp.ok_or(ENOTCONN)?;
         self.modify(qp, bindings::ib_qp_state_IB_QPS_RTR)?;
         self.modify(qp, bindings::ib_qp_state_IB_QPS_RTS)?;
-        // SAFETY: By the type invariant it is valid.
+        // SAFETY: The queue pair is valid.
         Ok(unsafe { (*qp.as_ptr()).qp_num })
     }
 
@@ -221,14 +221,15 @@ impl Passive {
         )?;
         let mut mask = 0;
         let id = self.id.as_ptr();
-        // SAFETY: The identifier is valid by the type invariant, the others for writing.
+        // SAFETY: The identifier is valid by the type invariant, `attr` and `mask` are valid for
+        // writing.
         to_result(unsafe { bindings::ib_cm_init_qp_attr(id, &mut *attr, &mut mask) })?;
-        // SAFETY: The callers pass a valid queue pair; `attr` has what `mask` says.
+        // SAFETY: The callers pass a valid queue pair; `attr` has the attributes in `mask`.
         to_result(unsafe { bindings::ib_modify_qp(qp.as_ptr(), &mut *attr, mask) })
     }
 }
 
-// SAFETY: `ib_create_qp_kernel()` makes the queue pair as requested; nothing else uses it.
+// SAFETY: `ib_create_qp_kernel()` creates the queue pair as requested; nothing else uses it.
 unsafe impl Link for Passive {
     unsafe fn create_qp(
         &self,
@@ -241,12 +242,12 @@ unsafe impl Link for Passive {
             bindings::ib_create_qp_kernel(pd.as_raw(), attr, CALLER.as_char_ptr())
         })?;
         let qp = NonNull::new(qp).ok_or(ENOMEM)?;
-        // INVARIANT: It is valid until `release_qp`, which takes it out.
+        // INVARIANT: The queue pair is valid until `release_qp`, which takes it out.
         *self.qp.lock() = Some(qp);
         self.modify(qp, bindings::ib_qp_state_IB_QPS_INIT)
             .inspect_err(|_| {
                 self.release_qp();
-                // SAFETY: It was just made, and nothing else has a pointer to it.
+                // SAFETY: The queue pair was just created, and nothing else has a pointer to it.
                 let _ = unsafe { try_destroy(qp) };
             })?;
         Ok(qp)

@@ -46,7 +46,6 @@ use kernel::{
     },
 };
 
-/// A received request.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     /// The private data, at its full length.
@@ -57,16 +56,16 @@ pub(crate) struct Asked {
     pub(crate) dgid: Gid,
     pub(crate) pkey: u16,
     pub(crate) retry_count: u8,
-    /// RDMA reads that the peer serves concurrently.
+    /// Maximum number of RDMA reads that the peer serves concurrently.
     pub(crate) reads: u8,
-    /// The rest has the expected values.
+    /// Whether the other parameters have the expected values.
     pub(crate) usual: bool,
 }
 
-/// The answer to a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
-    /// Accepts, with private data, its length, and the RDMA reads to start and to serve at a time.
+    /// Accepts, with private data, its length, and the numbers of concurrent RDMA reads to start
+    /// and to serve.
     Accept([u8; 196], u8, [u8; 2]),
     /// Rejects, with a reason, additional information and private data.
     Reject(u16, ([u8; 72], u8), [u8; 148]),
@@ -161,7 +160,7 @@ struct Inner {
 ///
 /// # Invariants
 ///
-/// `id` is a listening identifier with context `inner`, as have all connections.
+/// `id` is a listening identifier. Its context and that of the connections' identifiers is `inner`.
 pub(crate) struct Target {
     id: NonNull<bindings::ib_cm_id>,
     inner: Arc<Inner>,
@@ -207,7 +206,7 @@ impl Target {
                 Arc::as_ptr(&inner).cast_mut().cast(),
             )
         })?;
-        // INVARIANT: The identifier was just made with this context.
+        // INVARIANT: The identifier was just created with this context.
         let this = Self {
             id: NonNull::new(id).ok_or(ENOMEM)?,
             inner,
@@ -222,12 +221,11 @@ impl Target {
         self.inner.service_id
     }
 
-    /// What it has received.
     pub(crate) fn heard(&self) -> &Heard {
         &self.inner.heard
     }
 
-    /// Requests received.
+    /// Number of requests received.
     pub(crate) fn requests(&self) -> usize {
         self.inner.requests.lock().len()
     }
@@ -245,8 +243,8 @@ impl Target {
     /// Answers a request that is still unanswered.
     pub(crate) fn answer(&self, number: usize, answer: &Answer) -> Result {
         let id = self.id(number)?;
-        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
-        // The connection manager refuses what its state does not allow.
+        // SAFETY: `id` is an identifier, which is not destroyed before `drop`. The connection
+        // manager refuses what its state does not allow.
         unsafe { self.inner.answer(id, number, answer) }
     }
 
@@ -271,7 +269,7 @@ impl Target {
     /// Disconnects a connection.
     pub(crate) fn disconnect(&self, number: usize) -> Result {
         let id = self.id(number)?;
-        // SAFETY: By the type invariants it is an identifier, which is not destroyed before `drop`.
+        // SAFETY: `id` is an identifier, which is not destroyed before `drop`.
         to_result(unsafe { bindings::ib_send_cm_dreq(id, core::ptr::null(), 0) })
     }
 
@@ -300,7 +298,7 @@ impl Target {
         let heard = &inner.heard;
         let count = match event.event {
             bindings::ib_cm_event_type_IB_CM_REQ_RECEIVED => {
-                // SAFETY: It is a request.
+                // SAFETY: The event is a request.
                 return match unsafe { inner.asked(id, event) } {
                     Ok(()) => 0,
                     // The connection manager destroys the identifier.
@@ -309,7 +307,7 @@ impl Target {
             }
             bindings::ib_cm_event_type_IB_CM_RTU_RECEIVED => &heard.confirmed,
             bindings::ib_cm_event_type_IB_CM_REJ_RECEIVED => {
-                // SAFETY: It is a reject.
+                // SAFETY: The event is a reject.
                 let rej = unsafe { event.param.rej_rcvd.as_ref() };
                 heard.reason.store(rej.reason, Relaxed);
                 &heard.refused
@@ -330,9 +328,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; this waits for the last request, and no new one follows.
+        // SAFETY: `id` is valid; the call waits for the last request, and no new one follows.
         unsafe { bindings::ib_destroy_cm_id(self.id.as_ptr()) };
-        // Without the lock: the destruction waits for callbacks that take it.
+        // The lock is not held below: the destruction waits for callbacks that take it.
         let connections = core::mem::take(&mut *self.inner.connections.lock());
         for connection in connections {
             if let Some(qp) = connection.qp {
@@ -340,15 +338,15 @@ impl Drop for Target {
                 qp.disconnect();
             }
             let id = core::ptr::with_exposed_provenance_mut(connection.id);
-            // SAFETY: By the type invariant it is an identifier, which nothing else destroys, and
-            // its queue pair is gone.
+            // SAFETY: `id` is an identifier, which nothing else destroys, and its queue pair is
+            // gone.
             unsafe { bindings::ib_destroy_cm_id(id) };
         }
     }
 }
 
 impl Inner {
-    /// Handles a request. On success the identifier is ours.
+    /// Handles a request. On success the target owns the identifier.
     ///
     /// # Safety
     ///
@@ -358,7 +356,7 @@ impl Inner {
         id: *mut bindings::ib_cm_id,
         event: &bindings::ib_cm_event,
     ) -> Result<()> {
-        // SAFETY: It is a request.
+        // SAFETY: The event is a request.
         let request = unsafe { event.param.req_rcvd.as_ref() };
         // SAFETY: A request has a path.
         let path = unsafe { &*request.primary_path };
@@ -374,11 +372,11 @@ impl Inner {
             pkey: u16::from_be(path.pkey),
             retry_count: request.retry_count() as u8,
             reads: request.initiator_depth,
-            // Without `rnr_retry_count` and `srq`: bindgen lets them follow the other bit fields,
-            // where C begins a new unit.
+            // `rnr_retry_count` and `srq` are not checked: bindgen places them after the other bit
+            // fields, where C begins a new unit.
             usual: request.responder_resources == 0
                 && request.flow_control() == 1
-                // The values without a subnet manager: 16 and 2.
+                // The value without a subnet manager: 16, plus 2.
                 && request.local_cm_response_timeout() == 18
                 && request.remote_cm_response_timeout() == 18
                 && request.qp_type == bindings::ib_qp_type_IB_QPT_RC
@@ -409,7 +407,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// `id` must be that of the connection, and have an unanswered request.
+    /// `id` must be the identifier of connection `number`, and have an unanswered request.
     unsafe fn answer(&self, id: *mut bindings::ib_cm_id, number: usize, answer: &Answer) -> Result {
         match answer {
             Answer::Accept(data, len, [begun, answered]) => {
@@ -423,7 +421,7 @@ impl Inner {
                 }
                 let mut param = bindings::ib_cm_rep_param {
                     qp_num,
-                    // As in `Passive::establish`.
+                    // `Passive::establish` starts at number 0, too.
                     starting_psn: 0,
                     private_data: data.as_ptr().cast(),
                     private_data_len: *len,
@@ -432,11 +430,12 @@ impl Inner {
                     rnr_retry_count: 7,
                     ..Default::default()
                 };
-                // SAFETY: By this function's contract.
+                // SAFETY: `id` has an unanswered request.
                 to_result(unsafe { bindings::ib_send_cm_rep(id, &mut param) })
             }
             Answer::Reject(reason, (info, len), data) => {
-                // SAFETY: By this function's contract; the arrays have at least the given lengths.
+                // SAFETY: `id` has an unanswered request; the arrays have at least the given
+                // lengths.
                 to_result(unsafe {
                     bindings::ib_send_cm_rej(
                         id,
@@ -449,7 +448,7 @@ impl Inner {
                 })
             }
             Answer::Silence => Ok(()),
-            // SAFETY: By this function's contract.
+            // SAFETY: `id` has an unanswered request.
             Answer::Later => to_result(unsafe { bindings::ib_prepare_cm_mra(id) }),
         }
     }

@@ -13,7 +13,7 @@ use core::ffi::c_int;
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn alloc_ucontext(
         _context: *mut bindings::ib_ucontext,
         _: *mut bindings::ib_udata,
@@ -23,21 +23,21 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// Because this function exists, `ib_core` takes the objects of processes away when the device
-    /// is removed, instead of waiting until all processes have closed it. No process has memory of
-    /// the device mapped.
+    /// With this function, `ib_core` destroys the objects of processes when the device is removed,
+    /// instead of waiting until all processes have closed the device. No process has memory of the
+    /// device mapped.
     ///
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn alloc_pd(
         _pd: *mut bindings::ib_pd,
         _: *mut bindings::ib_udata,
@@ -47,7 +47,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn dealloc_pd(
         _pd: *mut bindings::ib_pd,
         _: *mut bindings::ib_udata,

@@ -29,15 +29,15 @@ fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn query_device(
         device: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
         _udata: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         let ours = unsafe { provider::<P>(device) }.device_attr();
-        // SAFETY: As above.
+        // SAFETY: `attr` is valid.
         let attr = unsafe { &mut *attr };
         attr.fw_ver = 1 << 32;
         attr.sys_image_guid = ours.sys_image_guid.to_be();
@@ -82,18 +82,18 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn query_port(
         device: *mut bindings::ib_device,
         port: u32,
         attr: *mut bindings::ib_port_attr,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         let ours = match unsafe { provider::<P>(device) }.port_attr(port) {
             Ok(ours) => ours,
             Err(e) => return e.to_errno(),
         };
-        // SAFETY: As above.
+        // SAFETY: `attr` is valid.
         let attr = unsafe { &mut *attr };
         attr.state = u32::from(ours.state);
         attr.phys_state = ours.phys_state;
@@ -117,17 +117,17 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn query_pkey(
         device: *mut bindings::ib_device,
         port: u32,
         index: u16,
         pkey: *mut u16,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         match unsafe { provider::<P>(device) }.pkey(port, index) {
             Ok(found) => {
-                // SAFETY: As above.
+                // SAFETY: `pkey` is valid.
                 unsafe { *pkey = found };
                 0
             }
@@ -137,17 +137,17 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn query_gid(
         device: *mut bindings::ib_device,
         port: u32,
         index: c_int,
         gid: *mut bindings::ib_gid,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         match unsafe { provider::<P>(device) }.gid(port, index) {
             Ok(found) => {
-                // SAFETY: As above; it has 16 bytes.
+                // SAFETY: `gid` has 16 bytes.
                 unsafe { gid.cast::<[u8; 16]>().write(found) };
                 0
             }
@@ -157,23 +157,23 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn modify_port(
         device: *mut bindings::ib_device,
         port: u32,
         _mask: c_int,
         change: *mut bindings::ib_port_modify,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `change` is valid.
         let change = unsafe { &*change };
-        // SAFETY: As above.
+        // SAFETY: `device` is valid.
         let provider = unsafe { provider::<P>(device) };
         errno(provider.set_capabilities(port, change.set_port_cap_mask, change.clr_port_cap_mask))
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn modify_device(
         device: *mut bindings::ib_device,
         mask: c_int,
@@ -183,29 +183,29 @@ impl<P: Provider> Ops<P> {
         if mask as u32 & !bindings::ib_device_modify_flags_IB_DEVICE_MODIFY_NODE_DESC != 0 {
             return EOPNOTSUPP.to_errno();
         }
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `change` is valid.
         let text = unsafe { (*change).node_desc };
-        // SAFETY: As above; changes are serialised.
+        // SAFETY: `device` is valid, and `ib_core` serialises the calls.
         unsafe { (*device).node_desc = text };
-        // SAFETY: As above.
+        // SAFETY: `device` is valid.
         unsafe { provider::<P>(device) }.set_description(&text);
         0
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn get_port_immutable(
         device: *mut bindings::ib_device,
         port: u32,
         immutable: *mut bindings::ib_port_immutable,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         let ours = match unsafe { provider::<P>(device) }.port_attr(port) {
             Ok(ours) => ours,
             Err(e) => return e.to_errno(),
         };
-        // SAFETY: As above.
+        // SAFETY: `immutable` is valid.
         let immutable = unsafe { &mut *immutable };
         immutable.pkey_tbl_len = c_int::from(ours.pkeys as i16);
         // CAST: A small number.
@@ -222,7 +222,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn get_link_layer(
         _device: *mut bindings::ib_device,
         _port: u32,
@@ -232,7 +232,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn process_mad(
         device: *mut bindings::ib_device,
         _flags: c_int,
@@ -244,15 +244,15 @@ impl<P: Provider> Ops<P> {
         size: *mut usize,
         _pkey_index: *mut u16,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `device` is valid.
         let provider = unsafe { provider::<P>(device) };
-        // SAFETY: It has 256 bytes.
+        // SAFETY: `mad` has 256 bytes.
         let mad = unsafe { &*mad.cast::<Mad>() };
-        // SAFETY: As above, and nothing else uses it.
+        // SAFETY: `reply` has 256 bytes, and nothing else uses it.
         let reply = unsafe { &mut *reply.cast::<Mad>() };
-        // SAFETY: It is null, or valid. A LID has 16 bits.
+        // SAFETY: `wc` is null or valid. A LID has 16 bits.
         let slid = unsafe { wc.as_ref() }.map_or(0xffff, |wc| wc.slid as u16);
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `size` is valid.
         unsafe { *size = 256 };
         let result = match provider.process_mad(port, slid, mad, reply) {
             MadResult::Reply => bindings::ib_mad_result_IB_MAD_RESULT_REPLY,

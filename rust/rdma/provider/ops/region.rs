@@ -30,7 +30,7 @@ use core::ffi::{
 };
 use kernel::prelude::*;
 
-/// Rights that a process may request. Those of the optional range are hints.
+/// Access rights that a process may request. The optional ones are hints.
 const RIGHTS: u32 = access::LOCAL_WRITE
     | access::REMOTE_WRITE
     | access::REMOTE_READ
@@ -46,9 +46,9 @@ impl<P: Provider> Ops<P> {
         region: Region,
         access: u32,
     ) -> *mut bindings::ib_mr {
-        // SAFETY: By this function's contract.
+        // SAFETY: `pd` is valid.
         let provider = unsafe { provider::<P>((*pd).device) };
-        // SAFETY: As above.
+        // SAFETY: `pd` is valid.
         let name = unsafe { PdName::of(pd) };
         let created = provider
             .create_mr(name, region, access)
@@ -65,19 +65,19 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: c_int,
     ) -> *mut bindings::ib_mr {
         // CAST: A set of bits.
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `pd` is valid.
         unsafe { Self::new_mr(pd, Region::All, access as u32) }
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it, in the process that owns the memory.
+    /// Called by `ib_core`, in the process that owns the memory.
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -92,11 +92,11 @@ impl<P: Provider> Ops<P> {
         if access & !RIGHTS != 0 {
             return EOPNOTSUPP.to_ptr();
         }
-        // SAFETY: `ib_core` ensures it; the field is constant.
+        // SAFETY: `pd` is valid; the field is constant.
         let device = unsafe { (*pd).device };
-        // SAFETY: As above; `ib_core` deregisters all regions before the device is freed.
+        // SAFETY: `device` is valid; `ib_core` deregisters all regions before it is freed.
         match unsafe { Umem::new(device, start, len, iova, access) } {
-            // SAFETY: As above.
+            // SAFETY: `pd` is valid.
             Ok(memory) => unsafe { Self::new_mr(pd, Region::Process(memory), access) },
             Err(e) => e.to_ptr(),
         }
@@ -104,7 +104,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         kind: bindings::ib_mr_type,
@@ -115,25 +115,25 @@ impl<P: Provider> Ops<P> {
             bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS => Region::Pieces(pages),
             _ => return EOPNOTSUPP.to_ptr(),
         };
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `pd` is valid.
         unsafe { Self::new_mr(pd, region, 0) }
     }
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn map_mr_sg(
         raw: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
         count: c_int,
         offset: *mut c_uint,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
         provider.describing();
-        // SAFETY: As above.
+        // SAFETY: `raw` is the first field of a `MrHead`.
         match unsafe { pages_of(raw) } {
-            // SAFETY: As above; the caller has exclusive use of the region.
+            // SAFETY: The arguments are valid; the caller has exclusive use of the region.
             Some(pages) => unsafe { pages.describe(raw, sg, count, offset) },
             None => EINVAL.to_errno(),
         }
@@ -141,19 +141,19 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// `ib_core` calls it.
+    /// Called by `ib_core`.
     pub(super) unsafe extern "C" fn dereg_mr(
         raw: *mut bindings::ib_mr,
         _: *mut bindings::ib_udata,
     ) -> c_int {
-        // SAFETY: `ib_core` ensures it.
+        // SAFETY: `raw` is valid.
         let provider = unsafe { provider::<P>((*raw).device) };
-        // SAFETY: It came from `KBox::into_raw`.
+        // SAFETY: `raw` came from `KBox::into_raw` in `new_mr`.
         let object = unsafe { KBox::from_raw(raw.cast::<MrObject<P::Mr>>()) };
         match provider.destroy_mr(&object.mr) {
             Ok(()) => 0,
             Err(e) => {
-                // It still exists.
+                // The region still exists.
                 let _ = KBox::into_raw(object);
                 e.to_errno()
             }

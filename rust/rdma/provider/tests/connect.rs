@@ -26,7 +26,7 @@ pub(crate) struct How {
     pub(crate) reads: u8,
 }
 
-/// The default parameters: retries after 16 ms, or 10 us.
+/// The default parameters: retries after 16 ms (ACK timeout) or 10 us (RNR NAK).
 pub(crate) const USUAL: How = How {
     access: ALL,
     timeout: 12,
@@ -37,10 +37,9 @@ pub(crate) const USUAL: How = How {
 };
 
 impl User {
-    /// Modifies the queue pair.
     pub(crate) fn modify(&self, attr: &mut bindings::ib_qp_attr, mask: u32) -> Result {
         // CAST: A set of bits.
-        // SAFETY: By the type invariant.
+        // SAFETY: The queue pair is valid.
         to_result(unsafe { bindings::ib_modify_qp(self.qp, attr, mask as i32) })
     }
 
@@ -113,7 +112,7 @@ impl User {
         )
     }
 
-    /// Moves it to RTS for datagrams with this Q_Key.
+    /// Moves the queue pair to RTS for datagrams with this Q_Key.
     pub(crate) fn datagrams(&self, qkey: u32) -> Result {
         let mut attr = bindings::ib_qp_attr {
             qp_state: bindings::ib_qp_state_IB_QPS_INIT,
@@ -145,22 +144,21 @@ impl User {
         self.modify(&mut attr, bindings::ib_qp_attr_mask_IB_QP_STATE)
     }
 
-    /// Moves it to RESET.
     pub(crate) fn reset(&self) -> Result {
         self.state(bindings::ib_qp_state_IB_QPS_RESET)
     }
 
-    /// Moves it to the error state.
+    /// Moves the queue pair to the error state.
     pub(crate) fn fail(&self) -> Result {
         self.state(bindings::ib_qp_state_IB_QPS_ERR)
     }
 
-    /// Its state, as the device reports it.
+    /// The state of the queue pair, as the device reports it.
     pub(crate) fn queried(&self) -> Result<u32> {
         let mut attr = bindings::ib_qp_attr::default();
         let mut init = bindings::ib_qp_init_attr::default();
         let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as i32;
-        // SAFETY: By the type invariant.
+        // SAFETY: The queue pair is valid.
         to_result(unsafe { bindings::ib_query_qp(self.qp, &mut attr, mask, &mut init) })?;
         Ok(attr.qp_state)
     }

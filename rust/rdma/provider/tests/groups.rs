@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A user in multicast groups.
+//! Multicast groups of a user, and datagrams to them.
 
 use super::{
     super::attr::{
@@ -17,23 +17,22 @@ use kernel::{
 
 // SAFETY: Verbs may be called from any task.
 unsafe impl Send for User {}
-// SAFETY: As above, and concurrently.
+// SAFETY: Verbs may be called concurrently.
 unsafe impl Sync for User {}
 
 impl User {
-    /// Joins a group.
     pub(crate) fn attach(&self, mut gid: [u8; 16], lid: u16) -> Result {
-        // SAFETY: By the type invariant; the GID has 16 bytes.
+        // SAFETY: The queue pair is valid; the GID has 16 bytes.
         to_result(unsafe { bindings::ib_attach_mcast(self.qp, (&raw mut gid).cast(), lid) })
     }
 
-    /// Leaves a group.
     pub(crate) fn detach(&self, mut gid: [u8; 16], lid: u16) -> Result {
-        // SAFETY: As above.
+        // SAFETY: The queue pair is valid; the GID has 16 bytes.
         to_result(unsafe { bindings::ib_detach_mcast(self.qp, (&raw mut gid).cast(), lid) })
     }
 
-    /// Sends a datagram of the first `len` bytes of its memory, with a GRH if a GID is given.
+    /// Sends a datagram of the first `len` bytes of the user's memory, with a GRH if a GID is
+    /// given.
     pub(crate) fn datagram_to(
         &self,
         gid: Option<[u8; 16]>,

@@ -45,7 +45,7 @@ fn number<T: TryInto<u32>>(n: T) -> u32 {
 
 impl Seen {
     pub(crate) fn of<P: Provider>(registration: &Registration<P>) -> Self {
-        // SAFETY: It is registered, and nothing changes what is read here.
+        // SAFETY: The device is registered, and nothing changes the fields read here.
         let device = unsafe { registration.device.as_ref() };
         let attrs = &device.attrs;
         let has = |flag: u32| attrs.kernel_cap_flags & u64::from(flag) != 0;
@@ -68,8 +68,8 @@ impl Seen {
     }
 }
 
-/// The errors for one more than the maximum: completions of a queue, SGEs of a send and of a
-/// receive request, requests of a queue, pages of a region.
+/// Exceeds each maximum by one, and returns the errors: completions in a queue, SGEs in a send and
+/// in a receive request, requests in a queue, pages in a region.
 pub(crate) fn refusals<P: Provider>(
     registration: &Registration<P>,
     user: &User,

@@ -4,7 +4,6 @@
 
 use crate::bindings;
 
-/// A send request.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
     Send,
@@ -48,10 +47,9 @@ impl Wr {
                 (bindings::ib_wr_opcode_IB_WR_RDMA_READ, 0)
             }
             Request::Reg(key, access) => {
-                // A registration shares the memory of the other kind, which starts with the same
-                // `ib_send_wr`.
+                // A registration overlays `rdma`, as both start with the `ib_send_wr`.
                 let reg: *mut bindings::ib_reg_wr = (&raw mut *self).cast();
-                // SAFETY: There is room for it: `Wr` has the size of both.
+                // SAFETY: `Wr` has room for an `ib_reg_wr`, as it has one.
                 let reg = unsafe { &mut *reg };
                 reg.mr = mr;
                 reg.key = key;
@@ -63,7 +61,7 @@ impl Wr {
         let raw = self.raw();
         raw.opcode = opcode;
         let place = (&raw mut raw.ex).cast::<u32>();
-        // SAFETY: The union has room for it.
+        // SAFETY: The union has room for a `u32`.
         unsafe { place.write(ex) };
     }
 }

@@ -17,7 +17,7 @@ static RECONNECT_DELAY: Atomic<i32> = Atomic::new(7);
 static FAST_IO_FAIL_TMO: Atomic<i32> = Atomic::new(15);
 static DEV_LOSS_TMO: Atomic<i32> = Atomic::new(600);
 
-/// The connection.
+/// The connection of the port.
 struct Wire {
     _alive: Alive,
     reachable: Atomic<bool>,

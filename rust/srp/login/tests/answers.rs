@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of answer channels: a target gets the commands, and another one, the cache, answers.
+//! KUnit tests of answer channels: a target gets the commands, and another one, the cache,
+//! responds.
 
 mod play;
 mod readers;
@@ -88,7 +89,7 @@ fn another_one_answers(soft: &Soft) -> Result {
         check_eq!((first[26], cache[26]), (0, 1));
         check_eq!(session.geometry.immediate, 0);
 
-        // Through regions, even small reads.
+        // All reads go through regions, even small ones.
         let scan = answers(&session)?.counts().commands();
         check!(scan > 0);
         read_all(&session, 512, 50)?;
@@ -101,7 +102,7 @@ fn another_one_answers(soft: &Soft) -> Result {
         let all = channels(&session)?;
         let ended: i32 = all.iter().map(|c| c.ended()).sum();
         let own: u64 = all.iter().map(|c| c.counts().commands()).sum();
-        // The target's answers are counted on its channels. `ended` includes both.
+        // Responses of the target are counted on its channels. `ended` includes all responses.
         check_eq!(ended as u64, own + scan + 400);
         // Each credit returned to the channel that it was taken from.
         for channel in all.iter() {
@@ -125,7 +126,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
         }
         let (answers, all) = (answers(&session)?, channels(&session)?);
         let here = answers.counts().commands() - before;
-        // Both answered a part.
+        // Both peers answered a part of the commands.
         check!((1000..=3000).contains(&here));
         let own: u64 = all.iter().map(|c| c.counts().commands()).sum();
         check!(own + here >= 4000);
@@ -137,7 +138,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
     })
 }
 
-/// Answered commands with data, on all channels.
+/// Number of answered commands with data, on all channels.
 fn dynamic(session: &Session) -> Result<u64> {
     let all = channels(session)?;
     let both = Iterator::chain(all.iter(), all.answers().iter());
@@ -185,9 +186,10 @@ const ANSWERED: bool = false;
 fn answers_that_are_none(soft: &Soft) -> Result {
     const UNKNOWN: &str = "is not outstanding";
     const LIES: [(bool, Lie, &str); 11] = [
-        // A second answer.
+        // A second response to a command.
         (ANSWERED, |c, told| c.act(Deed::Say(&told.rsp())), UNKNOWN),
-        // To another command: another generation, another slot, channels that do not exist.
+        // A response to another command: another generation, another slot, channels that do not
+        // exist.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 8, [!told.rsp()[8]]))),
@@ -208,13 +210,13 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             |c, told| c.act(Deed::Say(&changed(told, 12, [0xff, 0xff]))),
             UNKNOWN,
         ),
-        // To a task management request or a probe.
+        // A response to a task management request or a probe.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 14, [0x80, 1]))),
             UNKNOWN,
         ),
-        // With too many credits.
+        // A response with too many credits.
         (
             OUT,
             |c, told| c.act(Deed::Say(&changed(told, 4, [0x7f, 0xff, 0xff, 0xff]))),
@@ -231,13 +233,13 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             |c, told| c.act(Deed::Say(&changed(told, 0, [0x82]))),
             "a request on an answer channel",
         ),
-        // Not a message.
+        // Bytes that are not a message.
         (
             OUT,
             |c, _| c.act(Deed::Say(&[0xc1])),
             "protocol violation: ",
         ),
-        // Invalidates the key of the command.
+        // A SEND that invalidates the key of the command.
         (
             OUT,
             |c, told| {
@@ -283,7 +285,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
     })
 }
 
-/// Begins a read that stays unanswered, and returns the command.
+/// Starts a read that gets no response, and returns the command.
 fn told_meanwhile(play: &Play, readers: &Arc<Readers>) -> Result<Told> {
     *play.reading.lock() = Some(readers.clone());
     let mut told = None;
@@ -343,7 +345,7 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
                 let _ = write();
             }
             play.target.disconnect(number - 1)?;
-            // Without a pause, until the cache is disconnected, too.
+            // Write without a pause, until the cache is disconnected, too.
             let since = ktime_get();
             while !readers.done.load(Acquire) && ktime_get().ms_since(since) < 20_000 {
                 let _ = write();
@@ -363,7 +365,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         play.grant.0.store(REQ_LIM, Relaxed);
         let log = Log::from_now();
-        // Of the two, only the target can answer.
+        // The answer channel is refused, so only the target can answer.
         play.engine.send(Way::Both);
         let session = play.log_in("")?;
         check_eq!(session.life(), Life::Live);

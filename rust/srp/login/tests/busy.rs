@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A target that takes longer than a login waits for a silent target.
+//! A target that takes longer to answer than a login waits for a silent target.
 
 use crate::{
     rdma::{
@@ -43,13 +43,13 @@ use kernel::{
     }, //
 };
 
-/// How long the login waits for a silent target. The request and the MRA take less.
+/// Milliseconds that the login waits for a silent target. The request and the MRA take less.
 const PATIENCE_MS: Msecs = 4_000;
 
 struct Scene {
     target: Target,
     session: Arc<Session>,
-    /// Error of the login, or 0.
+    /// Errno of the login, or 0.
     errno: Atomic<i32>,
     /// Milliseconds that the login took.
     took: Atomic<u32>,
@@ -78,8 +78,8 @@ impl Scene {
     }
 }
 
-/// The target's connection manager asks for time, and answers when a silent target would be given
-/// up.
+/// The target's connection manager asks for time, and answers when a silent target would have been
+/// given up.
 pub(super) fn target_asks_for_time(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let target = Target::new(&soft.device, |_: usize, _: &Asked| Answer::Later)?;

@@ -58,7 +58,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     let before = real_seconds();
     target.disconnect(0)?;
     target.has_heard(|heard| &heard.released, 1)?;
-    // Another login follows at once, so the loss may be over before the test sees it.
+    // The session reconnects at once, so the loss may be over before the test sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
     within(|| session.life() == Life::Live && !session.is_lost())?;
     check_eq!(
@@ -105,7 +105,7 @@ pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
             },
             "connection lost: logged out by the target: inactive channel (1)",
         ),
-        // A login response; an undefined message; a single byte; a truncated response.
+        // Opcode of a login response; undefined opcode; single byte; truncated response.
         (
             |reply, len| {
                 reply[0] = 0xc0;
@@ -122,7 +122,7 @@ pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
         ),
         (|_, _| 1, violation),
         (|_, _| 35, violation),
-        // A tag that no command has, and one with another generation.
+        // A tag that no command can have, and one with another generation.
         (
             |reply, len| {
                 reply[8..16].fill(0xff);
@@ -150,7 +150,7 @@ pub(super) fn lost_while_it_scans(soft: &Soft) -> Result {
         let script = Changed(Empty::new()?, change);
         let (why, target) = failure(soft, script, "", ECONNRESET)?;
         check_failure!(why, LoginFailure::Disconnected);
-        // Once for each of the three logins.
+        // One line for each of the three logins.
         check_eq!(log.count(line), 3);
         check_eq!(log.count("connection lost: "), 3);
         target.has_heard(|heard| &heard.confirmed, 3)?;

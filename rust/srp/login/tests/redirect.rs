@@ -51,7 +51,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A target without disks, and its answer to the first requests.
+/// A target without disks, which answers the first requests differently.
 struct Elsewhere<F>(Arc<Empty>, usize, F);
 
 impl<F: Fn(&Asked) -> Answer + Send + Sync + 'static> Script for Elsewhere<F> {
@@ -73,7 +73,7 @@ fn here(request: &Asked) -> Answer {
     Answer::reject(PORT_CM_REDIRECT, &info, &[])
 }
 
-/// Logs in after `count` redirections, each with one more request to the same port.
+/// Logs in through `count` redirections, after each of which the same port gets a request.
 fn follows(
     soft: &Soft,
     count: usize,
@@ -89,7 +89,7 @@ fn follows(
     for number in 1..=count {
         let next = target.request(number)?;
         check_eq!((next.dgid, next.pkey), (first.dgid, first.pkey));
-        // The same request with a new tag.
+        // The request is the same, except for a new tag.
         check_eq!(get::<48>(&next.data, 16), get::<48>(&first.data, 16));
         check!(get::<8>(&next.data, 8) != get::<8>(&first.data, 8));
     }
@@ -111,7 +111,7 @@ pub(super) fn redirections_are_followed(soft: &Soft) -> Result {
     for count in 1..=3 {
         follows(soft, count, here, "")?;
     }
-    // To a LID, which RoCE does not have, in the existing partition.
+    // A redirection to a LID, which RoCE does not have, in the existing partition.
     let lid = |request: &Asked| {
         let info = class_port_info([0; 16], 5, request.pkey, 0);
         Answer::reject(PORT_CM_REDIRECT, &info, &[])
@@ -125,7 +125,7 @@ pub(super) fn redirections_come_to_an_end(soft: &Soft) -> Result {
     let log = Log::from_now();
     let (why, target) = failure(soft, always, "", ECONNRESET)?;
     check_failure!(why, LoginFailure::NotFollowed(NotFollowed::TooMany));
-    // Three logins of four requests.
+    // Three logins, each with four requests.
     check_eq!(target.requests(), 12);
     check_eq!(
         log.count(
@@ -136,7 +136,7 @@ pub(super) fn redirections_come_to_an_end(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 0)
 }
 
-/// Redirects with this information.
+/// Redirects all requests with this information.
 fn to(info: impl Fn(&Asked) -> [u8; 72] + Send + Sync + 'static) -> impl Script {
     move |_: usize, request: &Asked| Answer::reject(PORT_CM_REDIRECT, &info(request), &[])
 }
@@ -156,7 +156,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
         LoginFailure::NotFollowed(NotFollowed::OtherSubnet(p)) if p == prefix
     ));
     check_eq!(log.count("which is not that of dgid"), 2);
-    // No request followed the redirection.
+    // The target got no request after the redirection.
     check_eq!(target.requests(), 3);
 
     let (why, target) = failure(
@@ -179,7 +179,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
         why,
         LoginFailure::BadRedirect(RedirectError::Short { need: 72, got: 71 })
     );
-    // To a partition that the port is not in.
+    // A redirection to a partition that the port is not in.
     let partition = |request: &Asked| class_port_info(request.dgid, 0, 0x8001, 0);
     let (why, target) = failure(soft, to(partition), "", ECONNRESET)?;
     check_failure!(
@@ -190,8 +190,8 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A redirection to another port, or to another connection manager of this one, causes a request
-/// like the first. Neither exists here.
+/// A redirected request goes to another port, or to another connection manager of this one. Neither
+/// exists, so the login times out; queue pair 1 is the target itself.
 pub(super) fn redirections_lead_elsewhere(soft: &Soft) -> Result {
     let port = |request: &Asked| {
         let mut gid = request.dgid;
@@ -228,7 +228,7 @@ pub(super) fn topspin_redirections(soft: &Soft) -> Result {
     check_failure!(why, LoginFailure::CmReject(CmRej::Ib(PORT_REDIRECT)));
     check_eq!(target.requests(), 3);
 
-    // Controllers of Topspin and Cisco.
+    // GUIDs of Topspin and Cisco controllers.
     check!(params::topspin_workarounds());
     let node = soft.device.node_guid().to_be_bytes();
     for guid in ["ioc_guid=0005ad0000001234,", "ioc_guid=001b0d0000001234,"] {

@@ -17,10 +17,9 @@ use crate::peer::{none, Fault, Peer, IU_LEN, MEMORY};
 /// One kind of attack.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Returns a summary.
+    /// Attacks; returns a summary.
     pub(crate) run: fn(&mut Peer) -> Result<String, Fault>,
-    /// Whether it ends by itself. One that does not runs only on request, until the process is
-    /// killed.
+    /// Whether the attack ends by itself. Others run only on request, until the process is killed.
     pub(crate) ends: bool,
 }
 
@@ -86,7 +85,7 @@ fn logins(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{count} refused"))
 }
 
-/// Protocol violations end the session, with a logout.
+/// Sends protocol violations, which end the session, with a logout.
 fn messages(peer: &mut Peer) -> Result<String, Fault> {
     let link = peer.login()?;
     let memory = peer.memory(link)?;
@@ -105,7 +104,7 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
     for len in [1, 16, 47, 63] {
         all.push(good[..len].to_vec());
     }
-    // Formats: an unsupported one, immediate data without a login for it, a missing list.
+    // Formats: an unsupported one, immediate data that the login did not request, a missing list.
     for format in [0x40, 0xf0, 0x30, 0x20, 0x03] {
         all.push(with(5, format));
     }
@@ -132,7 +131,7 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{count} sessions ended"))
 }
 
-/// A message longer than the login requested.
+/// Sends messages longer than the login requested.
 fn oversize(peer: &mut Peer) -> Result<String, Fault> {
     for len in [IU_LEN as usize + 1, 4096, 65536] {
         let link = peer.login()?;
@@ -142,7 +141,7 @@ fn oversize(peer: &mut Peer) -> Result<String, Fault> {
     Ok("3 sessions ended".into())
 }
 
-/// Data buffers in memory that does not exist.
+/// Uses data buffers in memory that does not exist.
 fn keys(peer: &mut Peer) -> Result<String, Fault> {
     let mut count = 0;
     let away = u64::from(MEMORY) - 256;
@@ -193,7 +192,7 @@ fn reach(peer: &mut Peer) -> Result<String, Fault> {
     Ok("24 sessions ended".into())
 }
 
-/// Connections that are closed before they are established, and immediately afterwards.
+/// Closes connections before they are established, and immediately afterwards.
 fn half(peer: &mut Peer) -> Result<String, Fault> {
     for n in 0..30u64 {
         let link = peer.begin()?;
@@ -220,7 +219,7 @@ fn load(peer: &mut Peer) -> Result<u64, Fault> {
     Ok(link)
 }
 
-/// Connections that are closed while their data moves.
+/// Closes connections while their data moves.
 fn vanish(peer: &mut Peer) -> Result<String, Fault> {
     for _ in 0..20 {
         let link = load(peer)?;
@@ -231,7 +230,7 @@ fn vanish(peer: &mut Peer) -> Result<String, Fault> {
     Ok("20 sessions gone".into())
 }
 
-/// The same, until this process is killed.
+/// Like `vanish`, but until this process is killed.
 fn endless(peer: &mut Peer) -> Result<String, Fault> {
     println!("begins");
     loop {
@@ -243,7 +242,7 @@ fn endless(peer: &mut Peer) -> Result<String, Fault> {
     }
 }
 
-/// An initiator that does not take responses: the target must not queue them without limit.
+/// Takes no responses: the target must not queue them without limit.
 fn deaf(peer: &mut Peer) -> Result<String, Fault> {
     let what = peer.requested();
     let data = LoginReqRdma::new(&what);
@@ -256,7 +255,7 @@ fn deaf(peer: &mut Peer) -> Result<String, Fault> {
                 return Ok(format!("ended after {sent} commands"));
             }
         }
-        // Events other than the end are dropped.
+        // Drop the other events.
         if ended(peer, link)? {
             return Ok(format!("ended after {sent} commands"));
         }

@@ -22,7 +22,7 @@ use verbs::{Arena, Op, Piece};
 /// What a case finds wrong.
 pub(crate) type Fault = String;
 
-/// Bytes of memory that the target may access.
+/// Length of the memory that the target may access, in bytes.
 pub(crate) const MEMORY: u32 = 1 << 20;
 /// The unit under test.
 const UNIT: u64 = 1;
@@ -188,7 +188,7 @@ impl Peer {
             Direction::None => cmd.build(&mut iu),
             _ => cmd.build_direct(&mut iu, direction, place),
         };
-        // `IU_LEN` is sufficient for each of them.
+        // `IU_LEN` is sufficient for every command here.
         iu.truncate(built.unwrap_or(0));
         iu
     }
@@ -277,7 +277,7 @@ impl Peer {
         Ok(DirectBuf::new(va, key, MEMORY))
     }
 
-    /// An honest session: writes and reads a block.
+    /// Runs an honest session: writes and reads a block.
     pub(crate) fn honest(&mut self) -> Result<(), Fault> {
         let link = self.login()?;
         let memory = self.memory(link)?;

@@ -57,7 +57,7 @@ impl Disk {
         self.blocks
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     pub fn read_only(&self) -> bool {
         self.read_only
     }

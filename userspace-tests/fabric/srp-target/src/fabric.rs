@@ -13,9 +13,9 @@ use crate::{
     workers::{execute, Job, Workers},
 };
 
-/// Operations that may be queued per receive buffer: table, data and response, twice, because a
-/// completion may be outstanding for something that the peer has already received. A connection
-/// that exceeds this is closed, as its peer takes no responses.
+/// Maximum number of queued operations per receive buffer: two tables, data and response, twice,
+/// because a completion may be outstanding for something that the peer has already received. A
+/// connection that exceeds this is closed, because its peer takes no responses.
 const QUEUED: usize = 8;
 
 /// The purpose of a completion.
@@ -134,7 +134,7 @@ pub fn act<T>(
             let result = hub.leave(channel, message.as_deref());
             check(hub, front, channel, result);
         }
-        // A `Target` of its own has only local units.
+        // This target has only local units.
         Action::Dispatch { task, .. } => front.no_memory(task, None),
         Action::Cancel { .. } | Action::Gone { .. } => {}
     }

@@ -23,16 +23,16 @@ use crate::proto::cmd::DirectBuf;
 const LEAVING: Duration = Duration::from_millis(300);
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
-/// Events handled before the caller checks timers, threads and signals.
+/// Maximum number of events before the caller checks timers, threads and signals.
 pub const EVENTS: u32 = 64;
 /// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;
-/// Share of it for receive buffers, so that some remains for data.
+/// Share of `MEMORY` for receive buffers, so that some remains for data.
 const MESSAGES: usize = MEMORY / 2;
 /// Buffers up to this size are exempt from the limit, because a response needs one.
 const SMALL: usize = 4096;
 
-/// A connection. Numbers are never reused.
+/// Number of a connection. Numbers are never reused.
 pub type LinkId = u64;
 
 /// An event. `T` identifies the purpose of a completion.
@@ -79,19 +79,19 @@ pub enum Event<T> {
 struct Link<T> {
     connection: Connection,
     device: usize,
-    /// Maximum queued operations.
+    /// Maximum number of queued operations.
     most: usize,
-    /// Bytes of its receive buffers.
+    /// Length of all its receive buffers, in bytes.
     messages: usize,
     tokens: HashMap<u64, Option<T>>,
     next: u64,
     until: Option<Instant>,
-    /// Disconnect when this operation completes.
+    /// The operation after which to disconnect.
     last: Option<u64>,
 }
 
 impl<T> Link<T> {
-    /// Fails if the peer has too many operations outstanding.
+    /// Registers an operation. Fails if too many are outstanding.
     fn token(&mut self, token: Option<T>) -> io::Result<u64> {
         if self.tokens.len() >= self.most {
             return Err(io::Error::other("the other side takes no answers"));
@@ -184,7 +184,7 @@ impl<T> Hub<T> {
         Ok(Self::with(Some(listener), events))
     }
 
-    /// A hub that only makes connections. Returns the error of the failed system call.
+    /// Creates a hub that only makes connections. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
         Ok(Self::with(None, Events::new()?))
     }
@@ -217,18 +217,18 @@ impl<T> Hub<T> {
         std::iter::once(self.events.fd()).chain(devices).collect()
     }
 
-    /// Whether a connection is closing, so that [`Hub::late`] must be called.
+    /// Returns whether a connection is closing, so that [`Hub::late`] must be called.
     pub fn leaving(&self) -> bool {
         self.links.values().any(|l| l.until.is_some())
     }
 
-    /// Whether there is no connection, established, incoming or outgoing.
+    /// Returns whether there is no connection, established, incoming or outgoing.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
     }
 
-    /// The next event. Call it until it returns `None`, but at most [`EVENTS`] times before other
-    /// work is done.
+    /// Returns the next event. Call it until it returns `None`, but at most [`EVENTS`] times before
+    /// other work is done.
     pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
         loop {
             match self.happened.pop_front() {
@@ -332,7 +332,7 @@ impl<T> Hub<T> {
         self.happened.push_back(Event::Ended { id, why });
     }
 
-    /// Returns whether the connection existed.
+    /// Removes a connection. Returns whether it existed.
     fn forget(&mut self, id: LinkId) -> bool {
         let known = self.names.len();
         self.names.retain(|_, name| *name != id);
@@ -441,12 +441,12 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Whether a connection is established or being made.
+    /// Returns whether a connection is established or being made.
     pub fn has(&self, id: LinkId) -> bool {
         self.links.contains_key(&id) || self.wanted.contains_key(&id)
     }
 
-    /// Whether a connection request waits for a decision.
+    /// Returns whether a connection request waits for a decision.
     pub fn waits(&self, id: LinkId) -> bool {
         self.waiting.contains_key(&id)
     }
@@ -501,7 +501,7 @@ impl<T> Hub<T> {
         host.mapped.as_ref().map(|m| (m.va(), m.key()))
     }
 
-    /// Takes a buffer of at least `len` bytes for this connection.
+    /// Takes a buffer of at least `len` bytes for a connection.
     pub fn take(&mut self, id: LinkId, len: usize) -> io::Result<Buffer> {
         let link = self.links.get(&id).ok_or_else(gone)?;
         let host = self.hosts.get_mut(link.device).ok_or_else(gone)?;
@@ -539,7 +539,7 @@ impl<T> Hub<T> {
         link.connection.queue(token, op, buffer, pieces)
     }
 
-    /// The same on bytes of the arena; each piece has its offset.
+    /// Like [`Hub::queue`], on bytes of the arena; each piece has its offset there.
     pub fn queue_arena(
         &mut self,
         id: LinkId,
@@ -563,8 +563,8 @@ impl<T> Hub<T> {
         self.queue(id, token, Op::Send, buffer, vec![piece])
     }
 
-    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Hub::late`] reports
-    /// it.
+    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Hub::late`] returns
+    /// the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
         if let Some(message) = message {
             self.send(id, None, message)?;

@@ -29,13 +29,13 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Identifier extension.
     pub id_ext: u64,
-    /// GUID.
+    /// GUID of the I/O controller.
     pub ioc_guid: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Credits of a channel.
+    /// Number of credits per channel.
     pub queue_depth: u32,
-    /// Maximum channels of a session.
+    /// Maximum number of channels per session.
     pub channels: usize,
     /// Number of threads that execute commands.
     pub threads: usize,
@@ -109,7 +109,7 @@ impl Options {
         Ok(this)
     }
 
-    /// The target's port identifier.
+    /// Returns the target port identifier.
     pub fn port_id(&self) -> [u8; 16] {
         PortId::new(IoClass::Rev16a, self.id_ext, self.ioc_guid).0
     }

@@ -7,11 +7,11 @@
 
 use crate::proto::{cmd::DirectBuf, opcode, rsp::flag};
 
-/// Bytes of a command without additional CDB.
+/// Length of a command without additional CDB, in bytes.
 pub const CMD_LEN: usize = 48;
-/// Bytes of a task management request.
+/// Length of a task management request, in bytes.
 pub const TSK_MGMT_LEN: usize = 48;
-/// The minimum for the maximum request length, in bytes.
+/// Lowest maximum request length that an initiator may ask for, in bytes.
 pub const MIN_IT_IU_LEN: u32 = 64;
 
 /// Bit of the login flags: immediate data.
@@ -111,15 +111,15 @@ impl LoginReq {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Others {
-    /// There was none.
+    /// There were no other channels.
     None = 0,
-    /// They were terminated.
+    /// The other channels were terminated.
     Terminated = 1,
-    /// They were kept.
+    /// The other channels were kept.
     Maintained = 2,
 }
 
-/// A login response, 52 bytes.
+/// Builds a login response, 52 bytes.
 pub fn login_rsp(
     tag: u64,
     credits: u32,
@@ -140,7 +140,7 @@ pub fn login_rsp(
     rsp
 }
 
-/// A login reject, 32 bytes.
+/// Builds a login reject, 32 bytes.
 pub fn login_rej(tag: u64, reason: u32, buf_fmt: u16) -> Vec<u8> {
     let mut rej = vec![0; 32];
     rej[0] = opcode::LOGIN_REJ;
@@ -153,7 +153,7 @@ pub fn login_rej(tag: u64, reason: u32, buf_fmt: u16) -> Vec<u8> {
 /// The initiator's buffers for one direction of a command.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct List {
-    /// Total bytes.
+    /// Total length of the buffers, in bytes.
     pub total: u32,
     /// The descriptors.
     pub entries: Vec<DirectBuf>,
@@ -161,7 +161,7 @@ pub struct List {
     pub table: Option<DirectBuf>,
 }
 
-/// Maximum bytes of a fetched table: 4,096 descriptors.
+/// Maximum length of a fetched table, in bytes: 4,096 descriptors.
 pub const MAX_TABLE: u32 = 4096 * DirectBuf::LEN as u32;
 
 /// Parses a descriptor table. The lengths must add up to `total` bytes.
@@ -199,7 +199,7 @@ pub struct Cmd {
     pub lun: [u8; 8],
     /// Task attribute.
     pub attribute: u8,
-    /// 16 bytes or more.
+    /// The CDB, 16 bytes or more.
     pub cdb: Vec<u8>,
     /// Its data buffers.
     pub data: Data,
@@ -311,14 +311,14 @@ pub enum Residual {
     /// No residual.
     #[default]
     None,
-    /// Unused bytes of the buffer.
+    /// Number of unused bytes of the buffer.
     Under(u32),
-    /// Bytes wanted beyond the buffer.
+    /// Number of bytes wanted beyond the buffer.
     Over(u32),
 }
 
 impl Residual {
-    /// The residual if `used` of `there` bytes are moved or wanted.
+    /// The residual if `used` bytes of a buffer of `there` bytes are moved or wanted.
     pub fn new(there: u32, used: u32) -> Self {
         match used.cmp(&there) {
             std::cmp::Ordering::Less => Self::Under(there - used),
@@ -346,7 +346,7 @@ fn rsp(credits: i32, tag: u64) -> Vec<u8> {
     rsp
 }
 
-/// Response to a command.
+/// Builds the response to a command.
 pub fn cmd_rsp(
     credits: i32,
     tag: u64,
@@ -367,7 +367,7 @@ pub fn cmd_rsp(
     rsp
 }
 
-/// Response to a task management request.
+/// Builds the response to a task management request.
 pub fn tmf_rsp(credits: i32, tag: u64, code: u8) -> Vec<u8> {
     let mut rsp = rsp(credits, tag);
     rsp[18] = flag::RSPVALID;
@@ -380,15 +380,15 @@ pub fn tmf_rsp(credits: i32, tag: u64, code: u8) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Reason {
-    /// The target shuts down.
+    /// The target is shutting down.
     None = 0,
-    /// It received an invalid message.
+    /// The target has received an invalid message.
     Invalid = 2,
-    /// A new login of this initiator.
+    /// The initiator has logged in again.
     NewLogin = 4,
 }
 
-/// `SRP_T_LOGOUT`.
+/// Builds an `SRP_T_LOGOUT`.
 pub fn t_logout(reason: Reason) -> Vec<u8> {
     let mut logout = vec![0; 16];
     logout[0] = opcode::T_LOGOUT;

@@ -23,7 +23,7 @@ pub struct Job<B> {
     pub task: TaskId,
     /// The work.
     pub work: Work<B>,
-    /// Buffer for all of its DATA-IN.
+    /// Buffer for the whole DATA-IN.
     pub into: Option<B>,
 }
 

@@ -24,7 +24,7 @@ fn two() -> Rig {
     rig
 }
 
-/// Expects that the message ends the first session with the reason "invalid message".
+/// Checks that the message ends the first session with the reason "invalid message".
 fn ends(rig: &mut Rig, what: &str, bytes: &[u8]) {
     rig.message(1, bytes);
     assert_eq!(rig.left.len(), 1, "{what}");

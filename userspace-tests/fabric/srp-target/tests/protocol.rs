@@ -335,7 +335,7 @@ fn an_abort_is_answered_when_the_command_is_over() {
     rig.let_go();
     assert_eq!(rig.managed(abort), TmfStatus::Complete);
     assert!(!rig.answered(tag) && rig.answered(other));
-    // It is aborted before it executes.
+    // The write is aborted before it executes.
     assert_eq!(rig.file(0, 1), [0; 512]);
     // No such task: SAM requires FUNCTION COMPLETE.
     let abort = rig.manage(1, Function::AbortTask, 12345);
@@ -359,7 +359,7 @@ fn a_reset_is_told_to_all() {
     rig.let_go();
     assert_eq!(rig.managed(reset), TmfStatus::Complete);
     assert!(!rig.answered(tag));
-    // INQUIRY does not clear it; REQUEST SENSE does.
+    // INQUIRY does not clear the unit attention; REQUEST SENSE does.
     assert_eq!(rig.read(&[0x12, 0, 0, 0, 36, 0], 36).0.status, 0);
     let (answer, sense) = rig.read(&[0x03, 0, 0, 0, 18, 0], 18);
     assert_eq!(

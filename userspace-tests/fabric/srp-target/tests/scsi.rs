@@ -239,7 +239,7 @@ fn unmapped_blocks_are_zeros() {
     assert_eq!(rig.file(32, 1), [0; 512]);
     assert_eq!(rig.file(33, 31), data[33 * 512..]);
     assert_eq!(rig.file(0, 8), data[..8 * 512]);
-    // After one bad range nothing is unmapped.
+    // After one bad range no range is unmapped.
     let bad = list(&[range(0, 1), range(BLOCKS, 1)]);
     assert_eq!(
         rig.write(&unmap(bad.len() as u16), &bad).sense,
@@ -309,7 +309,7 @@ fn mode_pages() {
     let long = rig.read(&[0x5a, 0x10, 0x0a, 0, 0, 0, 0, 0, 255, 0], 255).1;
     assert_eq!((long[4], long[7], long[24]), (1, 16, 0x0a));
     assert_eq!(long[8..16], BLOCKS.to_be_bytes());
-    // Nothing is changeable or saved.
+    // No parameter is changeable or saved.
     let change = rig.read(&[0x1a, 8, 0x48, 0, 255, 0], 255).1;
     assert_eq!((change[4], change[5], change[6]), (8, 18, 0));
     assert_eq!(

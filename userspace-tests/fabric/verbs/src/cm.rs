@@ -18,14 +18,15 @@ impl Key {
 
 struct Channel(NonNull<ffi::EventChannel>);
 
-// SAFETY: The library may be called from any thread, and an event is copied while it is read.
+// SAFETY: librdmacm may be called from any thread, and `shim_next` copies an event.
 unsafe impl Send for Channel {}
-// SAFETY: As above.
+// SAFETY: librdmacm does its own locking, and `shim_next` copies an event.
 unsafe impl Sync for Channel {}
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: It is from `shim_events`, and all identifiers on it keep a reference.
+        // SAFETY: The channel is from `shim_events`. No identifier uses it: each keeps a reference
+        // to `self`.
         unsafe { ffi::shim_events_free(self.0.as_ptr()) };
     }
 }
@@ -44,14 +45,14 @@ pub enum CmEvent {
     Ended(Key),
     /// The address of an [`Outgoing`] is resolved: call [`Outgoing::route`].
     Address(Key),
-    /// Its route is resolved: call [`crate::Connection::connect`].
+    /// The route of an [`Outgoing`] is resolved: call [`crate::Connection::connect`].
     Route(Key),
 }
 
 impl Events {
     /// Creates an event channel.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: No arguments.
+        // SAFETY: The function has no preconditions.
         let channel = made(unsafe { ffi::shim_events() })?;
         Ok(Self(Arc::new(Channel(channel))))
     }
@@ -129,8 +130,8 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: `self` owns it, its events are acknowledged when read, and its queue pair is
-        // destroyed.
+        // SAFETY: `self` owns the identifier, its events are acknowledged when read, and its queue
+        // pair is destroyed.
         unsafe { ffi::shim_id_free(self.as_ptr()) };
     }
 }
@@ -160,18 +161,18 @@ impl Listener {
 /// A connection request. Drop rejects it without private data.
 pub struct Incoming {
     pub(crate) id: Id,
-    /// RDMA READs that the peer can serve at once.
+    /// Number of RDMA READs that the peer can serve at once.
     pub(crate) depth: u8,
     data: Vec<u8>,
 }
 
 impl Incoming {
-    /// Its key in later events.
+    /// Key of the connection in later events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
 
-    /// Its private data, at most 256 bytes. The transport may have padded it.
+    /// Returns the private data, at most 256 bytes. The transport may have padded it.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
@@ -179,12 +180,12 @@ impl Incoming {
     /// Rejects it with at most 148 bytes of private data.
     pub fn reject(self, data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: `self` owns the identifier, and the data has this length.
+        // SAFETY: `self` owns the identifier, and `data` has `len` bytes.
         check(unsafe { ffi::shim_reject(self.id.as_ptr(), data.as_ptr().cast(), len) })?;
         Ok(())
     }
 
-    /// The device that it arrived at, from `known`; a new device is added there.
+    /// The device that the request arrived at, from `known`; a new device is added there.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }
@@ -215,7 +216,7 @@ impl Outgoing {
         })
     }
 
-    /// Its key in later events.
+    /// Key of the connection in later events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
@@ -227,7 +228,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The device of its route, from `known`; a new device is added there.
+    /// The device of the route, from `known`; a new device is added there.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }

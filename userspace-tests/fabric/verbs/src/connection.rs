@@ -19,9 +19,9 @@ use crate::{
 
 /// Size of the send queue. Further work requests wait in the connection.
 const SENDS: u32 = 256;
-/// Maximum bytes of one work request, supported by all devices.
+/// Maximum length of one work request in bytes, supported by all devices.
 const MOST: u32 = 1 << 20;
-/// wr_id flag of receives.
+/// Flag in the wr_id of receives.
 const RECEIVE: u64 = 1 << 63;
 
 /// An operation on the bytes of a buffer.
@@ -93,12 +93,12 @@ struct Work {
     token: u64,
     op: Op,
     memory: Memory,
-    /// Each with its offset in the memory.
+    /// The pieces, each with its offset in the memory.
     pieces: VecDeque<(usize, Piece)>,
     posted: u32,
 }
 
-/// Splits pieces to the maximum length of a work request.
+/// Splits pieces at the maximum length of a work request.
 fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<(usize, Piece)>> {
     let mut list = VecDeque::new();
     for (mut at, mut piece) in pieces {
@@ -135,10 +135,11 @@ unsafe impl Send for Connection {}
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: It is from `new`. Afterwards the device accesses no buffer of the connection.
+        // SAFETY: `new` created the queue pair. Afterwards the device accesses no buffer of the
+        // connection.
         unsafe { ffi::shim_qp_free(self.id.as_ptr()) };
-        // SAFETY: It is from `new`, its queue pair is destroyed, and its events are acknowledged
-        // when read.
+        // SAFETY: `new` created the completion queue, its queue pair is destroyed, and its events
+        // are acknowledged when read.
         unsafe { ffi::shim_cq_free(self.cq.as_ptr()) };
     }
 }
@@ -159,7 +160,7 @@ impl Connection {
         let depth = incoming.depth.clamp(1, 16);
         let this = Self::new(incoming.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: The connection owns the identifier, and the data has this length.
+        // SAFETY: The connection owns the identifier, and `data` has `len` bytes.
         check(unsafe { ffi::shim_accept(this.id.as_ptr(), data.as_ptr().cast(), len, depth) })?;
         Ok(this)
     }
@@ -176,7 +177,7 @@ impl Connection {
     ) -> io::Result<Self> {
         let this = Self::new(outgoing.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: As for `accept`.
+        // SAFETY: The connection owns the identifier, and `data` has `len` bytes.
         check(unsafe { ffi::shim_connect(this.id.as_ptr(), data.as_ptr().cast(), len) })?;
         Ok(this)
     }
@@ -189,10 +190,10 @@ impl Connection {
         // SAFETY: The device lives as long as the connection, which keeps a clone.
         let cq = made(unsafe { ffi::shim_cq(context, wakeups, entries, token) })?;
         let pd = device.0.pd.as_ptr();
-        // SAFETY: All objects are alive.
+        // SAFETY: The identifier, the domain and the queue are alive.
         let result = check(unsafe { ffi::shim_qp(id.as_ptr(), pd, cq.as_ptr(), SENDS, count) });
         if let Err(e) = result {
-            // SAFETY: It was made above, and it is unused.
+            // SAFETY: The completion queue was created above and is unused.
             unsafe { ffi::shim_cq_free(cq.as_ptr()) };
             return Err(e);
         }
@@ -213,7 +214,7 @@ impl Connection {
         Ok(this)
     }
 
-    /// Its key in events.
+    /// Key of the connection in events.
     pub fn key(&self) -> Key {
         self.id.key()
     }
@@ -318,7 +319,7 @@ impl Connection {
     }
 
     fn arm(&mut self) -> io::Result<()> {
-        // SAFETY: The connection owns the queue.
+        // SAFETY: The connection owns the completion queue.
         check(unsafe { ffi::shim_arm(self.cq.as_ptr()) })?;
         Ok(())
     }
@@ -328,14 +329,14 @@ impl Connection {
         let mut armed = false;
         loop {
             let mut done = ffi::Completion::default();
-            // SAFETY: The connection owns the queue, and `done` is a local.
+            // SAFETY: The connection owns the completion queue, and `done` is a local.
             match unsafe { ffi::shim_poll(self.cq.as_ptr(), &mut done) } {
                 1.. => {
                     if let Some(completion) = self.completed(&done) {
                         return Some(completion);
                     }
                 }
-                // Poll again after arming: a completion that precedes it causes no wakeup.
+                // Poll again after arming: a completion that precedes the arming causes no wakeup.
                 0 if !armed => {
                     armed = true;
                     if let Err(e) = self.arm() {
@@ -350,7 +351,7 @@ impl Connection {
 
     fn completed(&mut self, done: &ffi::Completion) -> Option<Completion> {
         if done.status != 0 {
-            // SAFETY: Every number is valid.
+            // SAFETY: `shim_status` accepts every number.
             let why = unsafe { ffi::shim_status(done.status) };
             // SAFETY: The library returns a static string for every number.
             let why = unsafe { CStr::from_ptr(why) };

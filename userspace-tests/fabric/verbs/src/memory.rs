@@ -30,28 +30,28 @@ pub(crate) struct Inner {
 
 // SAFETY: Verbs may be called from any thread; the objects live until the last clone is dropped.
 unsafe impl Send for Inner {}
-// SAFETY: As above; ibverbs does its own locking.
+// SAFETY: ibverbs does its own locking; the objects live until the last clone is dropped.
 unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: It is from `shim_wakeups`, and its completion queues, which keep a clone, are
-        // destroyed.
+        // SAFETY: The channel is from `shim_wakeups`. Its completion queues are destroyed: each
+        // keeps a clone of the device.
         unsafe { ffi::shim_wakeups_free(self.wakeups.as_ptr()) };
-        // SAFETY: It is from `shim_pd`, and its regions and queue pairs, which keep a clone, are
-        // destroyed.
+        // SAFETY: The domain is from `shim_pd`. Its regions and queue pairs are destroyed: each
+        // keeps a clone of the device.
         unsafe { ffi::shim_pd_free(self.pd.as_ptr()) };
     }
 }
 
 impl Device {
     pub(crate) fn new(context: NonNull<ffi::Context>) -> io::Result<Self> {
-        // SAFETY: The library has opened the device and closes it when the process exits.
+        // SAFETY: librdmacm keeps `context` open until the process exits.
         let wakeups = made(unsafe { ffi::shim_wakeups(context.as_ptr()) })?;
-        // SAFETY: As above.
+        // SAFETY: librdmacm keeps `context` open until the process exits.
         let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) });
         let pd = pd.inspect_err(|_| {
-            // SAFETY: It was made above, and it is unused.
+            // SAFETY: The channel was created above and is unused.
             unsafe { ffi::shim_wakeups_free(wakeups.as_ptr()) }
         })?;
         Ok(Self(Arc::new(Inner {
@@ -76,7 +76,7 @@ impl Device {
         Some(token)
     }
 
-    /// Bytes of all registered buffers.
+    /// Length of all registered buffers, in bytes.
     pub fn registered(&self) -> usize {
         self.0.registered.load(Ordering::Relaxed)
     }
@@ -94,11 +94,11 @@ impl Device {
         let mr = unsafe { ffi::shim_register(pd, memory.as_ptr().cast(), layout.size(), 0) };
         let Some(mr) = NonNull::new(mr) else {
             let error = io::Error::last_os_error();
-            // SAFETY: It was allocated above with this layout.
+            // SAFETY: The memory was allocated above with this layout.
             unsafe { dealloc(memory.as_ptr(), layout) };
             return Err(error);
         };
-        // SAFETY: The region was made above.
+        // SAFETY: The region was registered above.
         let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
         let region = Arc::new(Region {
             memory,
@@ -127,24 +127,24 @@ struct Region {
     device: Device,
 }
 
-// SAFETY: Its memory is accessed only through buffers, which do not overlap.
+// SAFETY: The memory is accessed only through buffers, which do not overlap.
 unsafe impl Send for Region {}
-// SAFETY: As above.
+// SAFETY: The memory is accessed only through buffers, which do not overlap.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
         let registered = &self.device.0.registered;
         registered.fetch_sub(self.layout.size(), Ordering::Relaxed);
-        // SAFETY: It is from `shim_register`; posted buffers keep the region, so no queue pair uses
-        // it.
+        // SAFETY: The region is from `shim_register`. No queue pair uses it, because posted buffers
+        // keep a reference.
         unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
-        // SAFETY: It was allocated with this layout, and no buffer is left.
+        // SAFETY: The memory was allocated with this layout, and no buffer in it is left.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
-/// Memory that the device accesses while it is posted. The owner has exclusive access.
+/// Registered memory. While it is posted, the device accesses it, else only its owner.
 pub struct Buffer {
     region: Arc<Region>,
     at: usize,
@@ -167,8 +167,8 @@ impl Buffer {
         if end.is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: It is inside of the buffer. No reference is created: other parts may already be
-        // posted.
+        // SAFETY: The part is inside of the buffer. No reference is created: other parts may
+        // already be posted.
         Ok(unsafe { self.start().add(at) }.cast())
     }
 }
@@ -185,7 +185,8 @@ impl Deref for Buffer {
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: As for `deref`.
+        // SAFETY: The memory is initialized, `buffers` made no other buffer for it, and it is not
+        // posted, as posting takes ownership.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
     }
 }
@@ -195,14 +196,15 @@ struct Bytes {
     layout: Layout,
 }
 
-// SAFETY: Its bytes are only copied, never borrowed.
+// SAFETY: The bytes are only copied, never borrowed.
 unsafe impl Send for Bytes {}
-// SAFETY: As above.
+// SAFETY: The bytes are only copied, never borrowed.
 unsafe impl Sync for Bytes {}
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: It was allocated with this layout, and every registration keeps a clone.
+        // SAFETY: The memory was allocated with this layout. No registration is left: each keeps a
+        // clone.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
@@ -213,7 +215,7 @@ impl Drop for Bytes {
 pub struct Arena(Arc<Bytes>);
 
 impl Arena {
-    /// Allocates zeroed memory.
+    /// Allocates `len` zeroed bytes.
     pub fn new(len: usize) -> io::Result<Self> {
         let layout = Layout::from_size_align(len, 4096)
             .ok()
@@ -231,7 +233,7 @@ impl Arena {
         if end.is_none_or(|end| end > self.0.layout.size()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: It is inside of the allocation.
+        // SAFETY: The part is inside of the allocation.
         Ok(unsafe { self.0.memory.as_ptr().add(at) })
     }
 
@@ -256,23 +258,24 @@ pub struct Mapped {
 
 // SAFETY: Verbs may be called from any thread.
 unsafe impl Send for Mapped {}
-// SAFETY: As above.
+// SAFETY: ibverbs does its own locking.
 unsafe impl Sync for Mapped {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: It is from `shim_register`; connections that use it keep a clone.
+        // SAFETY: The region is from `shim_register`. No connection uses it: each keeps a
+        // reference.
         unsafe { ffi::shim_deregister(self.mr.as_ptr()) };
     }
 }
 
 impl Mapped {
-    /// RDMA address for peers.
+    /// RDMA address of the arena, for peers.
     pub fn va(&self) -> u64 {
         self.arena.0.memory.as_ptr() as u64
     }
 
-    /// rkey.
+    /// rkey of the arena.
     pub fn key(&self) -> u32 {
         self.rkey
     }
@@ -293,9 +296,9 @@ impl Device {
         let (memory, len) = (arena.0.memory.as_ptr().cast(), arena.0.layout.size());
         // SAFETY: The memory has this size, and lives until the region is deregistered.
         let mr = made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, 1) })?;
-        // SAFETY: The region was made above.
+        // SAFETY: The region was registered above.
         let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
-        // SAFETY: As above.
+        // SAFETY: The region was registered above.
         let rkey = unsafe { ffi::shim_rkey(mr.as_ptr()) };
         Ok(Arc::new(Mapped {
             arena: arena.clone(),

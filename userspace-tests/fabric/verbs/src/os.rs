@@ -14,9 +14,9 @@ use crate::{check, ffi};
 /// returned descriptor is readable when one of them is pending. Threads that already run are not
 /// affected.
 pub fn signals() -> io::Result<OwnedFd> {
-    // SAFETY: No arguments.
+    // SAFETY: The function has no preconditions.
     let fd = check(unsafe { ffi::shim_signals() })?;
-    // SAFETY: The call has just opened it.
+    // SAFETY: `shim_signals` has just opened the descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -24,7 +24,7 @@ pub fn signals() -> io::Result<OwnedFd> {
 /// timeout). Returns the state of each.
 pub fn wait(fds: &[RawFd], ms: i32) -> io::Result<Vec<bool>> {
     let mut ready = vec![0u8; fds.len()];
-    // SAFETY: Both lists have this length.
+    // SAFETY: Both arrays have `fds.len()` elements.
     let result = unsafe { ffi::shim_wait(fds.as_ptr(), ready.as_mut_ptr(), fds.len() as u32, ms) };
     match check(result) {
         Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
@@ -42,8 +42,8 @@ pub fn punch(file: &File, at: u64, len: u64) -> io::Result<()> {
 }
 
 /// Locks a file exclusively until it is closed (`flock(2)`). Fails with
-/// [`io::ErrorKind::WouldBlock`] if another process holds the lock, even a killed one that still
-/// waits for a write to it.
+/// [`io::ErrorKind::WouldBlock`] if another process holds the lock, even a killed process that
+/// still waits for a write to the file.
 pub fn lock(file: &File) -> io::Result<()> {
     // SAFETY: The descriptor is open as long as `file`.
     check(unsafe { ffi::shim_lock(file.as_raw_fd()) })?;

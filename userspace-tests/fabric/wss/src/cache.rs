@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Contents of the lines of the arena. CLOCK selects the line to evict.
+//! What each line of the arena holds. CLOCK selects the line to evict.
 
 use std::collections::HashMap;
 
-/// The contents of a line.
+/// Identifies the content of a line.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Key {
     /// The RS.
     pub store: u32,
     /// The object.
     pub object: u32,
-    /// Offset in lines.
+    /// Offset in the object, in lines.
     pub line: u64,
     /// The ownership epoch of this CE. Lines of earlier epochs are never found.
     pub epoch: u64,
@@ -33,7 +33,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Creates empty lines.
+    /// Creates a cache of empty lines.
     pub fn new(lines: usize) -> Self {
         Self {
             lines: vec![Line::default(); lines],
@@ -48,7 +48,7 @@ impl Cache {
         self.lines.len()
     }
 
-    /// Whether there are no lines.
+    /// Returns whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -143,7 +143,7 @@ mod tests {
         for line in 0..3 {
             fill(&mut cache, line);
         }
-        // All were referenced. The first is evicted, and the others lose their flag.
+        // All lines were referenced. The first is evicted, and the others lose their flag.
         fill(&mut cache, 3);
         assert_eq!(cache.find(&key(0)), None);
         let used = cache.find(&key(1)).unwrap();

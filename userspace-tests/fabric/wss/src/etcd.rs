@@ -29,7 +29,7 @@ pub struct Pair {
 pub struct View {
     /// The revision of the snapshot. Later changes have greater revisions.
     pub revision: u64,
-    /// Sorted by key.
+    /// The pairs, sorted by key.
     pub pairs: Vec<Pair>,
 }
 
@@ -45,7 +45,7 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Base64 (RFC 4648).
+/// Encodes bytes in base64 (RFC 4648).
 fn encode(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -82,8 +82,8 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The values of all fields with this name, without quotes. Values are numbers, base64 and words
-/// without quotes, so no value looks like a name. White space is permitted between tokens.
+/// Returns the values of all fields with this name, without quotes. Values are numbers, base64 and
+/// words without quotes, so no value looks like a name. White space is permitted between tokens.
 fn fields<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let name = format!("\"{name}\"");
     let parts = text.split(name.as_str()).skip(1);
@@ -103,7 +103,6 @@ fn revision(answer: &str) -> io::Result<u64> {
     number(first.ok_or_else(|| bad("an answer without a revision"))?)
 }
 
-/// Whether a transaction succeeded.
 fn succeeded(answer: &str) -> bool {
     fields(answer, "succeeded") == ["true"]
 }
@@ -142,7 +141,7 @@ fn body(response: &str) -> io::Result<String> {
 }
 
 impl Etcd {
-    /// A client that uses the first endpoint that answers.
+    /// Creates a client that uses the first endpoint that answers.
     pub fn new(at: Vec<SocketAddr>) -> Self {
         Self { at, first: 0 }
     }
@@ -308,7 +307,7 @@ mod tests {
             "{ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\n"
         );
         assert_eq!(body(&chunks).unwrap(), "abc0123456789");
-        // No part of it may be missing.
+        // A truncated response must be rejected.
         for len in 0..plain.len() {
             assert!(body(&plain[..len]).is_err(), "{len}");
         }

@@ -8,28 +8,29 @@ use std::collections::VecDeque;
 
 use crate::{message::Message, peer::SILENCE};
 
-/// Receive buffers of each side.
+/// Number of receive buffers on each side.
 pub const RECEIVES: usize = 1024;
-/// Buffers reserved for GRANT: at most [`WINDOW`] / [`BATCH`] of them are outstanding, plus one
-/// with a buffer that is not yet posted again.
+/// Number of buffers reserved for GRANTs: at most [`WINDOW`] / [`BATCH`] GRANTs are outstanding,
+/// plus one with a buffer that is not yet reposted.
 const FOR_GRANTS: usize = 8;
-/// Messages that may be sent before the first GRANT.
+/// Number of messages that may be sent before the first GRANT.
 pub const WINDOW: u32 = (RECEIVES - FOR_GRANTS) as u32;
-/// Buffers per GRANT.
+/// Number of buffers per GRANT.
 const BATCH: u32 = WINDOW / 4;
 
-/// Maximum messages that wait for buffers of the peer. More than all commands of a large system.
+/// Maximum number of messages that wait for buffers of the peer. More than all commands of a large
+/// system.
 pub const WAITING: usize = 1 << 17;
 
 /// One side of a connection.
 #[derive(Debug)]
 pub struct Flow {
-    /// Free receive buffers of the peer.
+    /// Number of free receive buffers of the peer.
     credits: u32,
-    /// Receive buffers of this side that are free again and not yet granted.
+    /// Number of free receive buffers of this side that are not yet granted.
     taken: u32,
     waiting: VecDeque<Vec<u8>>,
-    /// Since when messages wait without a GRANT, in milliseconds.
+    /// Time in milliseconds since which messages wait without a GRANT.
     stuck: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ impl Flow {
         true
     }
 
-    /// The next message that may be sent now.
+    /// Takes the next message, if it may be sent now.
     pub fn pop(&mut self) -> Option<Vec<u8>> {
         self.credits.checked_sub(1).and_then(|left| {
             let message = self.waiting.pop_front()?;

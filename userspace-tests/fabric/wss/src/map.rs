@@ -35,11 +35,11 @@ pub struct Extent {
     pub object: u32,
     /// First block in the object.
     pub at: u64,
-    /// The CE.
+    /// The CE that may cache the blocks, if any.
     pub owner: Option<Owner>,
-    /// Commands in flight at the owner.
+    /// Number of its commands in flight at the owner.
     pub busy: u32,
-    /// A command waits until `busy` is 0.
+    /// Whether a command waits until `busy` is 0.
     pub wanted: bool,
 }
 
@@ -61,8 +61,8 @@ pub struct Map {
 
 impl Map {
     /// Concatenates objects, each split into extents of `size` blocks. The size of an object is
-    /// rounded down to a multiple of `line` blocks, so that no line spans extents; `size` must be
-    /// such a multiple.
+    /// rounded down to a multiple of `line` blocks, so that no line spans extents. `size` must be a
+    /// multiple of `line`, too.
     pub fn new(objects: &[Object], size: u64, line: u64) -> Self {
         let mut extents = Vec::new();
         let mut start = 0;
@@ -129,7 +129,7 @@ mod tests {
             object,
             blocks,
         };
-        // 20 of 21 blocks, then 12, in extents of 8 with lines of 4.
+        // Objects of 21 (20 used) and 12 blocks, in extents of 8 with lines of 4.
         let mut map = Map::new(&[object(1, 0, 21), object(2, 3, 12)], 8, 4);
         assert_eq!(map.blocks(), 32);
         let sizes: Vec<_> = map

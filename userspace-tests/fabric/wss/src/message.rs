@@ -12,15 +12,15 @@ mod wire;
 
 use srp_target::proto::cmd::DirectBuf;
 
-/// Bytes of a message without lists; the length of every message is a multiple of this.
+/// Length of a message without lists, in bytes. Every message length is a multiple of it.
 pub const LEN: usize = 64;
-/// Maximum extents of an EXEC.
+/// Maximum number of extents of an EXEC.
 pub const EXTENTS: usize = 4;
-/// Maximum places of an EXEC.
+/// Maximum number of places of an EXEC.
 pub const PLACES: usize = 16;
-/// Bytes of an extent.
+/// Length of an encoded extent, in bytes.
 const EXTENT_LEN: usize = 32;
-/// Bytes of the longest message.
+/// Length of the longest message, in bytes.
 pub const MAX_LEN: usize = LEN + EXTENTS * EXTENT_LEN + PLACES * DirectBuf::LEN;
 
 /// The role of a sender.
@@ -103,15 +103,15 @@ pub struct Exec {
     pub write: bool,
     /// The CE sends the response.
     pub answer: bool,
-    /// A write is flushed before the response; a read bypasses the cache.
+    /// Whether a write is flushed before the response, or a read bypasses the cache.
     pub stable: bool,
-    /// Zeroes blocks; there is no data, and the SE responds.
+    /// If set, zero the blocks; there is no data, and the SE responds.
     pub zero: Option<Zero>,
     /// Tag of the response.
     pub tag: u64,
     /// Size of the initiator's buffer in bytes, for the residual.
     pub room: u32,
-    /// Credits of the response.
+    /// Number of credits granted by the response.
     pub credits: i32,
     /// 1 to [`EXTENTS`] extents, in total at most 4 GiB.
     pub extents: Vec<Extent>,
@@ -120,17 +120,17 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Bytes of all extents.
+    /// Length of all extents, in bytes.
     pub fn len(&self) -> u64 {
         self.extents.iter().map(|e| u64::from(e.blocks) * 512).sum()
     }
 
-    /// Whether it has no blocks, which is never true for a command.
+    /// Returns whether it has no blocks, which is never true for a command.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of all places: the bytes to transfer.
+    /// Length of all places, in bytes: the bytes to transfer.
     pub fn moved(&self) -> u64 {
         self.places.iter().map(|p| u64::from(p.len())).sum()
     }
@@ -147,7 +147,7 @@ pub struct Transfer {
     pub at: u64,
     /// Number of blocks.
     pub blocks: u32,
-    /// Flush before a GET reads, and after a PUT has written.
+    /// Whether to flush before a GET reads, and after a PUT or ZERO has written.
     pub stable: bool,
     /// Address in the arena of the CE.
     pub va: u64,
@@ -203,7 +203,7 @@ pub enum Message {
     },
     /// SE to CE: execute a command.
     Exec(Exec),
-    /// EXEC, GET, PUT, OPEN or FLUSH has completed; nothing of it is in flight.
+    /// EXEC, GET, PUT, ZERO, OPEN or FLUSH has completed; nothing of it is in flight.
     Done {
         /// Result.
         status: Status,
@@ -217,7 +217,7 @@ pub enum Message {
         /// The command.
         id: u64,
     },
-    /// Answer: nothing of the command is in flight, and it got no response.
+    /// Answer to [`Message::Cancel`]: nothing of the command is in flight, and it got no response.
     Cancelled {
         /// The command.
         id: u64,
@@ -231,7 +231,7 @@ pub enum Message {
         /// The session, or the oldest valid epoch.
         epoch: u64,
     },
-    /// Answer: the fence is in effect. The same fields.
+    /// Answer to [`Message::Fence`], with its fields: the fence is in effect.
     Fenced {
         /// As in [`Message::Fence`].
         scope: Scope,
@@ -262,9 +262,9 @@ pub enum Message {
     },
     /// Keepalive.
     Alive,
-    /// Receive buffers are free again ([`crate::flow`]).
+    /// Grants the peer free receive buffers ([`crate::flow`]).
     Grant {
-        /// At least one.
+        /// Number of buffers, at least one.
         count: u32,
     },
 }
@@ -276,7 +276,7 @@ pub enum Broken {
     Len(usize),
     /// Unknown operation code.
     Opcode(u8),
-    /// An invalid value of the byte at this offset.
+    /// The byte at this offset has an invalid value.
     Byte(usize),
 }
 

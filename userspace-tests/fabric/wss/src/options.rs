@@ -9,7 +9,7 @@ use srp_target::{
     proto::{guid::IoClass, ids::PortId},
 };
 
-/// Bytes of a cache line.
+/// Size of a cache line, in bytes.
 pub const LINE: u32 = 64 << 10;
 
 /// What `--help` says.
@@ -63,9 +63,9 @@ pub struct System {
 pub enum Options {
     /// An RS.
     Rs {
-        /// Its number.
+        /// Number of the RS.
         number: u32,
-        /// Its objects.
+        /// Files of its objects.
         files: Vec<PathBuf>,
         /// Listening address.
         listen: SocketAddr,
@@ -86,9 +86,9 @@ pub enum Options {
         id: [u8; 16],
         /// GUID.
         guid: u64,
-        /// Credits of a channel.
+        /// Number of credits per channel.
         queue_depth: u32,
-        /// Maximum channels of a session.
+        /// Maximum number of channels per session.
         channels: usize,
         /// Extent size in MiB.
         extent: u64,
@@ -97,7 +97,7 @@ pub enum Options {
     },
     /// A CE.
     Ce {
-        /// Its number.
+        /// Number of the CE.
         member: u32,
         /// The candidates for the SE.
         se: Vec<SocketAddr>,
@@ -136,7 +136,7 @@ impl Values {
         Ok(all)
     }
 
-    /// The last occurrence counts.
+    /// Parses an option; the last occurrence counts.
     fn one<T: std::str::FromStr>(
         &mut self,
         name: &str,
@@ -191,7 +191,7 @@ impl Values {
     }
 }
 
-/// Parses `http://10.0.0.1:2379,http://10.0.0.2:2379`.
+/// Parses URLs like `http://10.0.0.1:2379,http://10.0.0.2:2379`.
 fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
     let one = |url: &str| {
         let rest = url.strip_prefix("http://")?;
@@ -201,7 +201,7 @@ fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
     all.ok_or_else(|| format!("--etcd: '{text}' is no list of http://ADDRESS:PORT"))
 }
 
-/// Parses `1/0+2/0`.
+/// Parses objects like `1/0+2/0`.
 fn objects(text: &str) -> Result<Vec<(u32, u32)>, String> {
     let one = |part: &str| {
         let (store, object) = part.split_once('/')?;

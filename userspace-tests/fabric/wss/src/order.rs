@@ -31,7 +31,7 @@ struct Entry {
     spans: Vec<Span>,
 }
 
-/// All commands, by increasing number.
+/// All unfinished commands, by increasing number.
 #[derive(Default)]
 pub struct Order {
     entries: BTreeMap<u64, Entry>,
@@ -48,7 +48,7 @@ impl Order {
         self.entries.remove(&number);
     }
 
-    /// Whether no earlier command conflicts with this one.
+    /// Returns whether no earlier command conflicts with this one.
     pub fn may_go(&self, number: u64) -> bool {
         let Some(entry) = self.entries.get(&number) else {
             return false;

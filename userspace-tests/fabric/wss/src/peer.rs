@@ -4,12 +4,12 @@
 
 use crate::message::{Broken, Message};
 
-/// A connection, numbered by the caller. Numbers are never reused.
+/// Number of a connection, assigned by the caller. Numbers are never reused.
 pub type Peer = u64;
 
-/// A connection that receives nothing for this long is closed, in milliseconds.
+/// Time in milliseconds after which a connection that receives nothing is closed.
 pub const SILENCE: u64 = 3000;
-/// A side that has sent nothing for this long sends ALIVE, in milliseconds.
+/// Time in milliseconds after which a side that has sent nothing sends ALIVE.
 const REPEAT: u64 = SILENCE / 4;
 /// Timeout of connection establishment in milliseconds.
 const ADMISSION: u64 = 2 * SILENCE;
@@ -22,7 +22,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Starts at `now`.
+    /// Creates a pulse that starts at `now`.
     pub fn new(now: u64) -> Self {
         Self {
             heard: now,
@@ -30,17 +30,17 @@ impl Pulse {
         }
     }
 
-    /// A message has arrived.
+    /// Records that a message has arrived.
     pub fn heard(&mut self, now: u64) {
         self.heard = now;
     }
 
-    /// Whether nothing has arrived for [`SILENCE`].
+    /// Returns whether nothing has arrived for [`SILENCE`].
     pub fn silent(&self, now: u64) -> bool {
         now >= self.heard + SILENCE
     }
 
-    /// Whether [`Message::Alive`] must be sent. If so, it counts as sent.
+    /// Returns whether [`Message::Alive`] must be sent. If so, it counts as sent.
     pub fn due(&mut self, now: u64) -> bool {
         let due = now >= self.said + REPEAT;
         if due {
@@ -64,17 +64,17 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether it is attached.
+    /// Returns whether it is attached.
     pub(crate) fn up(&self) -> bool {
         matches!(self, Self::Up(_))
     }
 
-    /// Whether establishment has timed out.
+    /// Returns whether establishment has timed out.
     pub(crate) fn in_vain(&self, now: u64) -> bool {
         matches!(self, Self::Connecting(since) if since + ADMISSION <= now)
     }
 
-    /// Its liveness, once the connection is established.
+    /// Liveness of the peer, once the connection is established.
     pub(crate) fn pulse(&mut self) -> Option<&mut Pulse> {
         match self {
             Self::Attaching(pulse) | Self::Up(pulse) => Some(pulse),

@@ -83,8 +83,8 @@ fn an_exec_is_held_over_a_reconnect() {
     }
 }
 
-/// The same, until the SE fences the CE. Another CE takes over, and the first must not execute the
-/// EXEC.
+/// An EXEC is delayed until the SE fences the CE. Another CE takes over, and the first must not
+/// execute it.
 #[test]
 fn an_exec_is_held_until_its_ce_is_given_up() {
     for seed in seeds() {
@@ -152,7 +152,7 @@ fn a_ce_sleeps_with_a_write() {
     for seed in seeds() {
         let mut world = up(seed, 2, 1);
         write(&mut world, 8, 4);
-        // Just before it sends PUT.
+        // Just before the CE sends PUT.
         world.until("a CE has the data", 20_000, |w| {
             (0..2).any(|n| w.completes(Node::Ce(n)))
         });

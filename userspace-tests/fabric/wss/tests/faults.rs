@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fault at a time. Everything else occurs in random order, with many seeds. `ce_faults.rs` has
-//! the faults of a CE.
+//! One fault at a time. Everything else occurs in random order, with many seeds. `ce_faults.rs`
+//! tests faults of a CE.
 
 mod world;
 
@@ -46,7 +46,7 @@ fn a_second_read_is_a_hit() {
         let hits = world.ces[0].engine.as_ref().unwrap().hits();
         // Lines that were written as a whole are cached, too.
         assert_eq!(hits, [1, 0]);
-        // An unused extent, and its first line twice.
+        // Read an unused extent, then its first line twice.
         read(&mut world, 40, 2);
         quiet(&mut world);
         read(&mut world, 42, 2);
@@ -86,7 +86,7 @@ fn zeros_are_seen_at_once() {
     }
 }
 
-/// A CE dies while zeroing blocks. The zeros reach the file before its fence is acknowledged, or
+/// A CE dies while zeroing blocks. The zeros reach the file before the fence is acknowledged, or
 /// never: they do not overwrite data of the next session.
 #[test]
 fn zeros_of_a_ce_that_dies() {
@@ -169,8 +169,8 @@ fn an_rs_is_killed() {
     }
 }
 
-/// A CE is so slow that its commands are aborted. The abort is answered when nothing of them is in
-/// flight.
+/// A CE is so slow that its commands are aborted. An abort is answered when nothing of its command
+/// is in flight.
 #[test]
 fn commands_are_aborted() {
     for seed in seeds() {
@@ -203,8 +203,8 @@ fn commands_are_aborted() {
     }
 }
 
-/// An abort while the RS executes the write but is disconnected from the CE. It is answered when
-/// the RS has reported the end of the write.
+/// A command is aborted while the RS executes its write but is disconnected from the CE. The abort
+/// is answered when the RS has reported the end of the write.
 #[test]
 fn an_abort_waits_for_an_rs() {
     for seed in seeds() {
@@ -273,7 +273,7 @@ fn who_reaches_less_is_served() {
     }
 }
 
-/// A late RDMA WRITE of a CE hits an invalid rkey: only the connection breaks.
+/// A late RDMA WRITE of a CE uses an invalid rkey: only the connection breaks.
 #[test]
 fn an_rdma_write_comes_late() {
     let mut broken = 0;

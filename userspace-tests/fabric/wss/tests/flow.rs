@@ -10,7 +10,7 @@ use wss::{
     peer::SILENCE,
 };
 
-/// One end. Each message in flight to it has a buffer.
+/// One side. Each message in flight to it has a buffer.
 #[derive(Default)]
 struct End {
     flow: Flow,
@@ -25,7 +25,6 @@ fn data(n: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends the messages that may be sent.
 fn flush(from: &mut End, to: &mut End) {
     while let Some(message) = from.flow.pop() {
         to.arriving.push_back(message);
@@ -33,7 +32,6 @@ fn flush(from: &mut End, to: &mut End) {
     }
 }
 
-/// Handles one message.
 fn take(this: &mut End, other: &mut End) {
     let Some(bytes) = this.arriving.front().cloned() else {
         return;
@@ -119,10 +117,10 @@ fn stuck(now: u64) -> Flow {
     flow
 }
 
-/// A peer that grants nothing is closed after the liveness timeout, not earlier.
+/// The connection to a peer that grants nothing is closed after the liveness timeout, not earlier.
 #[test]
 fn a_peer_that_grants_nothing() {
-    // An ALIVE is queued next, later.
+    // The timeout starts when the next message, such as an ALIVE, is queued.
     let mut flow = stuck(500);
     assert!(flow.queue(data(0), 1000));
     assert!(flow.queue(data(0), 1000 + SILENCE - 1));
@@ -136,7 +134,7 @@ fn a_peer_that_grants_nothing() {
     assert!(!flow.queue(data(0), now + SILENCE));
 }
 
-/// A peer that grants too little is closed when too many messages wait.
+/// The connection to a peer that grants too little is closed when too many messages wait.
 #[test]
 fn a_peer_that_grants_too_little() {
     let (mut flow, mut sent, mut queued) = (stuck(0), 0, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whatever messages a role receives, in any order, it may only close connections.
+//! Whatever a role receives, in any order, it neither panics nor exceeds a file or the arena.
 
 mod strategies;
 
@@ -94,7 +94,7 @@ proptest! {
     fn an_rs(events in vec(event(), 0..60)) {
         let mut store = rs::Store::new(1, vec![64, 8], 0);
         let mut now = 0;
-        // An SE, and a CE with a valid epoch.
+        // Attach an SE, and a CE with a valid epoch.
         store.connected(0);
         store.message(0, &attach(Role::Se, 0, 1));
         let fence = Message::Fence { scope: Scope::Member, member: 1, epoch: 2 };
@@ -214,7 +214,7 @@ proptest! {
         engine.connected(1);
         engine.message(1, &attach(Role::Ce, 1, 0));
         for event in events {
-            // The RS, and CEs.
+            // 0: to the RS; 1 to 3: from CEs.
             let peer = |p: u8| if p % 4 == 0 { out } else { u64::from(p % 4) };
             match event {
                 Event::Message(p, m) => engine.message(peer(p), &m.build()),

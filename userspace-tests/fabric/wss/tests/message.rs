@@ -62,7 +62,7 @@ fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
     }
 }
 
-/// The offsets of docs/fabric.md; the properties would hold for any offsets.
+/// Checks the offsets in docs/fabric.md; the other tests would pass with any offsets.
 #[test]
 fn places_of_bytes() {
     let exec = Message::Exec(Exec {
@@ -123,7 +123,7 @@ fn places_of_bytes() {
     run(&mut wanted, 36, 0x51, 4);
     run(&mut wanted, 40, 0x41, 8);
     assert_eq!(Message::Put(transfer).build(), wanted);
-    // Without a transfer these fields are zero.
+    // Without a transfer the address and the rkey are zero.
     let (va, key) = (0, 0);
     let zero = Message::Zero(
         Transfer {

@@ -30,7 +30,7 @@ fn fault(world: &mut World, faults: &Faults) {
     match world.rng.below(8) {
         7 if faults.kills && world.alive(ce) => world.kill(ce),
         0 if faults.kills && world.alive(node) => world.kill(node),
-        // A frozen node wakes up.
+        // A frozen node wakes up instead.
         1 if faults.freezes && !world.frozen.remove(&node) && world.alive(node) => {
             world.note(|| format!("freeze {node:?}"));
             world.frozen.insert(node);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Successive SEs, elected with a fake etcd. The assertions are independent of the speed of the
-//! machine: they compare the state of etcd with the state of the SE at a later or earlier moment.
+//! Succession of SEs, elected with a fake etcd. Checks that a term is over read etcd first and the
+//! term afterwards, so a slow machine does not fail them.
 
 mod made;
 
@@ -17,7 +17,7 @@ use wss::{
     rs::{Action, Store},
 };
 
-/// The SE ends this long before its lease, in seconds.
+/// The SE stops this long before its lease expires, in seconds.
 const EARLIER: u64 = 1;
 
 fn sleep(ms: u64) {
@@ -46,7 +46,7 @@ fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// While the key is not that of an SE, the term of the SE must be over, until `until`.
+/// Until `until` is true, the term of an SE must be over whenever it does not hold the key.
 fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
     let (mine, term) = (reign.epoch() >> 32, reign.term());
     let end = Instant::now() + Duration::from_secs(60);
@@ -78,7 +78,7 @@ fn it_is_released() {
     let first = begin(&made, 0);
     let before = first.epoch();
     drop(first);
-    // At once, not when the lease expires.
+    // The key is free at once, not when the lease expires.
     assert_eq!(made.created(), None);
     assert!(begin(&made, 0).epoch() > before);
 }
@@ -104,7 +104,7 @@ fn its_lease_is_lost() {
 }
 
 /// etcd is silent, refuses, truncates or delays its answers: the lease expires, or etcd renews it
-/// unnoticed. The SE ends first.
+/// without the SE noticing. The SE stops first.
 #[test]
 fn etcd_is_not_heard() {
     let late = Mood::Late(Duration::from_millis(1500));
@@ -129,7 +129,7 @@ fn etcd_is_not_heard() {
     }
 }
 
-/// The lease starts with the request, not with the answer.
+/// The term is counted from the request, not from the answer.
 #[test]
 fn an_answer_takes_its_time() {
     let made = Made::new(1);
@@ -157,7 +157,7 @@ fn a_second_one_takes_over() {
         let second = scope.spawn(|| begin(&made, 1));
         until("the second one asks", || made.asked(1) > 1);
         assert_eq!(made.created().map(epoch), Some(old));
-        // Like an SE that sleeps or is cut off.
+        // The first SE is as if asleep or cut off.
         made.set(0, Mood::Silent);
         never_without_its_key(&made, &first, || second.is_finished());
         let second = second.join().unwrap();
@@ -173,7 +173,7 @@ fn a_second_one_takes_over() {
         assert_eq!(attach(&mut store, 1, old), Status::Stale);
         assert_eq!(attach(&mut store, 2, new), Status::Good);
         assert_eq!(attach(&mut store, 3, old), Status::Stale);
-        // The first one has nothing to release.
+        // The first SE has nothing to release.
         made.set(0, Mood::Good);
         drop(first);
         assert_eq!(made.created().map(epoch), Some(new));
@@ -218,7 +218,7 @@ fn an_rs_asks_without_an_se() {
     assert!(begin(&made, 0).epoch() >= between);
 }
 
-/// An RS that gets no answer or a truncated one waits: there may be a key.
+/// An RS that gets no answer or a truncated one waits: an SE may hold the key.
 #[test]
 fn an_rs_waits_for_etcd() {
     let made = Made::new(2);
@@ -250,7 +250,7 @@ fn an_rs_waits_for_etcd() {
 }
 
 /// The key is created, but the answer is lost. The SE does not start without knowing, and does not
-/// take its earlier key for its own. It starts after the lease has expired.
+/// mistake the key for one that it holds. It starts after the lease has expired.
 #[test]
 fn the_answer_to_a_key_is_lost() {
     let made = Made::new(1);

@@ -3,9 +3,9 @@
 //! The client of a set: accepts block commands and sends each part to the node that has it. Only
 //! one client is active, the holder of a key in etcd, and only it changes the map.
 //!
-//! Parts are serialized if one could see the other half done: parts of the same blocks, and if
-//! blocks of a lost node are reconstructed from other cells, all parts at the same offset in the
-//! cells of the stripe.
+//! Two parts are serialized if one could observe the other half done: parts with the same blocks,
+//! and, where blocks of a lost node are reconstructed, all parts at the same offset in the cells of
+//! the stripe.
 
 mod complaint;
 mod map;
@@ -28,8 +28,9 @@ use crate::{
     message::{Message, Role},
 };
 
-/// Renewal interval of the key in milliseconds. The last sixth of its lifetime is not used.
+/// Renewal interval of the client key, in milliseconds.
 const HOLD: u64 = TTL / 4;
+/// The client ends when 1 / `MARGIN` of the key's lifetime is left.
 const MARGIN: u64 = 6;
 /// Interval of etcd snapshots in milliseconds.
 const LOOK: u64 = 300;
@@ -39,7 +40,7 @@ const PATIENCE: u64 = 12_000;
 const REST: u64 = 10_000;
 /// Retry delay of a part in milliseconds.
 const AGAIN: u64 = 200;
-/// Maximum parts in flight per node.
+/// Maximum number of parts in flight per node.
 const DEPTH: usize = 32;
 
 /// Parameters of a client.
@@ -53,7 +54,7 @@ pub struct Settings {
     pub lease: u64,
 }
 
-/// A command, numbered by the caller.
+/// Number of a command, assigned by the caller.
 pub type CommandId = u64;
 
 /// Result of a command.
@@ -64,7 +65,7 @@ pub enum Outcome {
     /// Too many nodes are lost or do not answer. A write may have been done in part, or may still
     /// be done until another write of its blocks starts.
     Failed,
-    /// Cancelled; nothing of it is in flight.
+    /// Cancelled; no part of the command is in flight.
     Over,
 }
 
@@ -86,7 +87,7 @@ pub enum Action {
         /// Its payload; empty if none.
         payload: Arc<[u8]>,
     },
-    /// Close a connection, without [`Client::closed`].
+    /// Close a connection; do not call [`Client::closed`] for it.
     Close {
         /// The connection.
         peer: Peer,
@@ -123,7 +124,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// Whether its file can belong to a node of this map, whatever its content.
+    /// Returns whether the file can belong to a node of this map, whatever its content.
     fn fits(&self, map: &Map) -> bool {
         self.size == map.size && (self.set == 0 || self.set == map.set)
     }
@@ -132,15 +133,15 @@ impl Attached {
 struct Partner {
     link: Link,
     attached: Option<Attached>,
-    /// The epoch that it has settled over this connection.
+    /// Last epoch for which the node has sent SETTLED on the current connection.
     settled: u64,
-    /// The epoch in which it was last admitted.
+    /// Admission epoch in the last map that the node settled.
     let_in: u64,
-    /// It is not admitted before this time.
+    /// The node is not admitted before this time.
     rest: u64,
     /// Number of rebuilt stripes.
     built: u64,
-    /// Time of the next rebuild.
+    /// Earliest time of the next rebuild.
     next: u64,
 }
 
@@ -151,7 +152,7 @@ pub struct Client {
     watch: Watch,
     partners: [Partner; NODES],
     next: u64,
-    /// End of the validity of the key.
+    /// Time until which the key may be used, if held.
     held: Option<u64>,
     hold_at: u64,
     look_at: u64,
@@ -160,11 +161,11 @@ pub struct Client {
     complaints: Complaints,
     /// The client that this one waits for.
     other: Option<u64>,
-    /// Whether it has reported that etcd does not know the set of its nodes.
+    /// Whether the client has logged that etcd does not know the set of its nodes.
     strange: bool,
     /// When more than two nodes were last missing.
     crowd: Option<u64>,
-    /// The epoch in which it took over.
+    /// The epoch in which this client took over.
     first: u64,
     /// The current map.
     map: Option<Map>,
@@ -173,7 +174,7 @@ pub struct Client {
     ready: bool,
     commands: BTreeMap<CommandId, Command>,
     parts: BTreeMap<u64, Part>,
-    /// Parts by stripe.
+    /// Stripe and number of each part.
     stripes: BTreeSet<(u64, u64)>,
     sent: BTreeMap<u64, u64>,
     ended: bool,
@@ -181,7 +182,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client without a key.
+    /// Creates a client without the key.
     pub fn new(settings: Settings, now: u64) -> Self {
         let partner = || Partner {
             link: Link::new(now),
@@ -226,12 +227,12 @@ impl Client {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether all nodes of the map have settled, so that commands are executed.
+    /// Returns whether all nodes of the map have settled, so that commands are executed.
     pub fn open(&self) -> bool {
         self.open && self.map.as_ref().is_some_and(|m| !m.new)
     }
 
-    /// Whether all five nodes are up and settled.
+    /// Returns whether all five nodes are up and settled.
     pub fn whole(&self) -> bool {
         let map = self.map.as_ref().filter(|_| self.open());
         map.is_some_and(|m| {
@@ -283,8 +284,8 @@ impl Client {
         id
     }
 
-    /// Sets the time in milliseconds. Call it before any call that delivers input, as a command
-    /// must only be answered while the key is held.
+    /// Sets the time in milliseconds. Call it before any call that delivers input, because a
+    /// command must be answered only while the key is held.
     pub fn clock(&mut self, now: u64) {
         self.now = now;
         if self.held.is_some_and(|until| now >= until) {
@@ -292,7 +293,7 @@ impl Client {
         }
     }
 
-    /// The same, with periodic work. Call it at least every 300 ms.
+    /// Like [`Client::clock`], plus the periodic work. Call it at least every 300 ms.
     pub fn tick(&mut self, now: u64) {
         self.clock(now);
         if self.ended {
@@ -326,8 +327,8 @@ impl Client {
         self.go();
     }
 
-    /// Takes over. Reports of the nodes may be outdated, because the previous client may have
-    /// admitted nodes again since then. So reconnects to all nodes.
+    /// Takes over. Reconnects to all nodes, because their reports may be outdated: the previous
+    /// client may have admitted nodes again since then.
     fn begin(&mut self) {
         for n in 0..NODES {
             if self.partners[n].link.up() {
@@ -336,7 +337,7 @@ impl Client {
         }
     }
 
-    /// Another client has the set.
+    /// Records the client that holds the key, and logs a change.
     fn waits(&mut self, other: Option<u64>) {
         if let Some(number) = other.filter(|_| self.other != other) {
             let me = self.settings.id;
@@ -366,7 +367,7 @@ impl Client {
                 _ => self.hold_at = self.now + HOLD,
             }
             if self.held.is_none() && self.asking.is_none() {
-                // Find out which client has it.
+                // Find out which client holds the key.
                 self.asking = Some(self.ask(Request::Look));
             }
             return;

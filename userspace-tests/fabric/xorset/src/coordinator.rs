@@ -5,22 +5,22 @@
 
 use crate::layout::NODES;
 
-/// Lifetime of a key without renewal, in milliseconds. That of the client's key is configurable.
+/// Lifetime of a node key without renewal, in milliseconds. The client key's is configurable.
 pub const TTL: u64 = 3000;
 
 /// An exclusive key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Key {
-    /// The one client of the set.
+    /// Held by the active client of the set.
     Client,
-    /// A live node.
+    /// Held by a node while it is alive.
     Node(u8),
 }
 
 /// A request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// Hold a key with this value for `ttl` after the request, unless another process holds it.
+    /// Take or renew a key for `ttl` after the request, unless another process holds it.
     Hold {
         /// The key.
         key: Key,
@@ -31,7 +31,7 @@ pub enum Request {
     },
     /// Take a consistent snapshot.
     Look,
-    /// Replace the map, if this client holds its key and the map has not been changed.
+    /// Replace the map, if `client` holds the client key and the map still has `revision`.
     Change {
         /// Revision of the map to replace; 0 if there is none.
         revision: u64,
@@ -60,13 +60,13 @@ pub enum Answer {
     Held(bool),
     /// The snapshot.
     Looked(View),
-    /// Whether the map was replaced. If not, the revision differs, or the key is not held.
+    /// Whether the map was replaced. If not, its revision differs, or the client key is not held.
     Changed(bool),
     /// No answer. The request may have been executed.
     Failed,
 }
 
-/// Stores keys and the map. A key expires `ttl` after it was last held, not earlier.
+/// Stores keys and the map. A key expires `ttl` after the last [`Request::Hold`], not earlier.
 pub trait Coordinator {
     /// Executes a request synchronously.
     fn ask(&mut self, request: &Request) -> Answer;

@@ -25,7 +25,7 @@ fn bad(why: &str) -> io::Error {
 }
 
 impl Etcd {
-    /// A client for the set with this name.
+    /// Creates a client for the set with this name.
     pub fn new(at: Vec<SocketAddr>, set: &str) -> Self {
         Self {
             client: etcd::Etcd::new(at),

@@ -20,34 +20,34 @@ use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, STATE, WHOLE, WRITE};
 
 /// A file, or a substitute for tests. All calls are synchronous.
 pub trait Media {
-    /// Reads bytes.
+    /// Reads bytes at offset `at`.
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
-    /// Writes bytes. On power failure each sector may be lost independently.
+    /// Writes bytes at offset `at`. On power failure each sector may be lost independently.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes all earlier writes durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Bytes of the header.
+/// Length of the header, in bytes.
 const HEADER: u64 = 4096;
 const MAGIC: &[u8; 8] = b"xorset-1";
-/// Bytes of a record without its payload.
+/// Length of a record without its payload, in bytes.
 pub(crate) const RECORD: usize = 64;
 
 /// A write that other nodes may still need.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The data cell.
+    /// The blocks of a data cell.
     pub span: Span,
     /// Nodes that were lost at the time of the write.
     pub lost: Mask,
-    /// Old XOR new.
+    /// Old XOR new content.
     pub delta: Arc<[u8]>,
     /// Number of the log record.
     pub lsn: u64,
 }
 
-/// Identifies a write: its owner and the owner's number.
+/// Identifies a write: its owner, and its number at the owner.
 pub type Name = (u8, u64);
 
 fn bad(why: &str) -> io::Error {
@@ -64,9 +64,9 @@ pub struct Journal<M> {
     half_len: u64,
     half: u64,
     generation: u64,
-    /// Offset of the next record.
+    /// Offset of the next record in the active half.
     at: u64,
-    /// Checksum of the previous record; 0 for the first one of a half.
+    /// Checksum of the previous record; 0 before the first record of a half.
     before: u64,
     /// Number of the last record.
     lsn: u64,
@@ -74,17 +74,18 @@ pub struct Journal<M> {
     epoch: u64,
     since: u64,
     set: u64,
-    /// Cell content that waits for the log: record number, block on the node, bytes.
+    /// Cell content that waits for its log record: record number, block on the node, bytes.
     pending: VecDeque<(u64, u64, Arc<[u8]>)>,
-    /// The same by block: number of the last record, bytes, offset.
+    /// Latest pending content by block: record number, bytes, offset in them.
     overlay: BTreeMap<u64, (u64, Arc<[u8]>, usize)>,
     records: BTreeMap<Name, Record>,
-    /// For each node: no write of it with a smaller number arrives. For this node: its next number.
+    /// For another node: the lowest number of its writes that may still arrive. For this node: the
+    /// number of its next write.
     floors: [u64; NODES],
 }
 
 impl<M: Media> Journal<M> {
-    /// Bytes of the file of a node.
+    /// Length of the file of a node, in bytes.
     pub fn file_len(size: &Size, half: u64) -> u64 {
         HEADER + 2 * half + size.stripes * (ROWS * size.cell_bytes()) as u64
     }
@@ -146,7 +147,7 @@ impl<M: Media> Journal<M> {
         if this.generation > 0 {
             this.replay()?;
         }
-        // Make the result durable and the log short.
+        // Make the replayed cells durable, and shorten the log.
         this.turn()?;
         Ok(this)
     }
@@ -181,7 +182,7 @@ impl<M: Media> Journal<M> {
         &self.records
     }
 
-    /// Writes of this owner with a smaller number must be ignored.
+    /// Lowest number of a write of this owner that must not be ignored.
     pub fn floor(&self, owner: u8) -> u64 {
         self.floors[usize::from(owner)]
     }
@@ -200,8 +201,8 @@ impl<M: Media> Journal<M> {
         HEADER + half * self.half_len
     }
 
-    /// Reads the record at an offset, if its checksum is valid with that of the previous record:
-    /// its checksum, generation, number, header and payload.
+    /// Reads the record at an offset; `None` unless its checksum is valid and follows `before`,
+    /// that of the previous record. Returns its checksum, generation, number, header and payload.
     fn entry(&mut self, half: u64, at: u64, before: u64) -> io::Result<Option<Found>> {
         if at + RECORD as u64 > self.half_len {
             return Ok(None);
@@ -228,7 +229,7 @@ impl<M: Media> Journal<M> {
         )))
     }
 
-    /// Generation of a half; 0 if it is incomplete.
+    /// Generation of a half of the log; 0 if the half is incomplete.
     fn begin(&mut self, half: u64) -> io::Result<u64> {
         let (mut at, mut before) = (0, 0);
         while let Some((sum, generation, _, entry, bytes)) = self.entry(half, at, before)? {
@@ -296,7 +297,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// Marks a number of this node as used.
+    /// Marks the number of a write of this node as used.
     fn used(&mut self, (owner, seq): Name) {
         if owner == self.number {
             let next = &mut self.floors[usize::from(owner)];
@@ -304,7 +305,7 @@ impl<M: Media> Journal<M> {
         }
     }
 
-    /// The upper half of a number is the epoch in which it was assigned.
+    /// The upper 32 bits of a number are the epoch in which it was assigned.
     fn begin_numbers(&mut self) {
         let next = &mut self.floors[usize::from(self.number)];
         *next = (*next).max(self.epoch << 32);
@@ -388,7 +389,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// The log is durable up to this record: writes the cells that waited for it.
+    /// The log is durable up to `lsn`: writes the cells that waited for it.
     pub fn synced(&mut self, lsn: u64) -> io::Result<()> {
         self.durable = self.durable.max(lsn);
         while self
@@ -427,8 +428,8 @@ impl<M: Media> Journal<M> {
         self.pending.push_back((self.lsn, place, bytes));
     }
 
-    /// Logs a write. `delta` belongs to `span`, a data cell. `row` is the row of the cell of this
-    /// node that is XORed with it.
+    /// Logs a write. `delta` belongs to `span`, a data cell. `row` is the row of this node's cell
+    /// that `delta` is XORed into.
     pub fn write(
         &mut self,
         name: Name,
@@ -476,15 +477,15 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// Logs that no other node needs a write of this node.
+    /// Logs that no other node needs the write `seq` of this node.
     pub fn done(&mut self, seq: u64) -> io::Result<()> {
         self.append(Entry::new(DONE, self.number, seq, 0), &[])?;
         self.records.remove(&(self.number, seq));
         Ok(())
     }
 
-    /// Raises the floor of another node: no write of it with a smaller number arrives, from any
-    /// node. If this is lost on power failure, the records are kept, which is harmless.
+    /// Raises the floor of another node: no node sends writes of it with a smaller number. If the
+    /// log record is lost on power failure, more records are kept, which is harmless.
     pub fn raise(&mut self, owner: u8, floor: u64) -> io::Result<()> {
         let place = &mut self.floors[usize::from(owner)];
         if floor <= *place {
@@ -500,7 +501,7 @@ impl<M: Media> Journal<M> {
         self.append(Entry::new(FLOOR, owner, floor, 0), &[])
     }
 
-    /// Logs an epoch and makes it durable. Numbers of this node start there or later.
+    /// Logs an epoch and makes it durable. Later writes of this node get numbers of this epoch.
     pub fn enter(&mut self, epoch: u64) -> io::Result<()> {
         self.epoch = epoch;
         self.begin_numbers();
@@ -508,8 +509,8 @@ impl<M: Media> Journal<M> {
         self.flush()
     }
 
-    /// Discards all records, because the cells are invalid, and joins a set. `since` must not be
-    /// later than `epoch`.
+    /// Discards all records, because the cells are invalid, and joins `set`. `since` is the epoch
+    /// in which the node was admitted, at most `epoch`.
     pub fn wipe(&mut self, epoch: u64, since: u64, set: u64) -> io::Result<()> {
         self.flush()?;
         self.records.clear();

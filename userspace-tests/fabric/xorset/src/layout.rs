@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The code of the fourth paper, figure 3, and the placement of cells.
+//! The erasure code of the paper (figure 3), and the placement of cells.
 //!
 //! A stripe has four rows and five columns, one column per node. In the first four columns each row
 //! has three data cells and their XOR, the row parity, which is in column 3 - row. A cell of row r
@@ -8,23 +8,23 @@
 //! diagonal, except diagonal 3, which has the row parities. So a data cell contributes to two
 //! parities, on two other nodes. Columns rotate: column c of stripe s is on node (c + s) mod 5.
 
-/// Nodes of a set, and columns of a stripe.
+/// Number of nodes of a set, and of columns of a stripe.
 pub const NODES: usize = 5;
-/// Rows of a stripe: cells per node.
+/// Number of rows of a stripe, and of cells per node.
 pub const ROWS: usize = 4;
-/// Data cells of a stripe.
+/// Number of data cells of a stripe.
 pub const DATA: usize = 12;
-/// Bytes of a block.
+/// Block size in bytes.
 pub const BLOCK: usize = 512;
-/// The diagonal of each row of the last column.
+/// The diagonal stored in each row of the last column.
 const DIAGONALS: [u8; ROWS] = [0, 1, 2, 4];
 
 /// A cell of a stripe.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Cell {
-    /// 0 to 3.
+    /// Row, 0 to 3.
     pub row: u8,
-    /// 0 to 4.
+    /// Column, 0 to 4.
     pub column: u8,
 }
 
@@ -35,7 +35,7 @@ impl Cell {
         (usize::from(row) < ROWS).then_some(Self { row, column })
     }
 
-    /// Its number.
+    /// Number of the cell.
     pub fn number(self) -> u8 {
         self.row * NODES as u8 + self.column
     }
@@ -48,7 +48,7 @@ impl Cell {
         Self { row, column }
     }
 
-    /// Whether it is a data cell.
+    /// Returns whether it is a data cell.
     pub fn is_data(self) -> bool {
         self.column != 4 && self.column != 3 - self.row
     }
@@ -77,7 +77,7 @@ pub type Mask = u8;
 /// All nodes.
 pub const ALL: Mask = (1 << NODES) - 1;
 
-/// Whether the mask contains the node.
+/// Returns whether the mask contains the node.
 pub fn has(mask: Mask, node: usize) -> bool {
     mask >> node & 1 != 0
 }
@@ -92,7 +92,7 @@ pub fn column(stripe: u64, node: usize) -> u8 {
     ((node + NODES - (stripe % NODES as u64) as usize) % NODES) as u8
 }
 
-/// Sets of cells with an XOR of zero.
+/// Sets of cells, as bitmasks, that XOR to zero.
 fn equations() -> [u32; 8] {
     let mut all = [0; 8];
     for row in 0..ROWS as u8 {
@@ -112,8 +112,8 @@ fn equations() -> [u32; 8] {
     all
 }
 
-/// The smallest set of cells with this cell as XOR, none of them on a lost node; `None` if there
-/// is none. If the cell itself is not lost, the plan is that cell.
+/// Returns the smallest set of cells that XOR to this cell, none of them on a lost node; `None` if
+/// there is no such set. If the cell itself is not lost, the set is that cell.
 pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
     let gone = |c: Cell| has(lost, node(stripe, c.column));
     if !gone(cell) {
@@ -140,20 +140,19 @@ pub fn plan(stripe: u64, lost: Mask, cell: Cell) -> Option<Vec<Cell>> {
 /// Size of a set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Size {
-    /// Blocks of a cell, 1 to 128.
+    /// Number of blocks per cell, 1 to 128.
     pub cell: u16,
     /// Number of stripes.
     pub stripes: u64,
 }
 
 impl Size {
-    /// Blocks of user data.
+    /// Number of blocks of user data.
     pub fn blocks(&self) -> u64 {
         self.stripes * DATA as u64 * u64::from(self.cell)
     }
 
-    /// The option of `xorset format` in which a file of this size differs from a set of another
-    /// size.
+    /// Describes the option of `xorset format` in which this size and `other` differ.
     pub fn option(&self, other: &Self) -> String {
         match self.stripes == other.stripes {
             true => format!("--cell {} and not {}", self.cell / 2, other.cell / 2),
@@ -161,7 +160,7 @@ impl Size {
         }
     }
 
-    /// Bytes of a cell.
+    /// Size of a cell, in bytes.
     pub fn cell_bytes(&self) -> usize {
         usize::from(self.cell) * BLOCK
     }
@@ -186,7 +185,7 @@ impl Span {
         usize::from(self.blocks) * BLOCK
     }
 
-    /// Whether it has no blocks, which is never true in a message.
+    /// Returns whether it has no blocks, which is never true in a message.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
@@ -196,24 +195,24 @@ impl Span {
         Self { cell, ..*self }
     }
 
-    /// Its node.
+    /// The node that has the cell.
     pub fn node(&self) -> usize {
         node(self.stripe, self.cell.column)
     }
 
-    /// Whether it is inside of a set of this size.
+    /// Returns whether it is inside of a set of this size.
     pub fn fits(&self, size: &Size) -> bool {
         let end = u32::from(self.block) + u32::from(self.blocks);
         self.stripe < size.stripes && self.blocks > 0 && end <= u32::from(size.cell)
     }
 
-    /// First block on its node, counted over all cells there.
+    /// Index of its first block among all blocks of the node.
     pub fn place(&self, size: &Size) -> u64 {
         let cell = self.stripe * ROWS as u64 + u64::from(self.cell.row);
         cell * u64::from(size.cell) + u64::from(self.block)
     }
 
-    /// Whether both overlap in a stripe and in block numbers, possibly of different cells.
+    /// Returns whether both have common block numbers in the same stripe, even in different cells.
     pub fn meets(&self, other: &Self) -> bool {
         self.stripe == other.stripe
             && self.block < other.block + other.blocks
@@ -221,7 +220,7 @@ impl Span {
     }
 }
 
-/// Blocks of user data, split at cell boundaries.
+/// Splits a range of blocks of user data at cell boundaries.
 pub fn spans(size: &Size, lba: u64, count: u64) -> Vec<Span> {
     let cell = u64::from(size.cell);
     let (mut at, end, mut list) = (lba, lba + count, Vec::new());

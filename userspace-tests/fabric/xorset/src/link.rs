@@ -6,7 +6,7 @@ use wss::peer::{Peer, Pulse};
 
 /// Delay before reconnection in milliseconds.
 const AGAIN: u64 = 300;
-/// Grace period, after which an unreachable node is lost, in milliseconds.
+/// Grace period in milliseconds: a node that is unreachable for this long is lost.
 pub(crate) const GRACE: u64 = 4000;
 
 /// Maximum time counted between two ticks, in milliseconds.
@@ -14,8 +14,8 @@ const STEP: u64 = 300;
 /// After this time without a tick, ALIVE is sent at once, in milliseconds.
 const LATE: u64 = 1000;
 
-/// The time in which a process was served. While it waits for its file or a CPU, messages of its
-/// peers may be pending, so that time must not count as their silence.
+/// A clock of the time in which the process was served. While the process waits for its file or a
+/// CPU, messages of its peers may be pending, so that time must not count as their silence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     last: u64,
@@ -46,7 +46,7 @@ enum State {
     Up(Pulse),
 }
 
-/// What to do for a connection.
+/// What is due on a connection.
 pub(crate) enum Due {
     Nothing,
     Connect,
@@ -76,7 +76,7 @@ impl Link {
         matches!(self.state, State::Up(_))
     }
 
-    /// Milliseconds since a message was last received; 0 while attached.
+    /// Milliseconds since a message was last received while attached; 0 if attached.
     pub(crate) fn down(&self, now: u64) -> u64 {
         if self.up() {
             0
@@ -113,7 +113,7 @@ impl Link {
         self.state = State::Idle(now + AGAIN);
     }
 
-    /// `late`: the peer has received nothing for too long.
+    /// `late`: this side was not served for [`LATE`], so send ALIVE at once.
     pub(crate) fn tick(&mut self, now: u64, late: bool) -> Due {
         match &mut self.state {
             State::Idle(at) if *at <= now => Due::Connect,

@@ -18,7 +18,7 @@ pub enum State {
 /// A map.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Map {
-    /// Larger than all earlier epochs.
+    /// Epoch of the map, larger than all earlier ones.
     pub epoch: u64,
     /// The client that made the map.
     pub client: u64,
@@ -54,8 +54,8 @@ impl Map {
         nodes.fold(0, |mask, (n, _)| mask | 1 << n)
     }
 
-    /// As text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`) and the epoch of
-    /// its admission, `STRIPESxBLOCKS` of a cell, and the set.
+    /// Returns the map as text: `EPOCH CLIENT new|used`, for each node its state (`u`, `o`, `r`)
+    /// and the epoch of its admission, `STRIPESxBLOCKS` (blocks per cell), and the set.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} {} {}",
@@ -74,7 +74,7 @@ impl Map {
         text + &format!(" {}x{} {}", self.size.stripes, self.size.cell, self.set)
     }
 
-    /// Parses such a text.
+    /// Parses the text of [`Map::text`].
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let size = Size {

@@ -8,9 +8,9 @@
 
 use crate::layout::{Cell, Mask, Span, NODES};
 
-/// Bytes of a message.
+/// Length of a message, in bytes.
 pub const LEN: usize = 64;
-/// Maximum bytes of a payload.
+/// Maximum length of a payload, in bytes.
 pub const PAYLOAD: usize = 128 * 512;
 
 /// The role of a sender.
@@ -28,7 +28,7 @@ pub enum Role {
 pub enum Status {
     /// Done.
     Good = 0,
-    /// Another epoch. Nothing was done.
+    /// A request of another epoch. Nothing was done.
     Stale = 1,
     /// A required node does not answer. Nothing was done.
     Failed = 2,
@@ -50,9 +50,9 @@ pub enum Message {
         number: u8,
         /// Epoch in which its file was admitted to the set; 0: never.
         since: u64,
-        /// The last epoch that it was told.
+        /// The last epoch that the node was told.
         epoch: u64,
-        /// Blocks of a cell.
+        /// Number of blocks per cell.
         cell: u16,
         /// Number of stripes.
         stripes: u64,
@@ -64,8 +64,8 @@ pub enum Message {
         /// Epoch of the map.
         epoch: u64,
     },
-    /// Answer: no operation of an older epoch is in flight at this node, and no delta of it is
-    /// unacknowledged.
+    /// Answer to [`Message::Epoch`]: this node has no operation of an older epoch in flight, and no
+    /// unacknowledged delta of one.
     Settled {
         /// The epoch.
         epoch: u64,
@@ -138,7 +138,7 @@ pub enum Message {
         /// The sender sends no further deltas of its own with a smaller `seq`.
         floor: u64,
     },
-    /// Answer: the delta is durable.
+    /// Answer to [`Message::Delta`]; if `Good`, the delta is durable.
     Ack {
         /// `Good` or `Stale`.
         status: Status,
@@ -182,8 +182,8 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// An encoded message. 0: operation code; 1: status, role; 2: node; 3: lost nodes; 4: cell; 6, 7:
-/// first block; 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47:
+/// An encoded message. Byte 0: operation code; 1: status, role; 2: node; 3: lost nodes; 4: cell; 6,
+/// 7: first block; 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47:
 /// floor.
 struct Form([u8; LEN]);
 

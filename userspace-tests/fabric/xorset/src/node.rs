@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node: has cells, accepts writes, and passes on to other nodes what their parities need.
+//! A node: stores cells, accepts writes, and sends other nodes what their parities need.
 //!
 //! A write is logged with its delta, old XOR new. Then the delta is sent to the nodes of the two
 //! parities, which log it. Then the write is answered. If the data cell is lost, the node of a
@@ -9,8 +9,7 @@
 //!
 //! A map starts an epoch. First all writes in flight are settled: each node resends its
 //! unacknowledged deltas, and nodes that have deltas of a node that is out send them to those that
-//! do not. When all nodes have reported the end of this, the parities are consistent, and the
-//! client continues.
+//! do not. When all nodes have sent SETTLED, the parities are consistent, and the client continues.
 
 mod epoch;
 mod gather;
@@ -35,11 +34,12 @@ use crate::{
     message::{Broken, Message, Role, Status},
 };
 
-/// Flag of the numbers of connections that a node makes.
+/// Flag in the numbers of connections that the node itself makes.
 pub const OUTGOING: Peer = 1 << 63;
-/// Maximum writes of this node from the oldest one that some node may not have.
+/// Maximum number of writes of this node, counted from the oldest one that some node may lack.
 const WINDOW: u64 = 32;
-/// Minimum bytes of half of a log: sufficient for all writes that may be in flight.
+/// Returns the minimum length of half of a log, in bytes: sufficient for all writes that may be in
+/// flight.
 pub fn least_log(size: &Size) -> u64 {
     (2 * NODES * (WINDOW as usize + 1) * (RECORD + size.cell_bytes())) as u64
 }
@@ -65,14 +65,14 @@ pub enum Action {
         /// Its payload; empty if none.
         payload: Arc<[u8]>,
     },
-    /// Close a connection, without [`Node::closed`].
+    /// Close a connection; do not call [`Node::closed`] for it.
     Close {
         /// The connection.
         peer: Peer,
     },
     /// Make all earlier writes durable, then call [`Node::synced`].
     Sync {
-        /// Argument of the call.
+        /// Argument of [`Node::synced`].
         lsn: u64,
     },
     /// Log a line.
@@ -91,30 +91,30 @@ pub struct Node<M> {
     journal: Journal<M>,
     number: usize,
     watch: Watch,
-    /// The last map, once it is told.
+    /// The last map that a client has sent.
     map: Option<Map>,
     links: [Link; NODES],
     next_peer: Peer,
     incoming: BTreeMap<Peer, Incoming>,
     /// The client connection that the map came from.
     client: Option<Peer>,
-    /// SETTLED must be sent.
+    /// Whether SETTLED must be sent.
     telling: bool,
-    /// All nodes have settled.
+    /// Whether all nodes have settled.
     opened: bool,
     relays: BTreeMap<Name, Relay>,
-    /// Client connection and request of each write.
+    /// Client connection and request of each write, by number.
     writes: BTreeMap<u64, (Peer, u64)>,
     /// Rebuilt stripes to answer: record number to wait for, connection, request.
     rebuilds: Vec<(u64, Peer, u64)>,
     /// Deltas to acknowledge: record number to wait for, connection, write.
     acks: Vec<(u64, Peer, Name)>,
     gathers: BTreeMap<u64, Gather>,
-    /// Requests to other nodes: the gather and the node.
+    /// Reads from other nodes, by request: the gather and the node.
     reads: BTreeMap<u64, (u64, usize)>,
     next: u64,
     waiting: VecDeque<Waiting>,
-    /// Start of the current sync.
+    /// Start time of the sync in progress.
     syncing: Option<u64>,
     complained: u64,
     ended: bool,
@@ -126,7 +126,7 @@ fn nothing() -> Arc<[u8]> {
 }
 
 impl<M: Media> Node<M> {
-    /// A node with the content of its journal.
+    /// Creates a node with the content of its journal.
     pub fn new(journal: Journal<M>, now: u64) -> Self {
         Self {
             number: usize::from(journal.number()),
@@ -159,13 +159,13 @@ impl<M: Media> Node<M> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether no operation is in flight.
+    /// Returns whether no operation is in flight.
     pub fn idle(&self) -> bool {
         let nothing = self.relays.is_empty() && self.acks.is_empty() && self.gathers.is_empty();
         nothing && self.waiting.is_empty() && self.rebuilds.is_empty()
     }
 
-    /// Its storage.
+    /// Returns the journal.
     pub fn journal(&mut self) -> &mut Journal<M> {
         &mut self.journal
     }
@@ -199,7 +199,7 @@ impl<M: Media> Node<M> {
         self.gone(peer);
     }
 
-    /// Every node that needs a write of this node with a smaller number has it.
+    /// The number below which every node has the writes of this node that it needs.
     fn floor(&self) -> u64 {
         let me = self.number as u8;
         let mut own = self.journal.records().range((me, 0)..(me + 1, 0));
@@ -245,20 +245,20 @@ impl<M: Media> Node<M> {
         }
         self.complain();
         for relay in self.relays.values_mut() {
-            // Resend to nodes that were of another epoch.
+            // Resend to nodes that were in another epoch.
             relay.due |= std::mem::take(&mut relay.again);
         }
         self.go(true);
     }
 
-    /// Whether its file does not respond.
+    /// Returns whether the node's file does not respond to a sync.
     fn waits(&self) -> bool {
         let late = |since| self.watch.now >= since + GRACE;
         self.syncing.is_some_and(late)
     }
 
-    /// Reports unresponsive nodes to the client. If its own file does not respond, a node cannot
-    /// know, and reports itself.
+    /// Reports unresponsive nodes to the client. If the file of this node does not respond, it
+    /// cannot judge others, and reports only itself.
     fn complain(&mut self) {
         let now = self.watch.now;
         let (Some(client), Some(map)) = (self.client, &self.map) else {
@@ -340,7 +340,7 @@ impl<M: Media> Node<M> {
         self.rebuilds.clear();
     }
 
-    /// The log is durable up to this record.
+    /// The log is durable up to `lsn`.
     pub fn synced(&mut self, lsn: u64) {
         self.syncing = None;
         let result = self.journal.synced(lsn);
@@ -376,7 +376,7 @@ impl<M: Media> Node<M> {
         self.go(false);
     }
 
-    /// Continues everything that can continue.
+    /// Does all work that can proceed. `all`: also syncs log records that are not urgent.
     fn go(&mut self, all: bool) {
         if !self.ended {
             let result = self.goes(all);
@@ -389,8 +389,8 @@ impl<M: Media> Node<M> {
         loop {
             let lsn = self.journal.lsn();
             while !self.waiting.is_empty() {
-                // Completed writes from the floor on count, too: other nodes have them in their
-                // logs.
+                // Completed writes from the floor on count, too: other nodes still have them in
+                // their logs.
                 let own = self.journal.floor(me) - self.floor();
                 if own + self.gathers.len() as u64 >= WINDOW {
                     break;

@@ -59,7 +59,7 @@ pub struct Set {
 /// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Options {
-    /// Make a new file.
+    /// Create the file of a node.
     Format {
         /// Number of the node.
         number: u8,
@@ -67,7 +67,7 @@ pub enum Options {
         file: PathBuf,
         /// Size of the set.
         size: Size,
-        /// Bytes of half of the log.
+        /// Length of half of the log, in bytes.
         log: u64,
     },
     /// A node.
@@ -87,11 +87,11 @@ pub enum Options {
         id: [u8; 16],
         /// GUID.
         guid: u64,
-        /// Credits of a channel.
+        /// Number of credits per channel.
         queue_depth: u32,
-        /// Maximum channels of a session.
+        /// Maximum number of channels per session.
         channels: usize,
-        /// Milliseconds between rebuilt stripes.
+        /// Pause between rebuilt stripes, in milliseconds.
         pause: u64,
         /// Lifetime of the key in etcd, in milliseconds.
         lease: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several clients at once: one has the set, the others wait for its end and say so. SEEDS, FIRST,
-//! SEED and TRACE as in random.rs.
+//! Several clients at once: one has the set, the others wait until it ends, and log that. SEEDS,
+//! FIRST, SEED and TRACE as in random.rs.
 
 mod world;
 
@@ -135,7 +135,7 @@ fn a_longer_lease() {
     done(world);
 }
 
-/// A waiting client names the client that it waits for, once each.
+/// A waiting client logs once per client that it waits for.
 #[test]
 fn who_waits_says_for_whom() {
     let mut world = up(1, 1);

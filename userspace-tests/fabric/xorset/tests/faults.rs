@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One fault at a time: the rows of the table of failures in docs/fabric.md.
+//! Tests of specific faults, modelled on the "Failures" table of "A redundant set" in
+//! docs/fabric.md.
 
 mod world;
 
@@ -16,7 +17,7 @@ use xorset::{
     node::Action,
 };
 
-/// All subsets of this many nodes.
+/// Returns all subsets of `count` nodes.
 fn sets(count: usize) -> Vec<Vec<usize>> {
     let all = 0..1usize << NODES;
     let chosen = |set: usize| (0..NODES).filter(|n| set >> n & 1 != 0).collect::<Vec<_>>();
@@ -53,7 +54,7 @@ fn pair(seed: u64, nodes: &[usize], phase: u64) {
     world.quiet();
     assert_eq!(world.failed, 0);
     assert!(world.degraded > before);
-    // All blocks, without these nodes.
+    // Read all blocks without these nodes.
     let seat = world.seat().unwrap();
     for lba in (0..world.size.blocks()).step_by(8) {
         world.command(seat, lba, 8, false);
@@ -393,7 +394,7 @@ fn bytes_that_nobody_sends() {
                     bytes[at] = world.rng.below(24) as u8;
                 }
             }
-            // A valid epoch would be from a client, which may do anything.
+            // A valid EPOCH would be from a client, which may do anything.
             if let Ok(Message::Epoch { .. }) = Message::parse(&bytes) {
                 continue;
             }

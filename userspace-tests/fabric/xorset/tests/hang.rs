@@ -39,7 +39,7 @@ fn map(world: &World) -> String {
     world.etcd.map.clone().unwrap().1
 }
 
-/// Nodes that have never been admitted again.
+/// Returns the nodes that have never been readmitted.
 fn untouched(world: &World) -> Vec<usize> {
     let words = map(world);
     let words: Vec<_> = words.split(' ').skip(3).collect();
@@ -246,8 +246,8 @@ fn a_start_within_three_seconds() {
     }
 }
 
-/// A client sleeps while it waits. When it takes over, it has heard of no node for long, and puts
-/// out none.
+/// A client sleeps while it waits. When it takes over, it has received nothing from any node for
+/// long, and puts out none.
 #[test]
 fn a_client_that_takes_over_gives_up_nobody() {
     for seed in 800..860 {

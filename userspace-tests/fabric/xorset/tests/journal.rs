@@ -18,7 +18,7 @@ const SIZE: Size = Size {
     cell: 2,
     stripes: 2,
 };
-/// So small that it turns after a few calls.
+/// Length of half of the log, in bytes. A few calls fill it.
 const LOG: u64 = 24 << 10;
 
 /// The visible state of a journal.
@@ -58,7 +58,6 @@ fn span(stripe: u64, row: u8, block: u16, blocks: u16) -> Span {
     }
 }
 
-/// Makes a random call.
 fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io::Result<()> {
     let block = rng.below(2) as u16;
     let span = span(
@@ -77,7 +76,7 @@ fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io:
             (2, seq) => journal.done(seq),
             (owner, seq) => journal.raise(owner, seq + 1),
         },
-        // There are never more at once.
+        // A node never has more at once.
         _ if own.len() > 6 => Ok(()),
         5..8 => {
             *other += 1;
@@ -107,7 +106,7 @@ fn run(seed: u64) {
             let now = seen(&mut journal);
             assert!(now.next >= before);
             durable = durable.max(journal.durable());
-            // The failed call may have been done, too.
+            // The failed call may have taken effect, too.
             history.push((journal.lsn() + u64::from(result.is_err()), now));
             if result.is_err() {
                 break;

@@ -37,7 +37,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
             world.kill(Who::Client(seat));
         }
         5 if faults.hangs => world.hang_any(n),
-        // An unused set needs all of its files.
+        // A new set needs all of its files.
         4 if world
             .etcd
             .map

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any text as an address: an accepted one reads the same after it is printed.
+//! Any text as an address: an accepted address parses to the same value after it is printed.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any command into a buffer of any size: exactly the bytes of the message are written, whatever
-//! the buffer holds.
+//! Builds any command in a buffer of any size: exactly the bytes of the message are written,
+//! whatever the buffer contains.
 
 #![no_main]
 

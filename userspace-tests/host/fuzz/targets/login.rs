@@ -15,7 +15,7 @@ use srp_host::proto::{
 fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
     let (descriptors, immediate, cap, multi, bytes) = input;
     let requested = Requested {
-        // Gets the fuzzer past the first check.
+        // The right tag gets the fuzzer past the first check.
         tag: bytes
             .get(8..16)
             .map_or(0, |tag| u64::from_be_bytes(tag.try_into().unwrap())),

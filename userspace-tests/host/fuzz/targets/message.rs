@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Any bytes on an established channel; the last 5 are the command that they answer.
+//! Any bytes on an established channel; the last 5 bytes describe the command that they answer.
 
 #![no_main]
 

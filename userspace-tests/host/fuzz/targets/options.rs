@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
                     assert!(!all[..number].contains(address));
                 }
             }
-            // An accepted string is also accepted with empty tokens around it.
+            // An accepted string is also accepted with empty tokens before and after it.
             let mut again = b",\n,".to_vec();
             again.extend_from_slice(bytes);
             again.extend_from_slice(b"\n,");

@@ -13,7 +13,7 @@ use srp_host::{
 fuzz_target!(|input: (u16, bool, u64, &[u8])| {
     let (reason, topspin, prefix, info) = input;
     let _ = format!("{}", CmRej::from_status(reason.into()));
-    // The fuzzer need not guess the reasons.
+    // So the fuzzer need not guess the reasons.
     let reason = match reason % 4 {
         0 => 24,
         1 => 25,

@@ -8,14 +8,15 @@ pub use ::core::*;
 pub mod cell {
     pub use ::core::cell::*;
 
-    /// Two unordered accesses fail the test, whatever the cell has.
+    /// A cell whose accesses loom checks: two unordered accesses fail the test unless both only
+    /// read.
     pub struct UnsafeCell<T> {
         accesses: loom::cell::UnsafeCell<()>,
         data: ::core::cell::UnsafeCell<T>,
     }
 
     impl<T> UnsafeCell<T> {
-        /// With this content.
+        /// Creates a cell with this content.
         #[track_caller]
         pub fn new(data: T) -> Self {
             Self {
@@ -31,7 +32,7 @@ pub mod cell {
             self.data.get()
         }
 
-        /// An access that only reads. Several at once are allowed.
+        /// An access that only reads. Concurrent reads are allowed.
         #[track_caller]
         pub fn look(&self) {
             self.accesses.with(|_| ());

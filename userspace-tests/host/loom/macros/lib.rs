@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The attribute macros of the kernel crate, for data that is not pinned.
+//! The kernel crate's attribute macros, for data that is not pinned.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// `#[pin_data]`: a type as it is, without `#[pin]`.
+/// `#[pin_data]`: returns the type unchanged, except that `#[pin]` is removed.
 #[proc_macro_attribute]
 pub fn pin_data(_: TokenStream, item: TokenStream) -> TokenStream {
     let mut all: Vec<TokenTree> = item.into_iter().collect();
@@ -26,7 +26,7 @@ fn without_pin(fields: TokenStream) -> TokenStream {
     };
     for token in fields {
         if is_pin(&token) {
-            // The `#` before it.
+            // Also removes the `#` before it.
             left.pop();
         } else {
             left.push(token);

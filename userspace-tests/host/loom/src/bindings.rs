@@ -24,11 +24,11 @@ pub const TASK_UNINTERRUPTIBLE: u32 = 2;
 
 #[derive(Default)]
 struct Sleepers {
-    /// For each waiter, whether it is on the queue.
+    /// For each waiter, whether it is still on the queue.
     queued: Vec<bool>,
 }
 
-/// A waiter on the queue sleeps until a waker takes it off.
+/// A waiter on the queue sleeps until a waker removes it.
 pub struct wait_queue_head {
     sleepers: Mutex<Sleepers>,
     woken: Condvar,
@@ -75,19 +75,18 @@ pub unsafe fn prepare_to_wait(head: *mut wait_queue_head, entry: *mut wait_queue
 type Places = HashMap<loom::thread::ThreadId, (*const wait_queue_head, usize)>;
 
 thread_local! {
-    /// Where each thread of the execution sleeps next.
+    /// The queue on which each thread sleeps next, and its number there.
     static SLEEPS: RefCell<Places> = RefCell::default();
-    /// Time-outs do not end a wait.
+    /// Whether waits ignore their timeouts.
     static PATIENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes waits for a completion in this execution last until it is complete, whatever their
-/// time-out.
+/// Sets whether waits for a completion in this execution ignore their timeouts.
 pub fn be_patient(patient: bool) {
     PATIENT.set(patient);
 }
 
-/// Waits for a waker. The time-out never expires.
+/// Waits for a waker. The timeout never expires.
 pub unsafe fn schedule_timeout(left: c_long) -> c_long {
     let this = loom::thread::current().id();
     let (head, number) = SLEEPS.with_borrow(|all| all[&this]);
@@ -103,7 +102,7 @@ pub unsafe fn finish_wait(head: *mut wait_queue_head, entry: *mut wait_queue_ent
     (*head).sleepers.lock().unwrap().queued[(*entry).number] = false;
 }
 
-/// `done` is changed under the lock, except by `reinit_completion()`.
+/// `done` is modified under the lock, except in `reinit_completion()`.
 pub struct completion {
     lock: Mutex<()>,
     woken: Condvar,
@@ -159,7 +158,7 @@ pub unsafe fn wait_for_completion(x: *mut completion) {
     }
 }
 
-/// The time-out expires as soon as other threads have run, unless the test is patient.
+/// Unless the test is patient, the timeout expires as soon as other threads have run.
 pub unsafe fn wait_for_completion_timeout(x: *mut completion, _: usize) -> usize {
     if PATIENT.get() {
         wait_for_completion(x);
@@ -215,7 +214,7 @@ pub struct ib_pd {
 }
 
 pub struct ib_cq {
-    /// Two concurrent polls fail the test.
+    /// Two concurrent polls fail the test, as loom checks the accesses.
     completions: UnsafeCell<c_int>,
 }
 
@@ -227,7 +226,7 @@ impl ib_cq {
     }
 }
 
-/// Polls, and returns the number of the poll.
+/// Polls, and returns the number of this poll.
 pub unsafe fn ib_process_cq_direct(cq: *mut ib_cq, _: c_int) -> c_int {
     let polls = (*cq).completions.get();
     *polls += 1;
@@ -277,10 +276,10 @@ impl Clone for scatterlist {
     }
 }
 
-// SAFETY: Loom checks the accesses.
+// SAFETY: Loom checks the accesses to `memory`.
 unsafe impl Sync for scatterlist {}
 
-/// A region.
+/// A memory region.
 pub struct ib_mr {
     pub lkey: u32,
     pub rkey: u32,
@@ -308,7 +307,7 @@ thread_local! {
     static GONE: RefCell<Vec<*mut ib_mr>> = RefCell::default();
 }
 
-/// The object stays until the end of the execution, so that loom sees a later use.
+/// The object stays allocated until the end of the execution, so that loom sees a later use.
 pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) -> c_int {
     (*mr).object.get();
     (*mr).list = core::ptr::null();
@@ -319,7 +318,7 @@ pub unsafe fn ib_dereg_mr_user(mr: *mut ib_mr, _: *mut c_void) -> c_int {
 /// Ends the execution.
 pub fn forget() {
     for mr in GONE.take() {
-        // SAFETY: It came from a box, and no thread is left.
+        // SAFETY: The pointer came from a box, and no other thread is left.
         drop(unsafe { Box::from_raw(mr) });
     }
 }
@@ -344,7 +343,7 @@ pub unsafe fn remote_write(mr: *mut ib_mr) {
     (*(*mr).list).memory.get();
 }
 
-/// The peer reads from the memory of a region, by one of several queue pairs.
+/// The peer reads the memory of a region. It may do so on several queue pairs at once.
 pub unsafe fn remote_read(mr: *mut ib_mr) {
     assert!(!(*mr).list.is_null(), "a region that is gone is read from");
     (*(*mr).list).memory.look();

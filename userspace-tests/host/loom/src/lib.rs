@@ -10,7 +10,7 @@
     clippy::wrong_self_convention
 )]
 
-// The `core` of the driver's files.
+// Replaces `core` in the driver's files.
 extern crate srp_loom_core as core;
 
 /// Runs `test` in every interleaving with at most `preemptions` preemptions.

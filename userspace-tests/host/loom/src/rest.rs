@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parts of the driver that no protocol is about.
+//! Stand-ins for the parts of the driver that contain no atomic protocol.
 
 /// Time stands still.
 pub mod clock {
@@ -93,7 +93,7 @@ pub mod topology {
 }
 
 pub mod workqueue {
-    /// One thread does all work.
+    /// All work runs in the calling thread.
     pub struct Crew;
 
     impl Crew {
@@ -103,7 +103,7 @@ pub mod workqueue {
     }
 }
 
-/// No event has a listener.
+/// No trace event has a listener.
 pub mod trace {
     macro_rules! trace {
         ($event:ident($($argument:expr),* $(,)?)) => {
@@ -158,7 +158,7 @@ pub mod ktime {
     }
 }
 
-/// Counters that decide nothing, and that loom does not see.
+/// Counters that affect no decision. Loom does not see them.
 pub mod statistics {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

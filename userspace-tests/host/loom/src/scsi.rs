@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The midlayer, as a test.
+//! A test's model of the midlayer.
 
 use crate::{
     bindings,
@@ -39,30 +39,30 @@ pub struct Tag {
     pub index: u16,
 }
 
-/// A `struct scsi_cmnd`, which the test keeps as long as the driver does.
+/// A `struct scsi_cmnd`. The test keeps it as long as the driver does.
 pub struct Cmnd {
     pub tag: Tag,
     pub lun: u64,
     pub direction: DataDirection,
     pub list: bindings::scatterlist,
-    /// How often the driver has ended it.
+    /// How often the driver has ended the command.
     pub ended: AtomicU32,
-    /// How it was ended.
+    /// The result with which the command ended.
     pub result: AtomicU32,
 }
 
 impl Cmnd {
-    /// A read.
+    /// Creates a read command.
     pub fn read(index: u16) -> Arc<Self> {
         Self::new(index, DataDirection::FromDevice)
     }
 
-    /// A write, short enough for immediate data.
+    /// Creates a write command, short enough for immediate data.
     pub fn write(index: u16) -> Arc<Self> {
         Self::new(index, DataDirection::ToDevice)
     }
 
-    /// A command without data.
+    /// Creates a command without data.
     pub fn none(index: u16) -> Arc<Self> {
         Self::new(index, DataDirection::None)
     }
@@ -78,13 +78,13 @@ impl Cmnd {
         })
     }
 
-    /// How often the driver has ended it.
+    /// How often the driver has ended the command.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }
 }
 
-/// A command that the driver has.
+/// A command that the driver owns.
 pub struct Command(pub Arc<Cmnd>);
 
 impl Command {
@@ -148,7 +148,7 @@ impl Command {
         ScsiResult::status(status).with_response_code(code)
     }
 
-    /// The midlayer uses the command and its memory from now on.
+    /// Ends the command. From now on the midlayer uses it and its memory.
     pub fn done(self, result: ScsiResult) {
         self.0.list.memory.get();
         self.0.result.store(result.number(), Relaxed);
@@ -156,7 +156,7 @@ impl Command {
         std::mem::forget(self);
     }
 
-    /// The midlayer has it back.
+    /// Returns the command to the midlayer.
     pub fn release(self) {
         self.0.list.memory.get();
         std::mem::forget(self);
@@ -169,7 +169,7 @@ impl Drop for Command {
     }
 }
 
-// SAFETY: The list is part of the command.
+// SAFETY: The command owns the list.
 unsafe impl ScatterList for Command {
     fn list(&self) -> *mut bindings::scatterlist {
         (&raw const self.0.list).cast_mut()

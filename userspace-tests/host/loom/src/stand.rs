@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A session of one channel with one slot, for tests.
+//! A session with one channel and one slot, for tests.
 
 use crate::{
     bindings,
@@ -34,14 +34,14 @@ use kernel::{
 };
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A protection domain.
+/// Creates a protection domain.
 pub fn pd() -> Arc<Pd> {
     let device: &Device = &DEVICE;
     let device: Registered = device.hold().unwrap();
     Pd::new(device).unwrap()
 }
 
-/// Counts the reports of its connections.
+/// Counts the reported failures of its connections.
 #[derive(Default)]
 pub struct Told {
     pub failed: AtomicU32,
@@ -79,7 +79,7 @@ fn view(lost: bool) -> View {
 }
 
 impl Stand {
-    /// A session that is not logged in.
+    /// Creates a session that is not logged in.
     pub fn new() -> std::sync::Arc<Self> {
         let text = b"id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dest=192.0.2.1:5000,\
             queue_size=1,ch_count=1,cmd_sg_entries=1";
@@ -100,7 +100,7 @@ impl Stand {
         })
     }
 
-    /// A session that is logged in, and may send this many commands.
+    /// Creates a session that is logged in and may send this many commands.
     pub fn logged_in(commands: u32) -> std::sync::Arc<Self> {
         let this = Self::new();
         this.connect();
@@ -112,13 +112,13 @@ impl Stand {
         self.channels.first().unwrap()
     }
 
-    /// Makes a connection.
+    /// Connects the channel.
     pub fn connect(&self) {
         self.channel().renew();
         self.channel().connect().unwrap();
     }
 
-    /// Completes the login. One more credit is for task management.
+    /// Completes the login. The target grants one more credit, for task management.
     pub fn open(&self, commands: u32) -> Result {
         self.channel().open(&Granted {
             req_lim: commands + 1,
@@ -129,7 +129,7 @@ impl Stand {
         })
     }
 
-    /// Sets whether the session is lost, and so sends no commands.
+    /// Sets whether the session is lost. A lost session sends no commands.
     pub fn set_lost(&self, lost: bool) {
         self.status.set_view(view(lost));
     }
@@ -140,7 +140,8 @@ impl Stand {
         self.channels.end(&Crew);
     }
 
-    /// Sends a command as the midlayer does, in an RCU section. Returns whether it was accepted.
+    /// Queues a command as the midlayer does, in an RCU read-side section. Returns whether it was
+    /// accepted.
     pub fn queue(&self, cmd: &std::sync::Arc<Cmnd>) -> bool {
         let command = Command(cmd.clone());
         let tag = command.tag();
@@ -158,24 +159,25 @@ impl Stand {
         }
     }
 
-    /// The device reports that the connection has failed.
+    /// Reports that the connection has failed.
     pub fn fail(&self) {
         self.channel().fail(Lost::HostReset);
     }
 
-    /// Aborts a command as the error handler does, in a thread of its own.
+    /// Aborts a command as the error handler does.
     pub fn abort(&self, cmd: &Cmnd) -> bool {
         self.channels.abort(cmd.tag, Lun::from_int(cmd.lun))
     }
 
-    /// The target gets a command and does not respond.
+    /// The target receives a command and does not respond.
     pub fn not_answered(&self) {
         let request = self.channel().take().expect("a command");
         self.channel().carry_out_only(request);
         self.channel().completed();
     }
 
-    /// The device and the target carry out at most this many requests, until the connection ends.
+    /// Executes up to this many requests as the device and the target. Stops when the connection
+    /// ends.
     pub fn device(&self, requests: usize) {
         for _ in 0..requests {
             let request = loop {
@@ -191,12 +193,12 @@ impl Stand {
     }
 }
 
-/// Whether the result is that of a lost command, which is retried.
+/// Whether the command ended with the result of a lost command, which is retried.
 pub fn is_reset(cmd: &Cmnd) -> bool {
     cmd.result.load(Relaxed) == ScsiResult::DID_RESET.number()
 }
 
-/// Waits of this execution do not time out.
+/// Sets whether waits in this execution ignore their timeouts.
 pub fn be_patient(patient: bool) {
     bindings::be_patient(patient);
 }

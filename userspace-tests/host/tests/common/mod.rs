@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hex vectors.
+//! Test vectors in hex.
 
-/// Bytes of a hex string. Blanks are ignored.
+/// Converts a hex string to bytes. Blanks are ignored.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()

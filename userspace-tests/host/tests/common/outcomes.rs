@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of what the events of a session's recovery return. A new outcome does not compile until it
-//! is here.
+//! Names of the outcomes that events of a session's recovery return. A new outcome does not compile
+//! until it is here.
 
 use srp_host::logic::recovery::{
     BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
 };
 
-/// What an event returns.
+/// An outcome of an event.
 pub trait Named {
     /// The name of the outcome.
     fn name(&self) -> &'static str;

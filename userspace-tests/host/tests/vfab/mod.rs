@@ -31,7 +31,7 @@ pub type End = (usize, u8);
 pub struct Fabric {
     pub nodes: Vec<Node>,
     cables: HashMap<End, End>,
-    /// The changes that Sets made, in order, and their nodes.
+    /// The changes that Set requests made, in order, each with its node.
     pub changes: Vec<(usize, Changes)>,
 }
 
@@ -88,7 +88,7 @@ impl Fabric {
         self.set_link(b, false);
     }
 
-    /// The link at `a` goes down, and up if both ends train.
+    /// Takes the link at `a` down, and up again if both ends train.
     fn retrain(&mut self, a: End) {
         let Some(&b) = self.cables.get(&a) else {
             return;
@@ -109,7 +109,7 @@ impl Fabric {
         }
     }
 
-    /// Sends a request from the port of an adapter and returns the response that arrives there.
+    /// Sends a request from an adapter port. Returns the response that arrives there.
     pub fn request(&mut self, from: End, mut lrh: Lrh, mut mad: Mad) -> Option<(Lrh, Mad)> {
         if Smp::of(&mad).is_directed() {
             let smp = Smp::of_mut(&mut mad);
@@ -226,8 +226,8 @@ impl Fabric {
         None
     }
 
-    /// The adapter ports at which copies of a packet from `from` to the group `mlid` arrive,
-    /// sorted. Panics if they loop.
+    /// The adapter ports at which copies of a packet from `from` to group `mlid` arrive, sorted.
+    /// Panics if copies loop.
     pub fn spread(&self, from: End, mlid: u16) -> Vec<End> {
         let mut arrived = Vec::new();
         let mut out = VecDeque::from([from]);
@@ -256,7 +256,7 @@ impl Fabric {
         arrived
     }
 
-    /// The next trap of any node: the node, the port and the packet.
+    /// Takes the next trap of any node. Returns the node, the port and the packet.
     pub fn trap(&mut self) -> Option<(usize, u8, Lrh, Mad)> {
         self.nodes.iter_mut().enumerate().find_map(|(node, it)| {
             let (port, lrh, mad) = match it {
@@ -268,7 +268,7 @@ impl Fabric {
     }
 }
 
-/// A path of ports, from the subnet manager's own.
+/// A path of output ports, from the subnet manager's own port.
 pub type Path = Vec<u8>;
 
 pub fn smp(method: u8, attr_id: u16, attr_mod: u32, data: &Data) -> Mad {
@@ -303,11 +303,11 @@ pub struct Found {
     pub path: Path,
     pub info: NodeInfo,
     pub lid: u16,
-    /// The node behind each port, as GUID and port.
+    /// The GUID and port at the other end of each port's link.
     pub neighbors: HashMap<u8, (u64, u8)>,
 }
 
-/// A subnet manager on a port of an adapter.
+/// A subnet manager at a port of an adapter.
 pub struct Manager {
     pub at: End,
     pub mkey: u64,
@@ -325,8 +325,8 @@ impl Manager {
         }
     }
 
-    /// The attribute in the response, or its status without the direction; `None` if there is no
-    /// response.
+    /// Returns the attribute in the response, or its status without the direction bit; `None` if
+    /// there is no response.
     pub fn ask(&self, fabric: &mut Fabric, path: &[u8], mut mad: Mad) -> Option<Result<Data, u16>> {
         Smp::of_mut(&mut mad).mkey = self.mkey.into();
         let (_, reply) = fabric.request(self.at, Lrh::PERMISSIVE, directed(mad, path))?;
@@ -411,7 +411,8 @@ impl Manager {
         }
     }
 
-    /// Gives every node a LID and every switch its routes, and brings all ports to ACTIVE.
+    /// Assigns a LID to every node, sets the routes of every switch, and brings all ports to
+    /// ACTIVE.
     pub fn configure(&mut self, fabric: &mut Fabric) {
         let guids = self.order.clone();
         for (lid, guid) in (1..).zip(&guids) {

@@ -79,11 +79,11 @@ pub(super) const INQUIRY_DATA: &[u8; 36] =
     b"\x03\x00\x05\x02\x1f\x00\x00\x00SRP-RS  ANSWERS         0001";
 /// LUN list with LUN 0.
 pub(super) const LUNS: [u8; 16] = [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-/// A vendor-specific opcode, with a number behind it that determines the start of its data.
+/// A vendor-specific opcode, followed by a number that determines the start of its data.
 pub(super) const READ: u8 = 0xc8;
-/// Bytes of the data of [`READ`] that are checked.
+/// Number of bytes of the data of [`READ`] that are checked.
 pub(super) const DATA: usize = 64;
-/// The midlayer's value.
+/// The midlayer's result for a reset.
 pub(super) const DID_RESET: i32 = 8 << 16;
 
 /// The relevant part of a command.
@@ -104,14 +104,14 @@ impl Told {
         self.tag() & 0x8000 != 0
     }
 
-    /// Address, key and length of the memory to write to.
+    /// Address, key and length of the memory for the data of a read.
     pub(super) fn room(&self) -> Option<(u64, u32, u32)> {
         let at = |at| u32::from_be_bytes(get(&self.0, at));
         let [formats] = get(&self.0, 5);
         (formats & 15 == 1).then(|| (u64::from_be_bytes(get(&self.0, 48)), at(56), at(60)))
     }
 
-    /// The data, and its length.
+    /// The data to return, and its length.
     pub(super) fn data(&self) -> ([u8; DATA], usize) {
         let mut data = [0; DATA];
         let [opcode, flag] = get(&self.0, 32);
@@ -165,10 +165,10 @@ pub(super) enum Way {
 /// Commands that wait for an answer.
 pub(super) type Waiting = Pin<KBox<SpinLockIrq<KVec<Told>>>>;
 
-/// The target, and the commands that it has passed on.
+/// The target, and the commands that it has received.
 pub(super) struct Engine {
     pub(super) way: Atomic<u32>,
-    /// For the target itself, the cache, and neither.
+    /// Commands to be answered by the target, by the cache, and by neither.
     pub(super) waiting: [Waiting; 3],
 }
 
@@ -195,7 +195,7 @@ impl Engine {
 
     pub(super) fn put(&self, place: usize, told: Told) {
         if let Some(list) = self.waiting.get(place) {
-            // The capacity is never used up.
+            // The capacity is never exceeded.
             let _ = list.lock().push_within_capacity(told);
         }
     }
@@ -231,7 +231,7 @@ impl Script for Arc<Engine> {
     }
 }
 
-/// The cache: the credits that it grants.
+/// The cache, with the number of credits that it grants.
 pub(super) struct Cache(pub(super) Atomic<u32>);
 
 impl Script for Arc<Cache> {
@@ -275,7 +275,7 @@ impl Play {
         result
     }
 
-    /// The target, answering commands with data.
+    /// Answers commands with data on the target.
     pub(super) fn target(&self) {
         self.serve(0, &self.target);
     }
@@ -284,7 +284,7 @@ impl Play {
         self.serve(1, &self.cache);
     }
 
-    /// Reads while the body runs.
+    /// Runs the readers while the test runs.
     pub(super) fn reader(&self) {
         while !self.over.load(Acquire) {
             let readers = self.reading.lock().take();
@@ -311,7 +311,7 @@ impl Play {
     pub(super) fn log_in(&self, more: &str) -> Result<Arc<Session>> {
         let text = self.stand.text(&self.target, more)?;
         let mut options = Options::parse(text.to_bytes(), &defaults()).map_err(|_| EINVAL)?;
-        // The option is for RDMA/CM logins; only the number of its addresses matters.
+        // `answers_from` requires an RDMA/CM login; only the number of addresses matters.
         let other = b"id_ext=1,ioc_guid=2,dest=10.0.0.9:1,answers_from=10.0.0.9:2";
         let other = Options::parse(other, &defaults()).map_err(|_| EINVAL)?;
         let port = self.stand.sessions.port();
@@ -333,7 +333,7 @@ impl Play {
     }
 }
 
-/// Writes the data of a command and answers it.
+/// Writes the data of a command, and sends the response.
 pub(super) fn answer(by: &Target, told: &Told) -> Result {
     let (data, len) = told.data();
     if let Some((addr, key, room)) = told.room() {
@@ -349,7 +349,7 @@ pub(super) fn channels(session: &Session) -> Result<Arc<Channels>> {
     session.parts().0.ok_or(ENOENT)
 }
 
-/// The one answer channel.
+/// The only answer channel.
 pub(super) fn answers(session: &Session) -> Result<Arc<Connection>> {
     channels(session)?.answers().first().cloned().ok_or(ENOENT)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads that read and check the data.
+//! Threads that read data and check it.
 
 use super::play::{
     cdb,
@@ -36,15 +36,15 @@ use kernel::{
 /// Readers of a device.
 pub(super) struct Readers {
     pub(super) unit: Unit,
-    /// Bytes per read.
+    /// Length of a read, in bytes.
     pub(super) len: usize,
-    /// Reads per thread.
+    /// Number of reads per thread.
     pub(super) count: u32,
     pub(super) next: Atomic<u32>,
     pub(super) good: Atomic<u32>,
     pub(super) wrong: Atomic<u32>,
     pub(super) lost: Atomic<u32>,
-    /// Buffers written to after the end of the read.
+    /// Number of buffers written to after the end of their read.
     pub(super) touched: Atomic<u32>,
     pub(super) done: Atomic<bool>,
 }
@@ -77,7 +77,7 @@ impl Readers {
         };
         count.fetch_add(1, Relaxed);
         if result != 0 {
-            // The buffer belongs to the reader again.
+            // The reader owns the buffer again.
             data.fill(0x5a);
             fsleep(Delta::from_millis(20));
             if data.iter().any(|&byte| byte != 0x5a) {
@@ -104,7 +104,7 @@ impl Readers {
     }
 }
 
-/// Reads with four threads, and checks that all reads are good.
+/// Reads `count` times in each of four threads. All reads must be good.
 pub(super) fn read_all(session: &Session, len: usize, count: u32) -> Result {
     let readers = Readers::new(session, len, count)?;
     let contexts: [Context<Readers>; 4] = [Readers::read; 4];

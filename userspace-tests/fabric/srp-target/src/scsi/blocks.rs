@@ -8,9 +8,9 @@ use crate::{
     sense::Sense,
 };
 
-/// Maximum blocks of one WRITE SAME or UNMAP: 512 MiB. Reported to the initiator.
+/// Maximum number of blocks of one WRITE SAME or UNMAP: 512 MiB. Reported to the initiator.
 const MAX_UNMAP: u64 = 1 << 20;
-/// Maximum ranges of one UNMAP.
+/// Maximum number of ranges of one UNMAP.
 const MAX_RANGES: u32 = 256;
 
 /// Bits of CDB byte 1.
@@ -20,7 +20,7 @@ const ANCHOR: u8 = 0x10;
 const UNMAP: u8 = 0x08;
 const NO_DATA: u8 = 0x01;
 
-/// LBA and number of blocks.
+/// LBA and the number of blocks of a command.
 fn place(cdb: &Cdb) -> (u64, u64) {
     let (lba, count) = match cdb[0] >> 5 {
         0 => {
@@ -51,7 +51,7 @@ fn writable(unit: &Geometry) -> Result<(), Sense> {
     Ok(())
 }
 
-/// Number of blocks, if one command may transfer as many.
+/// Returns `count` if one command may transfer that many blocks.
 fn movable(unit: &Geometry, count: u64) -> Result<u32, Sense> {
     if count * BLOCK > unit.max_transfer {
         return Err(Sense::FIELD);
@@ -135,7 +135,7 @@ fn write_same(cdb: &Cdb, unit: &Geometry) -> Result<Command, Sense> {
     let flags = cdb[1];
     writable(unit)?;
     within(unit, lba, count)?;
-    // Zero does not mean all blocks (WSNZ).
+    // A count of zero does not mean all blocks (WSNZ).
     if count == 0 || count > unit.max_unmap || flags & ANCHOR != 0 {
         return Err(Sense::FIELD);
     }

@@ -37,21 +37,21 @@ pub mod opcode {
     pub const REPORT_LUNS: u8 = 0xa0;
 }
 
-/// Bytes of a CDB that are examined.
+/// Number of CDB bytes that are examined.
 pub const CDB_LEN: usize = 16;
 
 /// Size and limits of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
-    /// Blocks of 512 bytes, at least one.
+    /// Number of blocks of 512 bytes, at least one.
     pub blocks: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Maximum bytes of one transfer, at most [`MAX_TRANSFER`].
+    /// Maximum length of one transfer in bytes, at most [`MAX_TRANSFER`].
     pub max_transfer: u64,
-    /// Maximum blocks of one WRITE SAME or UNMAP, below 2^32.
+    /// Maximum number of blocks of one WRITE SAME or UNMAP, below 2^32.
     pub max_unmap: u64,
-    /// Maximum ranges of one UNMAP.
+    /// Maximum number of ranges of one UNMAP.
     pub max_ranges: u32,
 }
 
@@ -68,16 +68,16 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit of the target with this GUID. The identifier is a hash of the GUID and the path of
-    /// the file.
+    /// Creates a unit of the target with this GUID. The identifier is a hash of the GUID and the
+    /// path of the file.
     pub fn new(disk: Disk, guid: u64) -> Self {
         let geometry = blocks::geometry(&disk);
         let id = id(disk.path().as_os_str().as_encoded_bytes(), guid);
         Self::with(geometry, Some(disk), id)
     }
 
-    /// A unit with remote blocks. The identifier is a hash of the GUID and `name`. VERIFY does not
-    /// compare, WRITE SAME writes only zeros, and UNMAP takes one range: see
+    /// Creates a unit with remote blocks. The identifier is a hash of the GUID and `name`. VERIFY
+    /// does not compare, WRITE SAME writes only zeros, and UNMAP takes one range: see
     /// [`Command::for_elsewhere`].
     pub fn elsewhere(geometry: Geometry, name: &[u8], guid: u64) -> Self {
         Self::with(geometry, None, id(name, guid))
@@ -92,17 +92,17 @@ impl Unit {
         }
     }
 
-    /// Whether its blocks are remote.
+    /// Returns whether the blocks are remote.
     pub fn is_elsewhere(&self) -> bool {
         self.disk.is_none()
     }
 
-    /// Its serial number.
+    /// Returns the serial number.
     pub fn serial(&self) -> String {
         format!("{:016x}", self.id)
     }
 
-    /// Resets the unit: it is started.
+    /// Resets the unit, which starts it.
     pub fn reset(&self) {
         self.stopped.store(false, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl Unit {
     }
 }
 
-/// FNV-1a.
+/// An FNV-1a hash.
 fn id(name: &[u8], guid: u64) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     name.iter().fold(guid ^ 0xcbf2_9ce4_8422_2325, hash)
@@ -144,11 +144,11 @@ fn address(number: usize) -> [u8; 8] {
 /// How VERIFY compares (BYTCHK).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Compare {
-    /// Medium verification only.
+    /// Verify the medium only.
     Nothing,
-    /// With as many bytes from the initiator.
+    /// Compare with as many bytes from the initiator.
     All,
-    /// Each block with one block from the initiator.
+    /// Compare each block with one block from the initiator.
     One,
 }
 
@@ -194,7 +194,7 @@ pub enum Command {
         count: u64,
         /// Free the space if the block is all zeros.
         unmap: bool,
-        /// NDOB: the block is zeros and not sent.
+        /// NDOB: no data is sent, and the block is zeros.
         no_data: bool,
     },
     /// UNMAP with a parameter list of this length in bytes.
@@ -210,20 +210,20 @@ pub enum Command {
     },
     /// SYNCHRONIZE CACHE.
     Flush,
-    /// START STOP UNIT: start or stop.
+    /// START STOP UNIT; `true`: start.
     Start(bool),
 }
 
-/// Maximum bytes of one transfer: 16 MiB. Reported to the initiator.
+/// Maximum length of one transfer, in bytes: 16 MiB. Reported to the initiator.
 pub const MAX_TRANSFER: u64 = 16 << 20;
 
 impl Command {
-    /// Whether the command needs the blocks, which may be remote.
+    /// Returns whether the command needs the blocks, which may be remote.
     pub fn blocks(&self) -> bool {
         !matches!(self, Self::Done | Self::Reply(..) | Self::Start(true))
     }
 
-    /// Bytes of DATA-OUT.
+    /// Length of DATA-OUT, in bytes.
     pub fn data_out(&self) -> u32 {
         let block = BLOCK as u32;
         match *self {
@@ -239,7 +239,7 @@ impl Command {
         }
     }
 
-    /// Bytes of DATA-IN.
+    /// Length of DATA-IN, in bytes.
     pub fn data_in(&self) -> u32 {
         match self {
             Self::Read { count, .. } => count * BLOCK as u32,
@@ -248,20 +248,19 @@ impl Command {
         }
     }
 
-    /// Whether its DATA-OUT must be fetched even if the blocks are remote, because it contains
+    /// Returns whether DATA-OUT must be fetched even if the blocks are remote, because it contains
     /// parameters.
     pub fn needs_data(&self) -> bool {
         matches!(self, Self::Unmap(_) | Self::WriteSame { .. })
     }
 
-    /// Converts it for remote blocks. `out` has all of [`Command::data_out`] if
+    /// Converts the command for remote blocks. `out` is the whole DATA-OUT if
     /// [`Command::needs_data`].
     pub fn for_elsewhere(&self, unit: &Unit, out: &[u8]) -> Result<Self, Sense> {
         blocks::for_elsewhere(self, &unit.geometry, out)
     }
 
-    /// Executes it. `out` has all of [`Command::data_out`]; `into` receives as much DATA-IN as
-    /// fits.
+    /// Executes the command. `out` is the whole DATA-OUT; `into` receives as much DATA-IN as fits.
     pub fn execute(&self, unit: Option<&Unit>, out: &[u8], into: &mut [u8]) -> Result<(), Sense> {
         match (self, unit) {
             (Self::Done, _) => Ok(()),
@@ -364,7 +363,7 @@ fn report_luns(cdb: &Cdb, units: &Units) -> Result<Command, Sense> {
     let most = be32(cdb, 6);
     let numbers = match cdb[2] {
         0 | 2 => 0..units.len(),
-        // Well known logical units: none.
+        // There are no well known logical units.
         1 => 0..0,
         _ => return Err(Sense::FIELD),
     };

@@ -12,7 +12,7 @@ use crate::{
     wire::{login_rej, login_rsp, LoginReq, Others, Reason, CMD_LEN, MIN_IT_IU_LEN},
 };
 
-/// Maximum bytes of a message to the initiator: a response with sense data.
+/// Maximum length of a message to the initiator, in bytes: a response with sense data.
 const TI_IU_LEN: u32 = 64;
 const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 
@@ -20,7 +20,7 @@ const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 pub(super) struct Login {
     pub(super) channel: ChannelId,
     req: LoginReq,
-    /// Other channels were terminated for it.
+    /// Whether other channels were terminated for it.
     terminated: bool,
 }
 

@@ -35,9 +35,9 @@ use task::Task;
 pub trait Buffer: DerefMut<Target = [u8]> {}
 impl<T: DerefMut<Target = [u8]>> Buffer for T {}
 
-/// A connection, numbered by the caller.
+/// Number of a connection, assigned by the caller.
 pub type ChannelId = u64;
-/// A command, numbered by [`Target`].
+/// Number of a command, assigned by [`Target`].
 pub type TaskId = u64;
 
 /// DATA-OUT of a command.
@@ -54,9 +54,9 @@ pub struct Work<B> {
     pub command: Command,
     /// The unit.
     pub unit: Option<Arc<Unit>>,
-    /// All of its DATA-OUT.
+    /// The whole DATA-OUT.
     pub out: Option<Out<B>>,
-    /// Bytes of room for DATA-IN.
+    /// Maximum length of DATA-IN, in bytes.
     pub into: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct Work<B> {
 pub struct Done<B> {
     /// Success, or the sense condition.
     pub result: Result<(), Sense>,
-    /// As in [`Work`].
+    /// As given in [`Work::out`].
     pub out: Option<Out<B>>,
     /// DATA-IN, at the start of the buffer.
     pub into: Option<B>,
@@ -114,7 +114,7 @@ pub enum Action<B> {
         response: Vec<u8>,
         /// Number of receive buffers.
         receives: usize,
-        /// Bytes of each.
+        /// Length of each receive buffer, in bytes.
         len: usize,
     },
     /// Reject a connection.
@@ -200,9 +200,9 @@ pub enum Action<B> {
 pub struct Settings {
     /// Target port identifier.
     pub id: [u8; 16],
-    /// Credits of a channel.
+    /// Number of credits per channel.
     pub queue_depth: u32,
-    /// Maximum channels of a session.
+    /// Maximum number of channels per session.
     pub channels: usize,
 }
 
@@ -213,12 +213,12 @@ struct Channel {
     /// Tag of the login.
     tag: u64,
     initiator: [u8; 16],
-    /// Requests that the initiator may send.
+    /// Number of requests that the initiator may send.
     credits: u32,
     /// Credits of tasks that ended without a response, granted with the next response.
     owed: u32,
     immediate: Option<u16>,
-    /// Disconnecting; messages are ignored.
+    /// Whether it is disconnecting: messages are ignored.
     leaving: bool,
 }
 
@@ -235,13 +235,13 @@ pub struct Target<B> {
     next: TaskId,
     waiters: Vec<Waiter>,
     logins: Vec<Login>,
-    /// Logins wait for [`Target::open`].
+    /// Whether logins wait for [`Target::open`].
     closed: bool,
     actions: Vec<Action<B>>,
 }
 
 impl<B: Buffer> Target<B> {
-    /// A target with these units and no session.
+    /// Creates a target with these units and no session.
     pub fn new(settings: Settings, units: Vec<Arc<Unit>>) -> Self {
         Self {
             settings,
@@ -257,7 +257,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// A target with units that are not yet known. Logins wait for [`Target::open`].
+    /// Creates a target with units that are not yet known. Logins wait for [`Target::open`].
     pub fn closed(settings: Settings) -> Self {
         let mut this = Self::new(settings, Vec::new());
         this.closed = true;
@@ -271,7 +271,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// Whether an initiator has a session that is not ending.
+    /// Returns whether an initiator has a session that is not ending.
     pub fn has_session(&self, initiator: &[u8; 16]) -> bool {
         let mut all = self.channels.values();
         all.any(|c| c.initiator == *initiator && !c.leaving)
@@ -289,12 +289,12 @@ impl<B: Buffer> Target<B> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether there is no channel and no task.
+    /// Returns whether there is no channel and no task.
     pub fn idle(&self) -> bool {
         self.channels.is_empty() && self.tasks.is_empty()
     }
 
-    /// The channel of a task, unless it has ended.
+    /// Returns the channel of a task, unless the channel has ended.
     pub fn channel(&self, task: TaskId) -> Option<ChannelId> {
         let id = self.tasks.get(&task)?.channel;
         self.channels.contains_key(&id).then_some(id)
@@ -395,7 +395,7 @@ impl<B: Buffer> Target<B> {
         self.actions.push(Action::Say(format!("{name}: {what}")));
     }
 
-    /// Credits for a response on a channel; `None` if it is ending.
+    /// Credits to grant with a response; `None` if the channel is ending.
     fn grant(&mut self, id: ChannelId) -> Option<i32> {
         let channel = self.channels.get_mut(&id).filter(|c| !c.leaving)?;
         let grant = 1 + std::mem::take(&mut channel.owed);

@@ -33,7 +33,7 @@ pub(super) struct Task<B> {
     pub(super) unit: Option<usize>,
     pub(super) tag: u64,
     pub(super) state: State,
-    /// Aborted: it gets no response.
+    /// Whether it is aborted: no response is sent.
     pub(super) aborted: bool,
     /// Credits of its response, if granted in advance.
     granted: Option<i32>,
@@ -41,17 +41,17 @@ pub(super) struct Task<B> {
     data: Data,
     /// DATA-OUT that has arrived.
     out: Option<Out<B>>,
-    /// Bytes of the table that is being fetched.
+    /// Length of the table that is being fetched, in bytes.
     table: usize,
 }
 
 impl<B> Task<B> {
-    /// Whether its tag is in use: no response can have been sent.
+    /// Returns whether the tag is in use, because no response can have been sent.
     fn has_tag(&self) -> bool {
         self.state != State::Answering && self.granted.is_none()
     }
 
-    /// Bytes of the DATA-OUT and DATA-IN buffers.
+    /// Lengths of the DATA-OUT and DATA-IN buffers, in bytes.
     fn room(&self) -> (u32, u32) {
         let immediate = self.data.immediate.map(|(_, len)| len as u32);
         let out = immediate.unwrap_or(self.data.out.total);
@@ -141,7 +141,7 @@ impl<B: Buffer> Target<B> {
             Some(sense) if code != opcode::REQUEST_SENSE => return Err(sense),
             _ => {}
         }
-        // SIMPLE and HEAD OF QUEUE.
+        // Only SIMPLE and HEAD OF QUEUE are supported.
         if cmd.attribute > 1 {
             return Err(Sense::ATTRIBUTE);
         }
@@ -276,8 +276,8 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// Grants the credits for a response that another role sends to a dispatched command. They
-    /// count at once. Returns `None` if the channel is ending.
+    /// Grants credits with a response that another role sends to a dispatched command. They count
+    /// at once. Returns `None` if the channel is ending.
     pub fn grant_for(&mut self, id: TaskId) -> Option<i32> {
         let task = self.tasks.get(&id)?;
         if task.granted.is_some() {
@@ -289,7 +289,7 @@ impl<B: Buffer> Target<B> {
         task.granted
     }
 
-    /// Whether a command gets no response.
+    /// Returns whether a command is aborted or has ended.
     pub fn aborted(&self, id: TaskId) -> bool {
         self.tasks.get(&id).is_none_or(|t| t.aborted)
     }
@@ -311,7 +311,7 @@ impl<B: Buffer> Target<B> {
                 // Stop the unit after its data is durable.
                 if let (Command::Start(_), Some(unit)) = (&task.command, task.unit) {
                     let unit = self.units.get(unit).map(|u| &**u);
-                    // It does not block and cannot fail.
+                    // This neither blocks nor fails.
                     let _ = task.command.execute(unit, &[], &mut []);
                 }
                 self.answer(id, status::GOOD, None, None);
@@ -378,7 +378,7 @@ impl<B: Buffer> Target<B> {
         self.end(id);
     }
 
-    /// Returns the buffer of the DATA-OUT.
+    /// Gives back the buffer with the DATA-OUT of a task.
     fn recycle(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -393,7 +393,6 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// Removes a task.
     pub(super) fn end(&mut self, id: TaskId) {
         self.recycle(id);
         let Some(task) = self.tasks.remove(&id) else {

@@ -63,7 +63,6 @@ impl Drop for Temporary {
     }
 }
 
-/// The target and its initiator.
 pub struct Rig {
     pub target: Target<Vec<u8>>,
     pub files: Vec<Temporary>,
@@ -73,9 +72,9 @@ pub struct Rig {
     pub sent: Vec<(ChannelId, Vec<u8>)>,
     pub accepted: Vec<(ChannelId, Vec<u8>)>,
     pub rejected: Vec<(ChannelId, Vec<u8>)>,
-    /// Channels that were ended, with the logout.
+    /// Channels that the target ended, with the logout.
     pub left: Vec<(ChannelId, Option<Vec<u8>>)>,
-    /// Receive buffers returned.
+    /// Number of receive buffers returned.
     pub received: usize,
     /// Collect work in `held` and `fetches` instead of doing it.
     pub hold: bool,
@@ -125,7 +124,7 @@ impl Rig {
         }
     }
 
-    /// A target with one unit and one session. The first unit attention is cleared.
+    /// Creates a target with one unit and one session. The first unit attention is cleared.
     pub fn logged_in() -> Self {
         let mut rig = Self::new(settings(), 1, false);
         rig.login(1, &requested());
@@ -383,7 +382,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i / 7) as u8 ^ i as u8 ^ seed).collect()
 }
 
-/// READ (10) and WRITE (10).
+/// CDB of a READ (10) or WRITE (10).
 pub fn cdb10(opcode: u8, lba: u32, count: u16) -> [u8; 10] {
     let (l, c) = (lba.to_be_bytes(), count.to_be_bytes());
     [opcode, 0, l[0], l[1], l[2], l[3], 0, c[0], c[1], 0]

@@ -60,7 +60,7 @@ impl Engine {
 
     pub(super) fn joined(&mut self, status: Status, channel: ChannelId, session: u64) {
         let Some(req) = self.logins.remove(&channel) else {
-            // The initiator has left.
+            // The initiator has given up the login.
             if status == Status::Good {
                 self.never_was(channel, session);
             }
@@ -88,7 +88,7 @@ impl Engine {
         });
     }
 
-    /// The SE has admitted a login that has no answer channel.
+    /// Tells the SE that a login that it has admitted has no answer channel.
     fn never_was(&mut self, channel: ChannelId, session: u64) {
         self.tell_se(Message::Left {
             status: Status::Stale,

@@ -172,7 +172,7 @@ impl Engine {
         };
         let (write, stable, channel) = (job.exec.write, job.exec.stable, job.channel);
         if job.exec.zero.is_some() {
-            // It needs no lines.
+            // Zeroing needs no lines.
             job.stage = Stage::Storing;
             for n in 0..job.parts.len() {
                 self.fly(id, n, true);
@@ -191,7 +191,7 @@ impl Engine {
                     part.line = line;
                 }
                 None => {
-                    // `settle` has checked that there is one.
+                    // `settle` has checked that there are enough free lines.
                     let Some(line) = self.cache.take() else {
                         continue;
                     };
@@ -217,8 +217,8 @@ impl Engine {
         self.advance(id);
     }
 
-    /// Queues the transfer of a part between the arena and an RS. A read that is cached transfers
-    /// the whole line.
+    /// Queues the transfer of a part between the arena and an RS. A cached read transfers the whole
+    /// line.
     pub(super) fn fly(&mut self, job_id: JobId, n: usize, put: bool) {
         let Some(job) = self.jobs.get_mut(&job_id) else {
             return;
@@ -274,7 +274,7 @@ impl Engine {
         }
         let (part, line) = (job.parts[flight.part], u64::from(self.settings.line));
         if let (Some(key), true) = (part.key, flight.zero.is_some()) {
-            // Even on failure: the next read must read the file.
+            // Forget the line even on failure: the next read must read the file.
             if let Some(old) = self.cache.find(&key) {
                 self.cache.forget(old);
             }

@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// A connection is established. The peer can access the arena at this address, with this rkey.
+    /// A connection is established. The peer can access the arena at `va` with rkey `key`.
     pub fn connected(&mut self, peer: Peer, va: u64, key: u32) {
         let Some(to) = self.whose(peer) else {
             return;
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Without an SE there are no sessions, so end them all.
+    /// Ends all sessions: without an SE there are none.
     pub(super) fn alone(&mut self) {
         for (channel, req) in std::mem::take(&mut self.logins) {
             self.reject(channel, req.tag, RejReason::InsufficientResources);
@@ -148,7 +148,7 @@ impl Engine {
         self.take_off(number);
     }
 
-    /// An RS rejects this epoch: the SE has fenced this CE.
+    /// An RS rejects the epoch of this CE: the SE has fenced the CE.
     pub(super) fn store_stale(&mut self, n: usize) {
         self.stores[n].stale = self.epoch;
         let peer = self.stores[n].peer;

@@ -25,19 +25,19 @@ use crate::{
 /// Delay before a failed connection is retried, in milliseconds.
 pub const RETRY: u64 = 500;
 
-/// A command, numbered by [`Engine`].
+/// Number of a command, assigned by [`Engine`].
 pub type JobId = u64;
 
 /// Parameters of a CE.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Its number, unique and not 0.
+    /// Number of the CE, unique and not 0.
     pub member: u32,
     /// The target port identifier of the system.
     pub id: [u8; 16],
     /// Number of lines of the arena.
     pub lines: usize,
-    /// Bytes of a line, a multiple of 512. Must match the SE.
+    /// Line size in bytes, a multiple of 512. Must match the SE.
     pub line: u32,
     /// Number of RSs.
     pub stores: usize,
@@ -78,8 +78,8 @@ pub enum Action {
         /// The message.
         message: Message,
     },
-    /// Close a connection, without [`Engine::closed`]. Afterwards the peer must not access the
-    /// arena.
+    /// Close a connection; do not call [`Engine::closed`] for it. Afterwards the peer must not
+    /// access the arena.
     Close {
         /// The connection.
         peer: Peer,
@@ -147,7 +147,7 @@ struct Link {
     number: Option<u32>,
     /// RDMA address of the arena for the peer, and its rkey.
     arena: (u64, u32),
-    /// The peer rejects this epoch.
+    /// Epoch of this CE that the peer has rejected.
     stale: u64,
 }
 
@@ -188,7 +188,7 @@ struct Part {
     object: u32,
     at: u64,
     blocks: u32,
-    /// `None` if another CE owns it.
+    /// Content of the line; `None` if another CE owns the extent.
     key: Option<Key>,
     /// The line, once the job has started.
     line: usize,
@@ -203,7 +203,7 @@ struct Job {
     channel: ChannelId,
     parts: Vec<Part>,
     stage: Stage,
-    /// Transfers in flight.
+    /// Number of transfers in flight.
     flying: usize,
     /// Aborted: it gets no response.
     killed: bool,
@@ -215,13 +215,14 @@ struct Flight {
     job: JobId,
     part: usize,
     store: u32,
-    /// Whether it changes the file.
+    /// Whether it writes or zeroes blocks of the file.
     put: bool,
     zero: Option<Zero>,
     transfer: Transfer,
     /// The connection that it was sent through.
     peer: Option<Peer>,
-    /// Sent, and the connection lost: the RS may have executed it, or may still do so.
+    /// Whether the RS may have executed it, or may still do so: it was sent, and the connection is
+    /// lost.
     uncertain: bool,
 }
 
@@ -246,13 +247,13 @@ pub struct Engine {
     next_flight: u64,
     /// Fenced sessions, acknowledged when they have no job left.
     fences: Vec<u64>,
-    /// Reads with all lines in the arena, and other reads.
+    /// Number of reads with all lines in the arena, and of other reads.
     hits: [u64; 2],
     actions: Vec<Action>,
 }
 
 impl Engine {
-    /// A CE without connections.
+    /// Creates a CE without connections.
     pub fn new(settings: Settings, now: u64) -> Self {
         Self {
             settings,
@@ -280,12 +281,12 @@ impl Engine {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether it has no command and no pinned line.
+    /// Returns whether it has no command and no pinned line.
     pub fn idle(&self) -> bool {
         self.jobs.is_empty() && self.flights.is_empty() && self.cache.free() == self.cache.len()
     }
 
-    /// Whether it is attached to the SE and all RSs.
+    /// Returns whether it is attached to the SE and all RSs.
     pub fn attached(&self) -> bool {
         self.se.state.up() && self.stores.iter().all(|l| l.state.up())
     }

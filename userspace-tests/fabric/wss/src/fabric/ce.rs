@@ -16,7 +16,7 @@ use crate::{
     options::{Options, LINE},
 };
 
-/// Receive buffers per initiator: it only sends a logout.
+/// Number of receive buffers per initiator, which only sends a logout.
 const RECEIVES: usize = 2;
 
 pub(super) enum Token {
@@ -28,7 +28,7 @@ pub(super) struct Ce {
     engine: Engine,
     arena: Arena,
     se: Vec<SocketAddr>,
-    /// Index of the last one tried.
+    /// Index of the last SE address tried.
     tried: usize,
     stores: Vec<SocketAddr>,
     made: Made,

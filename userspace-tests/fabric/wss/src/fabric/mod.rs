@@ -32,7 +32,7 @@ use crate::{
     peer::{Peer, SILENCE},
 };
 
-/// Private data of connections between roles. In an SRP login the twelfth byte is 0.
+/// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
 
 /// All connections of a role, with flow control for those to other roles.
@@ -65,7 +65,7 @@ impl<T> Links<T> {
         })
     }
 
-    /// Sends the messages that the peer has buffers for.
+    /// Sends queued messages, as many as the peer has free buffers.
     fn flush(&mut self, id: LinkId) -> io::Result<()> {
         let flow = self.flows.entry(id).or_default();
         while let Some(message) = flow.pop() {
@@ -86,7 +86,7 @@ impl<T> Links<T> {
         Ok(true)
     }
 
-    /// Posts a receive buffer of a connection to another role, and sends a GRANT if one is due.
+    /// Reposts a receive buffer of a connection to another role, and sends a GRANT if one is due.
     fn again(&mut self, id: LinkId, buffer: Buffer, granted: bool) -> io::Result<()> {
         self.hub.receive(id, buffer)?;
         if granted {
@@ -133,7 +133,7 @@ impl<T> Connections for Links<T> {
 pub trait Role {
     /// The purpose of a completion.
     type Token;
-    /// Its connections.
+    /// The connections of the role.
     type Links: Connections<Token = Self::Token>;
     /// Sets the time in milliseconds.
     fn tick(&mut self, now: u64);
@@ -147,7 +147,7 @@ pub trait Role {
     fn work(&mut self, hub: &mut Self::Links);
     /// Begins to shut down.
     fn shutdown(&mut self);
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     fn idle(&self) -> bool;
     /// The reason if the role has failed.
     fn failed(&self) -> Option<String> {
@@ -216,7 +216,7 @@ pub fn run<R: Role>(
     }
 }
 
-/// Connections that the role makes and numbers itself.
+/// Connections that a role makes and numbers itself.
 #[derive(Default)]
 pub struct Made {
     /// The open connections.
@@ -246,7 +246,7 @@ fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -
     }
 }
 
-/// Returns false if a connection has failed; it is closed.
+/// Returns false and closes the connection if `result` is an error, unless it has already ended.
 pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
@@ -269,7 +269,7 @@ fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
     good(hub, id, result)
 }
 
-/// Accepts a connection request of another role; `None` if it is from an initiator.
+/// Accepts a connection request of another role. Returns `None` if it is from an initiator.
 fn accept_role<T>(hub: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
     if !data.starts_with(PRIVATE) {
         return None;

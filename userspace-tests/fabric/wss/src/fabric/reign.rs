@@ -3,10 +3,10 @@
 //! Election of the SE: the holder of a key in etcd. The key is bound to a lease, and its
 //! create_revision is the epoch, greater than that of every earlier SE.
 //!
-//! An SE serves until shortly before its lease can expire, counted from before its last successful
-//! renewal request. So a late answer or an unreachable etcd cannot prolong its term. If it acts
-//! later nevertheless, every RS that knows the epoch of the next SE rejects it. An RS that starts
-//! gets that epoch from etcd.
+//! An SE serves until shortly before its lease can expire, measured from when it sent its last
+//! successful request for the key or its renewal. A late answer or an unreachable etcd therefore
+//! cannot prolong its term. If it still acts after that, every RS that knows the next SE's epoch
+//! rejects it. A starting RS asks etcd for the lowest epoch that is still valid.
 
 use std::{
     io,
@@ -24,7 +24,8 @@ use crate::{etcd::Etcd, peer::SILENCE};
 /// Lifetime of the key without renewal, in seconds. Longer than [`SILENCE`]: by then all running
 /// CEs have dropped a sleeping SE and its commands.
 pub const TTL: u64 = 5;
-/// The SE ends this long before the lease. Allows for clocks that differ in speed by a fifth.
+/// The SE stops this long before its lease expires. Allows for clocks that differ in speed by a
+/// fifth.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Renewal interval.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ pub struct Term {
     begin: Instant,
     /// End of the term in milliseconds after `begin`.
     until: AtomicU64,
-    /// etcd has reported that the lease has expired.
+    /// Whether etcd has reported that the lease has expired.
     lost: AtomicBool,
 }
 
@@ -65,7 +66,7 @@ impl Term {
         }
     }
 
-    /// The lease is valid; the request was sent at `asked`.
+    /// Extends the term: etcd has confirmed the lease. The request was sent at `asked`.
     fn confirm(&self, asked: Instant) {
         let until = asked + Duration::from_secs(TTL) - MARGIN;
         let until = until.saturating_duration_since(self.begin).as_millis() as u64;
@@ -95,7 +96,7 @@ pub struct Reign {
     keeper: Option<JoinHandle<()>>,
 }
 
-/// Repeats a question until it is answered. `wait` returns true to stop.
+/// Repeats a request until it is answered. `wait` returns true to stop.
 fn ask<T>(
     mut wait: impl FnMut(Duration) -> io::Result<bool>,
     mut question: impl FnMut() -> io::Result<Result<T, String>>,
@@ -183,12 +184,12 @@ impl Reign {
         Ok(Some(this))
     }
 
-    /// Its epoch, greater than every epoch that an earlier SE had or allocated.
+    /// The epoch of this SE, greater than every epoch that an earlier SE had or allocated.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Its term.
+    /// The term of this SE.
     pub fn term(&self) -> Arc<Term> {
         Arc::clone(&self.term)
     }
@@ -207,8 +208,8 @@ impl Drop for Reign {
     }
 }
 
-/// The lowest epoch that an SE of this system with a valid lease can have. Retries until etcd
-/// answers; `None` if `wait` returns true.
+/// Returns the lowest epoch that an SE of this system with a valid lease can have. Retries until
+/// etcd answers; `None` if `wait` returns true.
 pub fn least_epoch(
     mut etcd: Etcd,
     system: &str,

@@ -35,7 +35,7 @@ type Files = Workers<Job, (OpId, Status, Option<Buffer>)>;
 pub(super) struct Rs {
     store: Store,
     files: Files,
-    /// Buffers of operations, and the connections they are for.
+    /// The connection and the buffer of each operation.
     memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
 }
 

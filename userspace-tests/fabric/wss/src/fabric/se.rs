@@ -19,8 +19,8 @@ use crate::{
     se::{Action, Engine, Settings, OUTGOING},
 };
 
-/// Maximum bytes of a command. Fits the smallest arena of a CE, and four extents unless objects are
-/// small.
+/// Maximum length of a transfer, in bytes. Fits the smallest arena of a CE, and four extents unless
+/// objects are small.
 const MAX_TRANSFER: u64 = 1 << 20;
 
 pub(super) struct Se {
@@ -30,7 +30,7 @@ pub(super) struct Se {
     /// Connections of CEs.
     roles: HashSet<LinkId>,
     commands: Commands,
-    /// Its term, if elected through etcd.
+    /// The term of the SE, if elected through etcd.
     term: Option<Arc<Term>>,
     failed: Option<String>,
 }
@@ -91,7 +91,7 @@ pub(super) fn role(
         stores,
         made: Made::default(),
         roles: HashSet::new(),
-        // Only commands without data are executed here.
+        // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         term,
         failed: None,
@@ -107,7 +107,7 @@ impl Se {
         self.made.links.get(&peer).copied()
     }
 
-    /// Whether its term is valid now.
+    /// Returns whether the term is valid now.
     fn reigns(&mut self) -> bool {
         if let Some(why) = self.term.as_ref().and_then(|term| term.over()) {
             self.failed = Some(why);
@@ -136,7 +136,7 @@ impl Role for Se {
     }
 
     fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
-        // Not even a GRANT may be handled: it sends queued messages.
+        // Do not even handle a GRANT: that sends queued messages.
         if !self.reigns() {
             return;
         }

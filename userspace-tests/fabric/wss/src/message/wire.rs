@@ -97,7 +97,7 @@ struct In<'a> {
 }
 
 impl In<'_> {
-    /// The caller has checked the length.
+    /// Reads `N` bytes at `at`. The caller has checked the length.
     fn take<const N: usize>(&mut self, at: usize) -> [u8; N] {
         let mut field = [0; N];
         field.copy_from_slice(&self.bytes[at..at + N]);
@@ -328,7 +328,7 @@ impl Transfer {
         if flags & !(STABLE | ZERO | UNMAP) != 0 || how.is_some() != zeros {
             return Err(Broken::Byte(1));
         }
-        // Without a transfer these bytes are zero.
+        // Without a transfer the address and the rkey are zero.
         let (va, key) = if zeros {
             (0, 0)
         } else {

@@ -86,8 +86,8 @@ impl Store {
         for peer in old {
             self.close(peer);
         }
-        // The operations of the closed connections are dead, but a write may be on the path to the
-        // file.
+        // The operations of the closed connections are dead, but their writes may not yet have
+        // reached the file.
         let mut waits = BTreeSet::new();
         for (id, op) in &self.ops {
             if op.dead && meant(op.member) && op.stage == Stage::Writing {
@@ -107,7 +107,7 @@ impl Store {
         });
     }
 
-    /// Acknowledges completed fences, and attaches CEs that waited for one.
+    /// Acknowledges completed fences, and answers CEs that waited for one.
     pub(super) fn settle(&mut self) {
         let (done, waiting) = std::mem::take(&mut self.fences)
             .into_iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RealStorage: has the files, and moves blocks between them and the arenas of CEs.
+//! RealStorage: stores the files, and moves blocks between them and the arenas of CEs.
 //!
 //! The SE sets the valid epoch of each CE. After the fence is acknowledged no operation of an older
 //! epoch reaches a file, so no timeout is needed to exclude an unreachable CE.
@@ -15,10 +15,10 @@ use crate::{
     peer::{misused, Peer, Pulse},
 };
 
-/// An operation, numbered by [`Store`].
+/// Number of an operation, assigned by [`Store`].
 pub type OpId = u64;
 
-/// Maximum bytes of one GET or PUT.
+/// Maximum length of one GET or PUT, in bytes.
 pub const MAX_TRANSFER: u64 = 1 << 20;
 
 /// File I/O.
@@ -56,7 +56,7 @@ pub enum Work {
         blocks: u32,
         /// Flush afterwards.
         stable: bool,
-        /// Whether to free their space.
+        /// How to zero them.
         how: Zero,
     },
     /// Flush the object.
@@ -76,7 +76,8 @@ pub enum Action {
         /// The message.
         message: Message,
     },
-    /// Close a connection, without [`Store::closed`]. Afterwards nothing must reach its peer.
+    /// Close a connection; do not call [`Store::closed`] for it. Afterwards nothing must reach its
+    /// peer.
     Close {
         /// The connection.
         peer: Peer,
@@ -130,7 +131,7 @@ enum Who {
     /// Not attached.
     Nobody,
     Se,
-    /// A CE with an epoch that the SE has not confirmed.
+    /// A CE that waits until its epoch is valid and its earlier operations have ended.
     Waiting(u32, u64),
     Ce(u32, u64),
 }
@@ -156,7 +157,7 @@ struct Op {
     id: u64,
     stage: Stage,
     transfer: Option<Transfer>,
-    /// The result is discarded.
+    /// Whether the result is discarded.
     dead: bool,
 }
 
@@ -175,11 +176,12 @@ pub struct Store {
     objects: Vec<u64>,
     now: u64,
     connections: BTreeMap<Peer, Connection>,
-    /// Epoch of the SE.
+    /// Lowest valid epoch of an SE.
     se: u64,
-    /// Valid epoch of each CE.
+    /// Epoch of the last fence of each CE alone; its valid epoch is this or `floor`, whichever is
+    /// greater.
     members: BTreeMap<u32, u64>,
-    /// Lowest valid epoch.
+    /// Epoch of the last fence of all CEs.
     floor: u64,
     ops: BTreeMap<OpId, Op>,
     next: OpId,
@@ -188,7 +190,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An RS with this number, and objects of these numbers of blocks.
+    /// Creates an RS with this number, and with objects of these sizes in blocks.
     pub fn new(number: u32, objects: Vec<u64>, now: u64) -> Self {
         Self {
             number,
@@ -210,7 +212,7 @@ impl Store {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether no operation is in flight.
+    /// Returns whether no operation is in flight.
     pub fn idle(&self) -> bool {
         self.ops.is_empty()
     }
@@ -281,7 +283,6 @@ impl Store {
         self.fences.retain(|f| f.peer != peer);
     }
 
-    /// Removes an operation.
     fn end(&mut self, id: OpId) {
         self.ops.remove(&id);
         self.actions.push(Action::Forget { op: id });

@@ -39,7 +39,7 @@ impl Store {
         });
     }
 
-    /// Starts a transfer in this stage.
+    /// Starts a transfer, in stage `stage`.
     pub(super) fn transfer(
         &mut self,
         peer: Peer,

@@ -104,8 +104,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// CEs that can own an extent for a session: those with channels to all sessions, else those
-    /// with a channel to this one.
+    /// Returns the CEs that can own an extent for a session: those with channels to all sessions,
+    /// else those with a channel to this one.
     pub(super) fn candidates(&self, session: &Session) -> Vec<u32> {
         let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
         let mine: Vec<_> = session.reach.keys().filter(up).copied().collect();
@@ -142,7 +142,7 @@ impl<B: Buffer> Engine<B> {
         if candidates.is_empty() {
             return;
         }
-        // A read is done by one CE, which does not cache blocks of other owners.
+        // A read is done by one CE, which does not cache blocks that other CEs own.
         let needed = if write { pieces.len() } else { 1 };
         for piece in &pieces[..needed] {
             let extent = &mut self.maps[unit].extents()[piece.extent];
@@ -226,7 +226,7 @@ impl<B: Buffer> Engine<B> {
         let mut parts = Vec::new();
         for (number, mut exec, extents) in made {
             if answer {
-                // Without a channel the command is about to be cancelled.
+                // Without a channel the task is about to be cancelled.
                 let Some(credits) = self.target.grant_for(task) else {
                     return;
                 };
@@ -267,7 +267,7 @@ impl<B: Buffer> Engine<B> {
             Stage::Parts(parts) => {
                 let open = parts.iter().filter(|p| p.status.is_none());
                 for part in open {
-                    // A lost CE is being fenced.
+                    // If the connection is lost, the CE is being fenced.
                     if self.peers.contains_key(&part.link) {
                         self.actions.push(Action::Send {
                             peer: part.link,
@@ -332,7 +332,7 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-/// An operation on blocks. `true`: durable.
+/// An operation on blocks. `true`: make it durable.
 #[derive(Clone, Copy)]
 enum How {
     Read(bool),
@@ -364,7 +364,7 @@ fn outcome(parts: &[Status]) -> Outcome {
 /// Splits the initiator's buffers among EXECs.
 struct Places<'a> {
     list: &'a [DirectBuf],
-    /// Bytes of the first buffer that are used.
+    /// Number of used bytes of the first buffer.
     used: u32,
 }
 

@@ -24,8 +24,8 @@ impl<B: Buffer> Engine<B> {
         self.fence(number, Some(peer));
     }
 
-    /// Assigns a new epoch to a CE, with this connection or none. All earlier work of the CE is
-    /// fenced.
+    /// Assigns a new epoch to a CE, with this connection or none, and fences all earlier work of
+    /// the CE.
     pub(super) fn fence(&mut self, number: u32, peer: Option<Peer>) {
         let epoch = self.fresh();
         let member = Member {
@@ -150,7 +150,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// The last channel of a session has ended: fence the session at its CEs.
+    /// Handles the end of the last channel of a session: fences the session at its CEs.
     pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
         let Some(session) = self.sessions.remove(initiator) else {
             return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! StorageEngine: has the sessions, knows the location of each block, and tells CEs what to move.
-//! Data does not pass through it.
+//! StorageEngine: manages the sessions, knows the location of each block, and tells CEs what to
+//! move. Data does not pass through it.
 //!
 //! Sessions, credits and task management are those of [`Target`]. A command is in flight at a CE
-//! until the CE reports its end, or until every RS has fenced the CE. Before that the target
-//! answers no login of the same initiator, so a write of an old session never overtakes a write of
-//! the new one.
+//! until the CE reports its end, or until every RS has fenced the CE. Until then the target answers
+//! no login of the same initiator, so a write of an old session never overtakes a write of the new
+//! one.
 
 mod commands;
 mod members;
@@ -24,16 +24,16 @@ use crate::{
 
 /// Delay before a failed connection is retried, in milliseconds.
 pub const RETRY: u64 = 500;
-/// A command that no CE can execute for this time is answered with BUSY, in milliseconds: less than
-/// the initiator's timeout. The initiator retries it.
+/// Time in milliseconds after which a command that no CE can execute is answered with BUSY. Less
+/// than the timeout of the initiator, which retries the command.
 pub const PATIENCE: u64 = 5000;
-/// Flag of the numbers of connections that the SE makes itself.
+/// Flag in the numbers of connections that the SE itself makes.
 pub const OUTGOING: Peer = 1 << 63;
 
 /// Parameters of an SE.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Parameters of its target.
+    /// Parameters of the target.
     pub target: target::Settings,
     /// GUID from which the identifiers of units are derived.
     pub guid: u64,
@@ -41,11 +41,11 @@ pub struct Settings {
     pub units: Vec<Vec<(u32, u32)>>,
     /// Number of RSs.
     pub stores: usize,
-    /// Blocks of an extent, a multiple of a line.
+    /// Number of blocks per extent, a multiple of `line`.
     pub extent: u64,
-    /// Blocks of a line. Must match the CEs.
+    /// Number of blocks per line. Must match the CEs.
     pub line: u64,
-    /// Maximum bytes of a command.
+    /// Maximum length of a transfer, in bytes.
     pub max_transfer: u64,
     /// Greater than the epoch of every earlier SE of this system, such as a time.
     pub epoch: u64,
@@ -69,7 +69,7 @@ pub enum Action<B> {
         /// The message.
         message: Message,
     },
-    /// Close a connection, without [`Engine::closed`].
+    /// Close a connection; do not call [`Engine::closed`] for it.
     Close {
         /// The connection.
         peer: Peer,
@@ -82,7 +82,7 @@ struct Store {
     peer: Peer,
     state: State,
     number: Option<u32>,
-    /// It has fenced everything older than this SE.
+    /// Whether it has fenced everything older than this SE.
     fenced: bool,
 }
 
@@ -91,7 +91,7 @@ struct Member {
     /// Its connection, if any.
     peer: Option<Peer>,
     epoch: u64,
-    /// RSs, by index, that may still accept an older epoch.
+    /// Indices of RSs that may still accept an older epoch.
     unfenced: BTreeSet<usize>,
 }
 
@@ -103,8 +103,8 @@ impl Member {
 
 struct Session {
     epoch: u64,
-    /// CEs with an answer channel, and its logins. A CE may request a second one before it reports
-    /// the end of the first.
+    /// CEs with an answer channel, and their logins. A CE may request a second one before it
+    /// reports the end of the first.
     reach: BTreeMap<u32, BTreeSet<u64>>,
 }
 
@@ -114,13 +114,13 @@ struct Part {
     member: u32,
     /// The CE connection that it was sent through.
     link: Peer,
-    /// The extents that it keeps busy.
+    /// Indices of the extents that count it in `busy`.
     extents: Vec<usize>,
     status: Option<Status>,
 }
 
 enum Stage {
-    /// An extent has no usable owner.
+    /// Waits until its extents have usable owners.
     Waiting,
     Parts(Vec<Part>),
     /// FLUSH requests in flight, and the status so far.
@@ -160,13 +160,13 @@ pub struct Engine<B> {
     target: Target<B>,
     stores: Vec<Store>,
     next_peer: Peer,
-    /// Connections of CEs.
+    /// Connections of CEs; the number of the CE once attached.
     peers: BTreeMap<Peer, (Option<u32>, Pulse)>,
     members: BTreeMap<u32, Member>,
     sessions: HashMap<[u8; 16], Session>,
-    /// Sizes of objects.
+    /// Number of blocks of each object, by RS and object.
     sizes: HashMap<(u32, u32), u64>,
-    /// By unit, once all sizes are known.
+    /// The map of each unit, once all sizes are known.
     maps: Vec<Map>,
     jobs: BTreeMap<TaskId, Job>,
     /// The command of each EXEC.
@@ -178,7 +178,7 @@ pub struct Engine<B> {
 }
 
 impl<B: Buffer> Engine<B> {
-    /// An SE without connections.
+    /// Creates an SE without connections.
     pub fn new(settings: Settings, now: u64) -> Self {
         let store = |_| Store {
             peer: 0,
@@ -225,12 +225,12 @@ impl<B: Buffer> Engine<B> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Whether no session is left.
+    /// Returns whether no session is left.
     pub fn idle(&self) -> bool {
         self.target.idle()
     }
 
-    /// Whether all units are known.
+    /// Returns whether all units are known.
     pub fn open(&self) -> bool {
         !self.maps.is_empty()
     }

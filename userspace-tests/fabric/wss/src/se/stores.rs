@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections to the RSs, and all messages.
+//! Connections to the RSs, and the handling of all messages.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     peer::{misused, Peer, Pulse},
 };
 
-/// Maximum extents of a unit.
+/// Maximum number of extents of a unit.
 const MAX_EXTENTS: u64 = 1 << 20;
 
 impl<B: Buffer> Engine<B> {
@@ -249,7 +249,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Objects of unknown size of an RS.
+    /// Returns the objects of an RS with unknown sizes.
     pub(super) fn wanted(&self, store: u32) -> BTreeSet<u32> {
         let all = self.settings.units.iter().flatten();
         let unknown = all.filter(|o| o.0 == store && !self.sizes.contains_key(o));
@@ -306,7 +306,7 @@ impl<B: Buffer> Engine<B> {
         self.begin();
     }
 
-    /// Opens the target when all RSs have fenced and all sizes are known.
+    /// Opens the target when all RSs have fenced older SEs and all sizes are known.
     pub(super) fn begin(&mut self) {
         let ready = self.stores.iter().all(|s| s.fenced);
         if !ready || self.open() {

@@ -41,7 +41,7 @@ struct Lease {
 
 #[derive(Default)]
 pub struct State {
-    /// The keys are base64.
+    /// Keys are in base64.
     pub keys: BTreeMap<String, Key>,
     leases: BTreeMap<u64, Lease>,
     /// The last revision.
@@ -221,7 +221,7 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
 }
 
 impl Made {
-    /// A server with this number of endpoints.
+    /// Starts a server with this number of endpoints.
     pub fn new(ways: usize) -> Self {
         let asked = vec![0; ways];
         let first = State {

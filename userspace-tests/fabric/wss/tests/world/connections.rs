@@ -9,16 +9,15 @@ use wss::message::Message;
 
 pub type ConnId = u64;
 
-/// The purpose of a completion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Token {
-    /// Of the SE: a fetch, or a response.
+    /// SE: a fetch, or a response.
     Fetch(u64),
     Answer(u64),
-    /// Of a CE.
+    /// CE: a fetch, or a response.
     Fetched(u64),
     Sent(u64),
-    /// Of an RS.
+    /// RS: a read or write of an arena.
     Pulled(u64),
     Pushed(u64),
 }
@@ -51,7 +50,7 @@ pub struct Side {
     pub(super) local: u64,
     pub(super) channel: bool,
     pub open: bool,
-    /// Time of the forced end.
+    /// Time when the end is forced.
     pub(super) until: Option<u64>,
 }
 
@@ -124,7 +123,7 @@ impl World {
         }
     }
 
-    /// A side closes a connection.
+    /// Closes one side of a connection.
     pub fn close(&mut self, id: ConnId, side: usize) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
@@ -137,7 +136,7 @@ impl World {
         let node = conn.sides[side].node;
         conn.queues[side].truncate(arrives);
         let mut queue = std::mem::take(&mut conn.queues[side]);
-        // Payload in flight is as it was when sent.
+        // Take a snapshot of the payload in flight: the sender's memory may change.
         for item in &mut queue {
             if let Item::Write(list, _) = item {
                 for (_, _, source) in list {
@@ -154,7 +153,7 @@ impl World {
         }
     }
 
-    /// A connection breaks for both sides.
+    /// Breaks a connection for both sides.
     pub fn cut(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id) {
             for queue in &mut conn.queues {

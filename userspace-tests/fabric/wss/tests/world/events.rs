@@ -8,7 +8,6 @@ use super::{
 };
 use wss::{message::Status, rs};
 
-/// A possible event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
     Deliver(ConnId, usize),
@@ -33,7 +32,7 @@ impl World {
         let alive = self.alive(node);
         let conn = self.conns.get_mut(&id).unwrap();
         if !alive {
-            // The node is dead.
+            // The other node is dead.
             conn.sides[1 - side].open = false;
             conn.queues[side].clear();
             conn.queues[1 - side].clear();
@@ -278,7 +277,7 @@ impl World {
         }
     }
 
-    /// The possible events: a delivery or completion of a connection, or file I/O.
+    /// The possible events: deliveries and completions of connections, and file I/O.
     pub fn enabled(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for (id, conn) in &self.conns {

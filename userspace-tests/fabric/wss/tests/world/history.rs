@@ -10,12 +10,11 @@
 /// One write of one block.
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Unique.
     id: u64,
-    /// The identifier, or 0 for zeros.
+    /// The value written: `id`, or 0 for zeros.
     value: u64,
     start: u64,
-    /// When its initiator knew that it could no longer take effect.
+    /// When its initiator learned that it could no longer take effect.
     end: Option<u64>,
     /// Since when it is known to be on the disk.
     known: Option<u64>,
@@ -53,7 +52,7 @@ impl History {
         });
     }
 
-    /// A write has ended; `good` if with status GOOD.
+    /// A write has ended; `good`: with status GOOD.
     pub fn ends(&mut self, block: usize, id: u64, now: u64, good: bool) {
         let mut all = self.blocks[block].iter_mut();
         let write = all.find(|w| w.id == id).expect("it has begun");
@@ -63,7 +62,7 @@ impl History {
         }
     }
 
-    /// Checks the value that a read returned which started at `start`.
+    /// Checks the value returned by a read that started at `start`.
     pub fn seen(&mut self, block: usize, value: u64, start: u64, now: u64) {
         self.judged += 1;
         let all = &mut self.blocks[block];
@@ -84,7 +83,7 @@ impl History {
                 "block {block}: a read from {start} to {now} got {:x?}, which {w:x?} came after",
                 all[*at]
             ),
-            // With several candidates it is unknown which.
+            // If several writes match, it is unknown which one was read.
             ([(at, _)], _) => {
                 all[*at].known.get_or_insert(now);
             }
@@ -106,8 +105,8 @@ fn what_was_overwritten_is_not_seen() {
         let judge = std::panic::AssertUnwindSafe(|| h.seen(0, value, start, 11));
         assert!(std::panic::catch_unwind(judge).is_err(), "{value}");
     }
-    // Without an answer it may or may not have taken effect, until something newer is known to be
-    // on the disk.
+    // Without an answer the write may or may not have taken effect, until something newer is known
+    // to be on the disk.
     h.ends(0, 2, 12, false);
     h.begins(0, 4, 4, 13);
     h.seen(0, 2, 14, 15);

@@ -22,13 +22,13 @@ use srp_target::proto::{
 
 /// Command timeout in milliseconds; then the command is aborted.
 const TIMEOUT: u64 = 20_000;
-/// Session timeout of a command, and login timeout, in milliseconds.
+/// Time in milliseconds after which an unfinished login or command ends the session.
 const GIVE_UP: u64 = 40_000;
 /// Login timeout of an answer channel in milliseconds.
 const ANSWERS: u64 = 5000;
 /// Retry delay of an answer channel in milliseconds.
 const AGAIN: u64 = 2000;
-/// Maximum blocks of a command.
+/// Maximum number of blocks of a command.
 const MOST: u64 = 12;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,7 +42,6 @@ pub enum Kind {
     Verify,
 }
 
-/// An operation of the user.
 #[derive(Clone, Debug)]
 struct Op {
     kind: Kind,
@@ -51,7 +50,7 @@ struct Op {
     values: Vec<u64>,
     stable: bool,
     start: u64,
-    /// The command in flight for it.
+    /// Tag of the command in flight for the operation.
     tag: Option<u64>,
 }
 
@@ -76,21 +75,20 @@ impl Op {
     }
 }
 
-/// A command in flight.
 struct Out {
     op: u64,
     conn: ConnId,
     keys: Vec<u32>,
     sent: u64,
-    /// Set if it must be aborted: whether the operation is retried.
+    /// If the command must be aborted, whether the operation is retried.
     aborted: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Next login at this time.
+    /// Log in next at this time.
     Down(u64),
-    /// Since this time.
+    /// Logging in since this time.
     LogsIn(u64),
     Up,
 }
@@ -108,7 +106,7 @@ pub struct Initiator {
     regions: HashMap<u32, Vec<u8>>,
     ops: BTreeMap<u64, Op>,
     outs: BTreeMap<u64, Out>,
-    /// Aborts in flight by tag: the command and the channel.
+    /// Aborts in flight by tag, each with the tag of the command and the channel.
     aborts: HashMap<u64, (u64, ConnId)>,
     next: u64,
     /// Number of channels at the SE.
@@ -169,7 +167,6 @@ impl Initiator {
         self.ops.len()
     }
 
-    /// Number of commands in flight.
     pub fn out(&self) -> usize {
         self.outs.len()
     }
@@ -183,7 +180,6 @@ impl Initiator {
         region.get_mut((va - 0x1000) as usize..)?.get_mut(..len)
     }
 
-    /// Invalidates all rkeys.
     pub fn invalidate(&mut self) {
         self.regions.clear();
     }
@@ -222,7 +218,7 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         };
         let granted = match rsp.check(&this.requested(how)) {
             Ok(granted) => granted,
-            // The first channel has ended.
+            // The first channel has ended meanwhile.
             Err(LoginError::NotMaintained(0)) => return lose(world, n),
             Err(e) => panic!("{e:?}"),
         };
@@ -319,7 +315,7 @@ pub fn tick(world: &mut World, n: usize) {
     for (_, ce) in again {
         login(world, n, Node::Ce(ce), MultiChannel::Multi);
     }
-    // The session starts without slow answer channels.
+    // Start the session without slow answer channels.
     give_up(world, n, ANSWERS, AGAIN);
     let this = &mut world.initiators[n];
     if this.outs.values().any(|o| o.sent + GIVE_UP <= now) {
@@ -338,7 +334,6 @@ pub fn tick(world: &mut World, n: usize) {
     submit(world, n);
 }
 
-/// Starts an operation.
 pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stable: bool) {
     let (clock, mut values) = (world.clock, Vec::new());
     if matches!(kind, Kind::Write | Kind::Zero) {
@@ -365,10 +360,9 @@ pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stabl
     submit(world, n);
 }
 
-/// Starts a random operation.
 pub fn want_any(world: &mut World, n: usize) {
     let count = 1 + world.rng.below(MOST);
-    // Most of them in the same range, so that commands conflict.
+    // Put most of them in the same range, so that commands conflict.
     let span = if world.rng.one_in(3) {
         BLOCKS
     } else {
@@ -392,7 +386,7 @@ pub fn read_all(world: &mut World, n: usize) {
     }
 }
 
-/// A command has ended: its rkeys become invalid.
+/// Ends a command: its rkeys become invalid.
 fn end(world: &mut World, n: usize, tag: u64) -> Option<Out> {
     let this = &mut world.initiators[n];
     let out = this.outs.remove(&tag)?;
@@ -504,7 +498,6 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
     submit(world, n);
 }
 
-/// Ends an operation.
 fn over(world: &mut World, n: usize, number: u64, good: bool) {
     let Some(op) = world.initiators[n].ops.remove(&number) else {
         return;

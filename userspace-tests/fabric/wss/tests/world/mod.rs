@@ -29,13 +29,13 @@ use initiator::Initiator;
 use srp_target::target::Settings;
 use wss::{ce, rs, se};
 
-/// Bytes of a line: four blocks, so that most commands use several lines.
+/// Line size in bytes: four blocks, so that most commands use several lines.
 pub const LINE: u32 = 2048;
-/// Blocks of an extent.
+/// Number of blocks per extent.
 pub const EXTENT: u64 = 8;
-/// Blocks of an object.
+/// Number of blocks per object.
 pub const OBJECT: u64 = 32;
-/// Blocks of the unit: one object of each RS.
+/// Number of blocks of the unit: one object of each RS.
 pub const BLOCKS: u64 = 2 * OBJECT;
 pub const TARGET: [u8; 16] = [7; 16];
 pub const DEPTH: u32 = 6;
@@ -54,44 +54,43 @@ pub struct CeNode {
     pub engine: Option<ce::Engine>,
     arena: Vec<u8>,
     key: u32,
-    /// Destinations in the arena of the fetches of a job.
+    /// Destinations in the arena of each job's fetches.
     fetches: HashMap<u64, Vec<(usize, usize)>>,
 }
 
 pub struct RsNode {
     pub store: Option<rs::Store>,
     memory: HashMap<u64, Vec<u8>>,
-    /// Pending file I/O, in any order, but not before this event.
+    /// Pending file I/O, done in any order, but not before the event with this number.
     pub pending: Vec<(u64, rs::Work, u64)>,
 }
 
 pub struct World {
     pub rng: Rng,
-    /// Milliseconds.
+    /// Time in milliseconds.
     pub now: u64,
-    /// Events.
     pub clock: u64,
     pub se: Option<se::Engine<Vec<u8>>>,
     pub ces: Vec<CeNode>,
     pub rss: Vec<RsNode>,
-    /// By RS; one object each.
+    /// The object of each RS.
     pub disks: Vec<Vec<u8>>,
     pub initiators: Vec<Initiator>,
     pub conns: BTreeMap<ConnId, Conn>,
     pub frozen: BTreeSet<Node>,
     pub history: History,
-    /// File I/O fails once in this many operations; 0: never.
+    /// One in this many file operations fails; 0: none.
     pub bad_disk: u64,
     pub disks_failed: bool,
-    /// Initiators that cannot reach a CE.
+    /// Pairs of an initiator and a CE that it cannot reach.
     pub barred: Vec<(usize, usize)>,
     /// Time advances once in this many events.
     pub pace: u64,
     /// Number of blocks that most commands use.
     pub span: u64,
-    /// File I/O is slow once in this many operations; 0: never.
+    /// One in this many file operations is slow; 0: none.
     pub slow_disk: u64,
-    /// RSs without progress of their file I/O.
+    /// RSs on which file I/O makes no progress.
     pub stuck: BTreeSet<usize>,
     next: u64,
     pub trace: Vec<String>,
@@ -220,7 +219,6 @@ impl World {
         self.tick_node(node);
     }
 
-    /// Kills the process of a node.
     pub fn kill(&mut self, node: Node) {
         self.note(|| format!("kill {node:?}"));
         match node {
@@ -231,7 +229,7 @@ impl World {
             }
             Node::Rs(n) => {
                 self.rss[n].store = None;
-                // Pending writes are truncated at a random block.
+                // Execute pending writes up to a random block.
                 for (op, work, _) in std::mem::take(&mut self.rss[n].pending) {
                     let blocks = match work {
                         rs::Work::Write { blocks, .. } => self.rng.below(u64::from(blocks) + 1),

@@ -30,7 +30,7 @@ pub fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect(name))
 }
 
-/// Runs SEEDS schedules (default `usual`) from seed FIRST, and adds up their counters, called
+/// Runs SEEDS schedules (default `usual`) from seed FIRST, and adds up their counters, named by
 /// `names`. With SEED, runs only that one and returns `None`.
 pub fn schedules<const N: usize>(
     usual: u64,

@@ -12,7 +12,7 @@ use srp_target::{
 };
 use wss::{ce, message::Message, peer::Peer, rs, se};
 
-/// Grace period of a disconnect in milliseconds.
+/// Time in milliseconds after which a disconnect is forced.
 const LEAVING: u64 = 300;
 
 impl World {

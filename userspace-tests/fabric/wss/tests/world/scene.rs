@@ -49,7 +49,7 @@ pub fn read(world: &mut World, lba: u64, count: u64) {
     initiator::want(world, 0, Kind::Read, lba, count, false);
 }
 
-/// Whether such a message is in flight from one node to another.
+/// Whether a message that `what` accepts is in flight from one node to another.
 pub fn on_its_way(world: &World, from: Node, to: Node, what: impl Fn(&Message) -> bool) -> bool {
     world.between(from, to).iter().any(|(id, side)| {
         world.queue(*id, *side).any(|item| match item {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Complaints of nodes about each other. If two nodes cannot reach each other, both complain, and
-//! one is at fault. The client blames the one with a part in more complaints, after other nodes
-//! have had time to complain.
+//! one is at fault. After other nodes have had time to complain, the client blames the node that
+//! has complaints to or from more other nodes.
 
 use std::collections::BTreeMap;
 
 use crate::layout::{has, Mask, NODES};
 
-/// Validity of a complaint in milliseconds. It is repeated twice a second.
+/// Validity of a complaint in milliseconds. Nodes repeat complaints every 500 ms.
 const COUNTS: u64 = 1200;
-/// Time in milliseconds for other nodes to complain, and for the two to reach each other after all.
-/// A complaint that is not repeated until then is ignored.
+/// Time in milliseconds for other nodes to complain, and for the two nodes to reconnect. A
+/// complaint that is not repeated until then is ignored.
 const HEAR: u64 = 1500;
 
-/// Complaints by accused and accuser: start and end of validity.
+/// Complaints by (accused, accuser): start and end of validity.
 #[derive(Default)]
 pub(super) struct Complaints(BTreeMap<(usize, usize), (u64, u64)>);
 
@@ -30,8 +30,8 @@ impl Complaints {
         new
     }
 
-    /// The connection to a node has ended. Drops complaints by and about the node, as the cause is
-    /// the same.
+    /// Drops complaints by and about a node when the connection to it ends, as the cause is the
+    /// same.
     pub(super) fn gone(&mut self, n: usize) {
         self.0.retain(|(of, by), _| *of != n && *by != n);
     }
@@ -41,7 +41,8 @@ impl Complaints {
         self.0.clear();
     }
 
-    /// Nodes at fault, of those not in `out`: all that complain about themselves, or else one.
+    /// Returns the nodes at fault, ignoring complaints by or about nodes in `out`: all that
+    /// complain about themselves, else at most one.
     pub(super) fn guilty(&self, out: Mask, now: u64) -> Mask {
         let counts = |((of, by), (_, until)): &(&(usize, usize), &(u64, u64))| {
             *until > now && !has(out, *of) && !has(out, *by)
@@ -62,7 +63,7 @@ impl Complaints {
             let all: Mask = list.iter().fold(0, |mask, (pair, _)| mask | other(pair));
             all.count_ones()
         };
-        // Of two equal nodes, the one complained about first.
+        // Of nodes with equal counts, blame the one accused first.
         let since = |n: usize| {
             let of_it = list.iter().filter(|((of, _), _)| *of == n);
             of_it.map(|(_, (since, _))| *since).min()

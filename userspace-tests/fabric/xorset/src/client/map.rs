@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Nodes that are unusable.
+    /// Returns the nodes that are unreachable or at fault, or have another file.
     pub(super) fn lost(&self, map: &Map) -> Mask {
         let now = self.watch.now;
         let guilty = self.complaints.guilty(map.mask(State::Out), now);
@@ -60,12 +60,13 @@ impl Client {
         (0..NODES).filter(lost).fold(0, |mask, n| mask | 1 << n)
     }
 
-    /// Whether a node has a file other than the one that the map means.
+    /// Returns whether a node has another file than the map expects.
     fn other_file(&self, n: usize, map: &Map) -> bool {
         let partner = &self.partners[n];
         let had = match map.states[n] {
             State::Up => !map.new,
-            // If an earlier client admitted it, the data written since is only in that file.
+            // If an earlier client admitted the node, data written since is only in the file that
+            // it had.
             State::Rebuilding => partner.let_in == map.since[n] || map.since[n] < self.first,
             State::Out => false,
         };
@@ -73,7 +74,7 @@ impl Client {
         partner.attached.as_ref().is_some_and(other)
     }
 
-    /// Reports nodes of a set that etcd does not know.
+    /// Logs once that a node belongs to a set that etcd does not know.
     fn strange(&mut self) {
         let used = |p: &Partner| p.attached.is_some_and(|a| a.set != 0);
         let Some(n) = self.partners.iter().position(used) else {
@@ -86,7 +87,7 @@ impl Client {
         }
     }
 
-    /// The size of the set, or else of another node, if it differs from that of this node.
+    /// Returns the size of the set, or, without a map, of another node, if it differs from `size`.
     pub(super) fn other_size(&self, n: usize, size: Size) -> Option<Size> {
         let others = self.partners.iter().enumerate().filter(|(m, _)| *m != n);
         let mut others = others.filter_map(|(_, p)| p.attached.as_ref());
@@ -97,10 +98,10 @@ impl Client {
         set.filter(|s| *s != size)
     }
 
-    /// The map to propose, if it differs from the current one.
+    /// Returns the map to propose; `None` to keep the current one.
     pub(super) fn wanted(&self, map: Option<Map>) -> Option<Map> {
         let Some(map) = map else {
-            // The files determine the size of a new set, if all agree.
+            // The size of a new set is that of the files, if all agree.
             let size = self.partners[0].attached?.size;
             let same = |a: Attached| a.since == 0 && a.size == size;
             let mut all = self.partners.iter();
@@ -120,8 +121,8 @@ impl Client {
             return self.open.then_some(next);
         }
         let lost = self.lost(&map);
-        // With more than two nodes missing the set is unusable, so put out none: they must return
-        // with their files. The grace period allows for nodes that return one by one.
+        // With more than two nodes missing the set is unusable, so put no node out: the nodes must
+        // return with their files. The grace period allows for nodes that return one by one.
         let few = self.crowd.is_none_or(|at| self.watch.now >= at + GRACE);
         for n in 0..NODES {
             let partner = &self.partners[n];
@@ -166,7 +167,7 @@ impl Client {
                 partner.built = 0;
             }
         }
-        // Restart the rebuild of nodes with a changed state.
+        // Drop the rebuild parts that the new map makes obsolete.
         let partners = &self.partners;
         let over = |p: &Part| match p.kind {
             Kind::Rebuild(n) => {
@@ -208,7 +209,8 @@ impl Client {
                 "node {n} is refused: its file is of set {other}, not {set}"
             ));
         }
-        // A node of another size gets the map, too, so that it reports why it is rejected.
+        // A node with a file of another size gets the map, too, so that it reports why it is
+        // rejected.
         let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
         if may && self.partners[n].link.up() && !self.ended {
             let epoch = map.epoch;
@@ -228,7 +230,7 @@ impl Client {
             attached.set = map.set;
         }
         if self.open {
-            // It has reconnected. Its unfinished operations are done or will never be.
+            // The node has reconnected: its unfinished operations are done or will never be.
             self.tell(n, Message::Open { epoch });
             return self.resolved(Some(n));
         }
@@ -251,7 +253,7 @@ impl Client {
         }
     }
 
-    /// The nodes that do not have a stripe.
+    /// Returns the nodes without valid cells of a stripe.
     pub(super) fn lost_of(&self, stripe: u64) -> Mask {
         let Some(map) = &self.map else {
             return 0;

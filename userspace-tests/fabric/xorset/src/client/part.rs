@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, split into parts that one node executes each.
+//! Commands, split into parts. Each part is executed by one node.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::{
 pub(super) enum Kind {
     Read,
     Write,
-    /// The cells of this node.
+    /// Rebuild the cells of the node with this number.
     Rebuild(usize),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// To be sent from this time on. The node that may still be executing it.
+    /// Time before which it must not be sent, and the node that may still be executing it, if any.
     Waiting(u64, Option<usize>),
     /// Request number and node.
     Sent(u64, usize),
 }
 
-/// The part of a command at one node.
+/// The part of a command at one node, or the rebuild of a stripe.
 pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) span: Span,
@@ -43,13 +43,13 @@ pub(super) struct Command {
     pub(super) parts: usize,
     pub(super) data: Vec<u8>,
     pub(super) failed: bool,
-    /// Already answered, or cancelled.
+    /// The command is already answered, or cancelled.
     pub(super) dead: bool,
     pub(super) cancelled: bool,
 }
 
 impl Client {
-    /// No node executes earlier requests to this node, or to any.
+    /// Records that requests sent earlier to a node, or with `None` to any node, are not executing.
     pub(super) fn resolved(&mut self, which: Option<usize>) {
         let mut over = Vec::new();
         for (number, part) in &mut self.parts {
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Starts a command on `count` blocks, which must exist. A write has its data.
+    /// Starts a command on `count` blocks, which must exist: a write of `data`, or else a read.
     pub fn command(&mut self, id: CommandId, lba: u64, count: u32, data: Option<Vec<u8>>) {
         let Some(size) = self.size else {
             return self.actions.push(Action::Answer {
@@ -121,7 +121,7 @@ impl Client {
         self.parts.insert(number, part);
     }
 
-    /// Cancels a command. It ends when nothing of it is in flight.
+    /// Cancels a command. It ends when none of its parts is in flight.
     pub fn cancel(&mut self, id: CommandId) {
         if let Some(command) = self.commands.get_mut(&id) {
             command.cancelled = true;
@@ -165,7 +165,7 @@ impl Client {
         };
         let outcome = match () {
             () if command.cancelled => Outcome::Over,
-            // It has already been answered.
+            // The command has already been answered.
             () if command.dead => {
                 self.commands.remove(&id);
                 return;
@@ -250,7 +250,7 @@ impl Client {
         }
     }
 
-    /// Starts the rebuild of the next stripe of each admitted node.
+    /// Starts the rebuild of the next stripe of each rebuilding node.
     pub(super) fn rebuild(&mut self) {
         let (Some(map), Some(size), true) = (self.map.clone(), self.size, self.open()) else {
             return;
@@ -283,11 +283,11 @@ impl Client {
         }
     }
 
-    /// Whether one part could see the other half done.
+    /// Returns whether one part could observe the other half done.
     pub(super) fn conflict(lost: Mask, a: &Part, b: &Part) -> bool {
         let made = |p: &Part| has(lost, p.span.node());
         let both_read = a.kind == Kind::Read && b.kind == Kind::Read;
-        // The span of a rebuild is in a lost cell.
+        // The span of a rebuild is in a lost cell, so it conflicts with the whole stripe.
         let same = a.span.cell == b.span.cell || made(a) || made(b);
         a.span.meets(&b.span) && same && !both_read
     }

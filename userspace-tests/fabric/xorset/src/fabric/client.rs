@@ -32,7 +32,7 @@ use crate::{
     options::{Options, Set},
 };
 
-/// Maximum bytes of a command.
+/// Maximum length of a transfer, in bytes.
 const MAX_TRANSFER: u64 = 4 << 20;
 
 /// The purpose of a completion.
@@ -49,7 +49,7 @@ struct Task {
     count: u32,
     write: bool,
     places: Vec<DirectBuf>,
-    /// It was passed to the client.
+    /// Whether it was passed to the [`Client`].
     given: bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
         set,
         guid,
         made: Made::default(),
-        // Only commands without data are executed here.
+        // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         etcd: Workers::new(1, ask)?,
         tasks: HashMap::new(),
@@ -127,7 +127,7 @@ impl Gate {
         }
     }
 
-    /// The set is usable: opens the target.
+    /// Opens the target, when the set is usable.
     fn ready(&mut self, size: Size) {
         let geometry = Geometry {
             blocks: size.blocks(),
@@ -213,7 +213,7 @@ impl Gate {
         if self.tasks.get(&id).is_some_and(|t| t.given) {
             return self.client.cancel(id);
         }
-        // Its data may still arrive; the buffer is discarded.
+        // If its data still arrives, the buffer is discarded.
         self.tasks.remove(&id);
         self.target.dispatched(id, target::Outcome::Over);
     }
@@ -232,8 +232,8 @@ impl Gate {
         self.target.dispatched(id, outcome);
     }
 
-    /// Writes data to the buffers of the initiator, as far as they reach. The response follows on
-    /// the same connection.
+    /// Writes data to the initiator's buffers, up to their length. The response follows on the same
+    /// connection.
     fn deliver(
         &mut self,
         hub: &mut Hub<Token>,

@@ -27,9 +27,10 @@ use crate::{
     options::Options,
 };
 
-/// Private data of connections between roles. In an SRP login the twelfth byte is 0.
+/// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"xorset-role-001 ";
-/// Receive buffers of a connection, for messages with payload. Further messages wait at the sender.
+/// Number of receive buffers per connection, for messages with payload. Further messages wait at
+/// the sender.
 const RECEIVES: usize = 48;
 
 /// The file of a node.
@@ -82,7 +83,7 @@ fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> 
     }
 }
 
-/// Sends a message with its payload. Returns false if the connection has failed; it is closed.
+/// Sends a message with its payload. Returns false if that failed and the connection is closed.
 fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> bool {
     let len = LEN + payload.len();
     let result = hub.take(id, len).and_then(|mut buffer| {

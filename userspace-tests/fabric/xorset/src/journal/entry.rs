@@ -23,9 +23,9 @@ pub(super) struct Entry {
     pub(super) kind: u8,
     pub(super) owner: u8,
     pub(super) lost: Mask,
-    /// The payload contains the new content of a cell after the delta.
+    /// Whether the payload has, after the delta, the new content of a cell of this node.
     pub(super) content: bool,
-    /// Row of that cell.
+    /// Row of the cell with the new content.
     pub(super) row: u8,
     pub(super) cell: u8,
     pub(super) block: u16,
@@ -42,8 +42,8 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// A checksum that detects torn records and records that do not follow the one with the checksum
-/// `before`. The length must be a multiple of 8.
+/// Returns a checksum that detects torn records, and records that do not follow the one with the
+/// checksum `before`. The length of `bytes` must be a multiple of 8.
 pub(super) fn sum(before: u64, bytes: &[u8]) -> u64 {
     bytes
         .chunks(8)

@@ -25,7 +25,8 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// Whether the owner of a write can itself resend its delta.
+    /// Returns whether the owner of a write has been in the set since, so that it can resend the
+    /// delta.
     pub(super) fn lives(map: &Map, (owner, seq): Name) -> bool {
         let n = usize::from(owner);
         map.states[n] != State::Out && map.since[n] <= seq >> 32
@@ -114,7 +115,8 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// All nodes have settled: discards the deltas of nodes that are out.
+    /// All nodes have settled: discards deltas of nodes that are out, and those that a node created
+    /// before it was admitted.
     pub(super) fn open(&mut self) -> io::Result<()> {
         let Some(map) = self.map.clone() else {
             return Ok(());

@@ -19,7 +19,6 @@ pub(super) enum Goal {
     Rebuild,
 }
 
-/// A reconstruction in progress.
 pub(super) struct Gather {
     pub(super) peer: Peer,
     pub(super) id: u64,

@@ -19,9 +19,9 @@ use crate::{
 /// A write that other nodes must log.
 pub(super) struct Relay {
     pub(super) waits: Mask,
-    /// Nodes to send it to.
+    /// Nodes that it must be sent to.
     pub(super) due: Mask,
-    /// Nodes that are still of another epoch.
+    /// Nodes that were in another epoch when it was sent.
     pub(super) again: Mask,
     /// Number of its log record.
     pub(super) lsn: u64,
@@ -30,7 +30,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Whether a node has not acknowledged it within the grace period.
+    /// Returns whether a node has not acknowledged it within the grace period.
     pub(super) fn overdue(&self, n: usize, now: u64) -> bool {
         has(self.waits & !self.due & !self.again, n) && now >= self.sent[n] + GRACE
     }
@@ -45,8 +45,8 @@ pub(super) struct Waiting {
 }
 
 impl<M: Media> Node<M> {
-    /// The row of this node's cell that a write changes: the data cell, or for the substitute a
-    /// parity.
+    /// Returns the row of this node's cell that a write changes: the data cell, or on the
+    /// substitute a parity.
     pub(super) fn own_row(&self, span: &Span, lost: Mask) -> Option<u8> {
         let mine = |c: &Cell| node(span.stripe, c.column) == self.number;
         if has(lost, self.number) {
@@ -117,7 +117,7 @@ impl<M: Media> Node<M> {
         self.commit(w.peer, w.id, w.span, w.lost, old, w.data)
     }
 
-    /// Logs a write, given the old content.
+    /// Logs a write, given the old content of its blocks.
     pub(super) fn commit(
         &mut self,
         peer: Peer,

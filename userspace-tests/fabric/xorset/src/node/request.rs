@@ -38,7 +38,7 @@ impl<M: Media> Node<M> {
                 if let Some(relay) = self.relays.get_mut(&(owner, seq)) {
                     match status {
                         Status::Good => relay.waits &= !(1 << n),
-                        // Resent with the next tick.
+                        // Resend with the next tick.
                         _ => relay.again |= 1 << n,
                     }
                 }

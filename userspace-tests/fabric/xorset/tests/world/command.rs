@@ -73,7 +73,6 @@ impl World {
         }
     }
 
-    /// Gives a command to a client.
     pub fn command(&mut self, seat: usize, lba: u64, count: u64, write: bool) -> u64 {
         let id = self.number();
         self.events += 1;
@@ -138,7 +137,6 @@ impl World {
     }
 }
 
-/// Random reads and writes.
 pub fn some_commands(world: &mut World, count: u64) {
     let Some(seat) = world.seat() else {
         return;

@@ -12,10 +12,11 @@ struct State {
     /// The content that reads return.
     cache: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes that are not durable, and the number of earlier writes.
+    /// Writes that are not durable: offset and bytes.
     dirty: Vec<(u64, Vec<u8>)>,
+    /// Number of earlier writes.
     before: u64,
-    /// Everything fails after this many writes and syncs.
+    /// Number of writes and syncs until all of them fail.
     left: Option<u64>,
     /// Reads, writes and syncs since the last query.
     calls: [u64; 3],
@@ -62,17 +63,16 @@ impl Disk {
         }
     }
 
-    /// Reads, writes and syncs since the last query.
+    /// Number of reads, writes and syncs since the last query.
     pub fn calls(&self) -> [u64; 3] {
         std::mem::take(&mut self.0.borrow_mut().calls)
     }
 
-    /// The whole content.
     pub fn content(&self) -> Vec<u8> {
         self.0.borrow().cache.clone()
     }
 
-    /// Fails after this many writes and syncs, until the power fails.
+    /// Lets all writes and syncs fail after the next `count`, until the power fails.
     pub fn fails_after(&self, count: u64) {
         self.0.borrow_mut().left = Some(count);
     }

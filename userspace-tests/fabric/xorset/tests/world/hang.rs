@@ -102,12 +102,12 @@ impl World {
         place.stall = place.stall.max(end);
     }
 
-    /// Whether the file cannot even be opened.
+    /// Whether the file of a node cannot even be opened.
     pub(super) fn shut(&self, n: usize) -> bool {
         self.slow(n).is_some_and(|h| h.reads && h.each == 0)
     }
 
-    /// Records the nodes that have a fault.
+    /// Records the time for nodes that have a fault.
     pub(super) fn faults(&mut self) {
         for n in 0..NODES {
             let who = Who::Node(n);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// The map has changed: a node that is put out must have had a fault.
+    /// Checks a new map: a node that is put out must have had a fault.
     pub(super) fn blame(&mut self, before: Option<(u64, String)>) {
         let parse = |map: &Option<(u64, String)>| map.as_ref().and_then(|(_, m)| Map::parse(m));
         let (Some(old), Some(new)) = (parse(&before), parse(&self.etcd.map)) else {

@@ -5,7 +5,6 @@
 use super::*;
 
 impl World {
-    /// A new file for a node.
     pub fn blank(&self, n: usize) -> Disk {
         let disk = Disk::new(Journal::<Disk>::file_len(&self.size, LOG));
         Journal::format(disk.clone(), n as u8, self.size, LOG).unwrap();

@@ -39,7 +39,7 @@ use xorset::{
     node::{self, Node},
 };
 
-/// Bytes of half of the log: so small that it turns often.
+/// Length of half of the log, in bytes. Small, so that it is often full.
 const LOG: u64 = 192 << 10;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -57,22 +57,21 @@ pub struct Place {
     /// The current sync: record number, number of writes it makes durable, start time.
     sync: Option<(u64, u64, u64)>,
     hang: Option<Hang>,
-    /// Its thread waits for the file until then.
+    /// The node's thread waits for the file until then.
     stall: u64,
-    /// When it last had a fault.
+    /// Time of its last fault.
     fault: u64,
-    /// Events since it last read the clock.
+    /// Number of events since it last read the clock.
     turn: u64,
-    /// Its file is lost, and it is not yet admitted again.
+    /// Its file is lost, and it has not been admitted again.
     lost: bool,
 }
 
 pub struct Seat {
     pub client: Option<Client>,
     pub id: u64,
-    /// It uses the etcd of another set.
+    /// Whether it uses the etcd of another set.
     pub stray: bool,
-    /// The lines it has logged.
     pub said: Vec<String>,
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
@@ -104,7 +103,7 @@ pub struct World {
     /// Lease of clients that are added later.
     pub lease: u64,
     pub commands: BTreeMap<u64, Command>,
-    /// Writes of clients that have ended, until the next client continues.
+    /// Writes of clients that have ended, until another client is ready.
     orphans: Vec<Command>,
     pub history: History,
     next: u64,
@@ -117,7 +116,7 @@ pub struct World {
     pub late: u64,
     pub degraded: u64,
     pub relayed: u64,
-    /// A node that no message of a client reaches.
+    /// A node that does not receive the messages of clients.
     pub mute: Option<usize>,
     /// Nodes that ended after an error, and the error.
     pub ended: Vec<(usize, String)>,
@@ -381,7 +380,7 @@ impl World {
             }
             let (now, runs) = (self.now, self.runs(who));
             if runs {
-                // Messages from before it waited for its file.
+                // Messages that the node sent before it waited for its file.
                 self.pump_node(n);
             }
             let busy = self.busy(n);
@@ -390,7 +389,7 @@ impl World {
                 place.turn = 0;
                 node.tick(now);
             }
-            // A separate thread does this.
+            // A real node does this in a separate thread.
             let (key, value, ttl) = (Key::Node(n as u8), place.boot, TTL);
             if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
                 self.places[n].hold_at = now + TTL / 4;
@@ -438,7 +437,6 @@ impl World {
         list
     }
 
-    /// Executes a random event.
     pub fn step(&mut self) {
         let mut list = self.possible();
         if list.is_empty() || self.rng.one_in(12) {
@@ -554,7 +552,7 @@ impl World {
     }
 }
 
-/// A usable set.
+/// Creates a set and waits until it is usable.
 pub fn up(seed: u64, stripes: u64) -> World {
     let mut world = World::new(seed, stripes);
     world.until("the set is open", 60_000, |w| w.seat().is_some());

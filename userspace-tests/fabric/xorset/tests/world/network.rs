@@ -11,13 +11,13 @@ pub(super) enum Item {
 
 pub(super) struct Conn {
     pub(super) ends: [(Who, u64); 2],
-    /// Items in flight to each end.
+    /// Items in flight to each side.
     pub(super) queues: [VecDeque<Item>; 2],
     pub(super) open: [bool; 2],
 }
 
 impl World {
-    /// One side closes a connection: some of what it has sent may arrive.
+    /// Closes one side of a connection: some of what it has sent may still arrive.
     pub(super) fn hang_up(&mut self, id: u64, side: usize, silent: bool) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;

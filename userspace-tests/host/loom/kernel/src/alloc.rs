@@ -54,21 +54,21 @@ impl<T> KBoxExt<T> for Box<T> {
 /// A vector.
 pub struct KVec<T>(Vec<T>);
 
-/// A vector.
+/// A vector, as [`KVec`].
 pub type KVVec<T> = KVec<T>;
 
 impl<T> KVec<T> {
-    /// Empty.
+    /// An empty vector.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Empty, with room for `count`.
+    /// An empty vector with room for `count` items.
     pub fn with_capacity(count: usize, _: Flags) -> Result<Self, AllocError> {
         Ok(Self(Vec::with_capacity(count)))
     }
 
-    /// `count` copies of `item`.
+    /// A vector of `count` copies of `item`.
     pub fn from_elem(item: T, count: usize, _: Flags) -> Result<Self, AllocError>
     where
         T: Clone,

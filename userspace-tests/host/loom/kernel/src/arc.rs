@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reference counts. Loom does not see the count, as it orders nothing that a test needs.
+//! Reference counts. Loom does not see the counter, because it orders nothing that a test needs.
 
 use crate::alloc::{AllocError, Flags};
 use core::{
@@ -18,19 +18,19 @@ impl<T: ?Sized + Unsize<U>, U: ?Sized> CoerceUnsized<Arc<U>> for Arc<T> {}
 impl<T: ?Sized + Unsize<U>, U: ?Sized> DispatchFromDyn<Arc<U>> for Arc<T> {}
 
 impl<T> Arc<T> {
-    /// Never fails.
+    /// Allocates an object. Never fails.
     pub fn new(data: T, _: Flags) -> Result<Self, AllocError> {
         Ok(Self(std::sync::Arc::new(data)))
     }
 }
 
 impl<T: ?Sized> Arc<T> {
-    /// Whether they are one object.
+    /// Whether both point to one object.
     pub fn ptr_eq(one: &Self, other: &Self) -> bool {
         std::sync::Arc::ptr_eq(&one.0, &other.0)
     }
 
-    /// Borrows it.
+    /// Borrows the reference.
     pub fn as_arc_borrow(&self) -> ArcBorrow<'_, T> {
         &self.0
     }

@@ -2,11 +2,11 @@
 
 //! `kernel::sync::atomic`, on loom.
 //!
-//! - Relaxed, Acquire and Release are those of C11. The kernel's also order dependent accesses,
-//!   C11's do not.
-//! - Full is an operation with Acquire and Release, followed by a fence of C11's total order; the
-//!   fence before it is left out. Fences synchronise with each other in loom, so they can hide a
-//!   race of plain accesses, and of nothing else.
+//! - Relaxed, Acquire and Release have the C11 semantics. The kernel's orderings also order
+//!   dependent accesses; C11's do not.
+//! - Full is an operation with Acquire and Release, followed by a sequentially consistent fence;
+//!   the fence before it is omitted. Loom makes fences synchronise with each other, so they can
+//!   hide a race of plain accesses, but nothing else.
 //! - A `cmpxchg` that fails orders nothing, as in the kernel.
 
 use crate::site::{self, Kind};
@@ -20,7 +20,7 @@ pub mod ordering {
 
 macro_rules! orders {
     ($($name:ident)*) => {$(
-        /// An order.
+        /// A memory ordering.
         #[derive(Clone, Copy)]
         pub struct $name;
         impl Order for $name {
@@ -29,14 +29,14 @@ macro_rules! orders {
     )*};
 }
 
-/// An order.
+/// A memory ordering.
 pub trait Order: Copy {
-    /// Its kind.
+    /// The ordering as a value.
     const KIND: Kind;
 }
-/// An order for loads.
+/// An ordering for loads.
 pub trait LoadOrder: Order {}
-/// An order for stores.
+/// An ordering for stores.
 pub trait StoreOrder: Order {}
 
 orders!(Relaxed Acquire Release Full);
@@ -140,10 +140,10 @@ sums!(i32 u32 i64 u64);
 
 /// `kernel::sync::atomic::Atomic`.
 ///
-/// Loom remembers only the last access of an atomic, and does not order two loads. So it sees no
-/// race between a load of one thread and a load and then a store of another, and never tries the
-/// store before the first load. The `turn` before each access gives all of them an order, which
-/// loom varies. It orders nothing else.
+/// Loom remembers only the last access to an atomic, and does not order two loads. So it sees no
+/// race between a load in one thread and a load followed by a store in another, and never tries the
+/// store before the first load. The operation on `turn` before each access gives all accesses an
+/// order, which loom varies. It orders nothing else.
 pub struct Atomic<T: AtomicType> {
     inner: T::Inner,
     turn: inner::AtomicUsize,
@@ -155,7 +155,7 @@ fn kind<O: Order>(what: &str) -> Kind {
 }
 
 impl<T: AtomicType> Atomic<T> {
-    /// With this value.
+    /// Creates an atomic with this value.
     #[track_caller]
     pub fn new(value: T) -> Self {
         Self {
@@ -175,13 +175,13 @@ impl<T: AtomicType> Atomic<T> {
         T::load(self.turn(), c11(kind::<O>("load")))
     }
 
-    /// Sets it.
+    /// Sets the value.
     #[track_caller]
     pub fn store<O: StoreOrder>(&self, value: T, _: O) {
         value.store(self.turn(), c11(kind::<O>("store")));
     }
 
-    /// Sets it and returns the old value.
+    /// Sets the value and returns the old one.
     #[track_caller]
     pub fn xchg<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("xchg");
@@ -190,7 +190,7 @@ impl<T: AtomicType> Atomic<T> {
         old
     }
 
-    /// Sets it if it is `old`.
+    /// Sets the value if it is `old`.
     #[track_caller]
     pub fn cmpxchg<O: Order>(&self, old: T, new: T, _: O) -> Result<T, T> {
         let kind = kind::<O>("cmpxchg");
@@ -203,13 +203,13 @@ impl<T: AtomicType> Atomic<T> {
 }
 
 impl<T: Sum> Atomic<T> {
-    /// Adds to it.
+    /// Adds to the value.
     #[track_caller]
     pub fn add(&self, value: T, _: Relaxed) {
         value.sum(self.turn(), Ordering::Relaxed);
     }
 
-    /// Adds to it and returns the old value.
+    /// Adds to the value and returns the old one.
     #[track_caller]
     pub fn fetch_add<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("fetch_add");
@@ -218,7 +218,7 @@ impl<T: Sum> Atomic<T> {
         old
     }
 
-    /// Subtracts from it and returns the old value.
+    /// Subtracts from the value and returns the old one.
     #[track_caller]
     pub fn fetch_sub<O: Order>(&self, value: T, _: O) -> T {
         let kind = kind::<O>("fetch_sub");
@@ -228,7 +228,7 @@ impl<T: Sum> Atomic<T> {
     }
 }
 
-/// `smp_rmb()`: it also keeps loads before later stores here.
+/// `smp_rmb()`. Here it also keeps loads before later stores.
 #[track_caller]
 pub fn smp_rmb() {
     if site::order(Location::caller(), "smp_rmb", Kind::Barrier) == Kind::Barrier {
@@ -236,7 +236,7 @@ pub fn smp_rmb() {
     }
 }
 
-/// `smp_wmb()`: it also keeps loads before later stores here.
+/// `smp_wmb()`. Here it also keeps loads before later stores.
 #[track_caller]
 pub fn smp_wmb() {
     if site::order(Location::caller(), "smp_wmb", Kind::Barrier) == Kind::Barrier {

@@ -10,12 +10,12 @@ pub struct Error(i32);
 pub type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// The error with this negative number.
+    /// Creates an error from a negative errno.
     pub const fn from_errno(errno: i32) -> Self {
         Self(errno)
     }
 
-    /// Its negative number.
+    /// The negative errno.
     pub const fn to_errno(self) -> i32 {
         self.0
     }
@@ -27,12 +27,12 @@ impl From<core::convert::Infallible> for Error {
     }
 }
 
-/// A pointer of C that may be an error; it never is one here.
+/// Converts a C pointer that may be an error pointer; here it never is one.
 pub fn from_err_ptr<T>(ptr: *mut T) -> Result<*mut T> {
     Ok(ptr)
 }
 
-/// Converts a return value of C: 0, or a negative errno.
+/// Converts a C return value: 0, or a negative errno.
 pub fn to_result(errno: core::ffi::c_int) -> Result {
     match errno {
         0.. => Ok(()),

@@ -4,9 +4,9 @@
 
 use core::{cell::UnsafeCell, convert::Infallible, mem::MaybeUninit};
 
-/// Makes a `T`.
+/// Creates a `T`.
 pub trait PinInit<T, E = Infallible>: Sized {
-    /// Makes it.
+    /// Creates the object.
     fn make(self) -> Result<T, E>;
 }
 
@@ -27,16 +27,16 @@ macro_rules! pin_init {
     };
 }
 
-/// An object of C.
+/// A C object.
 pub struct Opaque<T>(UnsafeCell<MaybeUninit<T>>);
 
 impl<T> Opaque<T> {
-    /// Not initialised.
+    /// Creates an uninitialised object.
     pub fn uninit() -> Self {
         Self(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
-    /// Initialised by a function of C.
+    /// An initialiser that calls a C function.
     pub fn ffi_init(init: impl FnOnce(*mut T)) -> impl PinInit<Self> {
         By(|| {
             let this = Self::uninit();
@@ -45,7 +45,7 @@ impl<T> Opaque<T> {
         })
     }
 
-    /// The object.
+    /// A pointer to the object.
     pub fn get(&self) -> *mut T {
         self.0.get().cast()
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parts of the kernel crate that the driver's files use, on loom: atomics, RCU, waiting. The
-//! rest is as simple as possible.
+//! The parts of the kernel crate that the driver's files use, on top of loom: atomics, RCU,
+//! waiting. The rest is as simple as possible.
 
 #![feature(coerce_unsized, dispatch_from_dyn, unsize)]
 
@@ -21,7 +21,7 @@ pub mod ffi {
 
 /// `kernel::page`.
 pub mod page {
-    /// Bytes of a page.
+    /// Size of a page, in bytes.
     pub const PAGE_SIZE: usize = 4096;
 }
 
@@ -48,24 +48,24 @@ pub mod sync {
             Self(OnceLock::new())
         }
 
-        /// The value, if there is one.
+        /// The value, if it is set.
         pub fn copy(&self) -> Option<T> {
             self.0.get().copied()
         }
 
-        /// Sets it, once.
+        /// Sets the value, once.
         pub fn populate(&self, value: T) -> bool {
             self.0.set(value).is_ok()
         }
     }
 }
 
-/// `kernel::time`. It stands still, so that a loop ends only by its condition.
+/// `kernel::time`. Time does not advance, so a loop ends only by its condition.
 pub mod time {
-    /// Milliseconds.
+    /// A time in milliseconds.
     pub type Msecs = core::ffi::c_uint;
 
-    /// Ticks.
+    /// Jiffies, here milliseconds.
     pub fn msecs_to_jiffies(msecs: Msecs) -> usize {
         msecs as usize
     }
@@ -75,12 +75,12 @@ pub mod time {
     pub struct Delta;
 
     impl Delta {
-        /// This many microseconds.
+        /// A span; its length is ignored.
         pub const fn from_micros(_: i64) -> Self {
             Self
         }
 
-        /// This many milliseconds.
+        /// A span; its length is ignored.
         pub const fn from_millis(_: i64) -> Self {
             Self
         }

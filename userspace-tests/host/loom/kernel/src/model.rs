@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The executions of a test.
+//! Runs all executions of a test.
 
 use crate::rcu;
 use std::sync::{
@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 /// Runs `test` in every interleaving with at most `preemptions` preemptions, or
-/// `LOOM_MAX_PREEMPTIONS` if that is set, and prints how many there are.
+/// `LOOM_MAX_PREEMPTIONS` if that is set, and prints the number of interleavings.
 pub fn model(name: &str, preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = *builder.preemption_bound.get_or_insert(preemptions);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RCU, modelled by its guarantee: a read-side section either sees all that precedes the grace
-//! period, or all of it precedes what follows the grace period. Sections do not order each other.
+//! RCU, modelled by its guarantee: a read-side section either sees everything that precedes the
+//! grace period, or the whole section precedes everything that follows the grace period. Read-side
+//! sections do not order each other.
 
 use crate::site::{self, Kind};
 use loom::sync::atomic::{
@@ -15,12 +16,12 @@ use std::{
     rc::Rc,
 };
 
-/// State of one execution. The fields that are not atomic are accessed together with the atomic
-/// beside them, at which loom may switch threads.
+/// State of one execution. `last` and `running` are accessed directly after an operation on one of
+/// the atomics, at which loom may switch threads.
 pub(crate) struct State {
-    /// Grace periods that have begun. A section reads the last one.
+    /// Number of grace periods that have begun. A section starts by reading it.
     begun: AtomicUsize,
-    /// Sections that have ended. A grace period reads the last one.
+    /// Number of sections that have ended. A grace period ends by reading it.
     ended: AtomicUsize,
     last: Cell<usize>,
     running: RefCell<BTreeSet<usize>>,
@@ -28,7 +29,7 @@ pub(crate) struct State {
 }
 
 thread_local! {
-    // All of loom's threads of one execution run on one thread.
+    // Loom runs all threads of an execution on one OS thread.
     static STATE: RefCell<Option<Rc<State>>> = const { RefCell::new(None) };
 }
 
@@ -54,7 +55,7 @@ fn state() -> Rc<State> {
 /// `kernel::sync::rcu::Guard`.
 pub struct Guard(Option<usize>, crate::types::NotThreadSafe);
 
-/// Begins a read-side section.
+/// Begins an RCU read-side section.
 #[track_caller]
 pub fn read_lock() -> Guard {
     if site::order(Location::caller(), "read_lock", Kind::Barrier) == Kind::Nothing {
@@ -78,7 +79,7 @@ impl Drop for Guard {
     }
 }
 
-/// Begins a grace period, and returns its number.
+/// Begins a grace period. Returns its number.
 pub fn begin() -> usize {
     let state = state();
     state.begun.fetch_add(1, Release);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the driver's files need an order, and which of these orders is weakened.
+//! Where the driver's files need an ordering, and which of them are weakened.
 //!
-//! `WEAKEN=FILE:LINE:ORDER,...` weakens the operations there that need the next stronger order to
-//! `ORDER`. `SITES=FILE` logs each place that needs an order to that file when it is first reached.
+//! `WEAKEN=FILE:LINE:ORDER,...` weakens the operations at these lines to `ORDER`, if they need an
+//! ordering one step stronger. `SITES=FILE` logs each place that needs an ordering to that file
+//! when it is first reached.
 
 use std::{
     collections::HashSet,
@@ -12,7 +13,7 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// An order. `Nothing` is that of a barrier or section that is left out.
+/// A memory ordering. `Nothing` is that of a barrier or read-side section that is left out.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -35,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// Whether an operation that needs `other` can be weakened to this, in one step.
+    /// Whether an operation that needs `other` can be weakened to `self` in one step.
     fn is_below(self, other: Self) -> bool {
         match other {
             Self::Full => matches!(self, Self::Acquire | Self::Release),
@@ -84,13 +85,13 @@ fn note(file: &str, line: u32, what: &str, kind: Kind) {
     }
 }
 
-/// The order that an operation of this kind at `at`, which needs `kind`, has in this run.
+/// The ordering, in this run, of operation `what` at `at`, which needs the ordering `kind`.
 pub fn order(at: &Location<'_>, what: &str, kind: Kind) -> Kind {
     if kind == Kind::Relaxed {
         return kind;
     }
     let path = at.file();
-    // Other places are those of the model.
+    // All other places belong to the model.
     let Some(start) = path.rfind("/rust/") else {
         return kind;
     };

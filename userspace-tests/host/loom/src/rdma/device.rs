@@ -6,7 +6,7 @@ use crate::bindings;
 use core::ops::Deref;
 use kernel::{prelude::*, sync::Arc};
 
-/// The name of the module, for the verbs.
+/// The module name that is passed to the verbs.
 pub const CALLER: Caller = Caller;
 
 pub struct Caller;
@@ -97,7 +97,7 @@ impl Deref for Registered {
     }
 }
 
-/// The device has no failures.
+/// A device without failures.
 pub struct Health;
 
 impl Health {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for messages. Two unordered writes to a piece fail the test.
+//! Memory for messages. Two unordered accesses to a chunk fail the test.
 
 use super::pd::Pd;
 use crate::dma::{DataDirection, DeviceBytes, DeviceBytesMut};
@@ -59,7 +59,7 @@ impl Chunk {
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: The piece is borrowed, and loom checks the accesses.
+        // SAFETY: The chunk is borrowed mutably, and loom checks the accesses.
         unsafe { &mut *self.bytes.get() }
     }
 }
@@ -67,7 +67,7 @@ impl Chunk {
 impl SharedChunk {
     pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
         let bytes = &mut self.0.bytes_mut()[..len];
-        // SAFETY: The bytes are borrowed.
+        // SAFETY: The bytes are borrowed mutably.
         unsafe { DeviceBytesMut::new(NonNull::from(&mut bytes[0]), len) }
     }
 

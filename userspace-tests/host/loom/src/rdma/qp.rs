@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair with its device. A thread of the test is the device.
+//! A model of a queue pair and its device, which is a thread of the test.
 //!
-//! All that precedes a doorbell precedes what the device does then: its completions, and their
-//! callbacks. In hardware the barriers of the doorbell and of the completion queue ensure this, in
-//! a software device locks do.
+//! Everything that precedes a doorbell precedes what the device does after it: its completions and
+//! their callbacks. In hardware the barriers of the doorbell and of the completion queue ensure
+//! this; in a software device, locks do.
 
 #[path = "../../../../../rust/rdma/qp/handler.rs"]
 mod handler;
@@ -45,16 +45,16 @@ impl core::fmt::Display for QpEvent {
 
 /// A work request.
 pub enum Request {
-    /// A message, and the memory that it registers: the peer may reach it from now on.
+    /// A message, and the regions that it registers. The peer may access their memory from now on.
     Send(Vec<u8>, Vec<*mut bindings::ib_mr>),
-    /// The invalidation of a handle. The peer may reach its memory until then.
+    /// The invalidation of a handle. The peer may access its memory until then.
     Invalidate(usize, *mut bindings::ib_mr),
 }
 
 #[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
-    /// The memory that the peer may reach.
+    /// The regions whose memory the peer may access.
     registered: Vec<*mut bindings::ib_mr>,
     connected: bool,
     error: bool,
@@ -64,7 +64,7 @@ struct Queue {
     destroyed: bool,
 }
 
-/// The context that takes the completions.
+/// The context in which completions are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollContext {
     Interrupt,
@@ -77,14 +77,14 @@ pub struct Qp<H: Handler> {
     pd: Arc<Pd>,
     sizes: Sizes,
     polled: PolledCq,
-    /// Each operation on the queue is ordered by one on this.
+    /// Operations on this atomic order the accesses to `queue`, except for [`Self::is_over`].
     bell: AtomicUsize,
     queue: RefCell<Queue>,
 }
 
-// SAFETY: All threads of an execution are on one thread.
+// SAFETY: Loom runs all threads of an execution on one OS thread.
 unsafe impl<H: Handler> Send for Qp<H> {}
-// SAFETY: As above.
+// SAFETY: Loom runs all threads of an execution on one OS thread.
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
@@ -146,7 +146,7 @@ impl<H: Handler> Qp<H> {
 
     pub fn hang_up(&self) {}
 
-    /// No request completes, and no callback runs, after this.
+    /// After this function returns, no request completes and no callback runs.
     pub fn shutdown(&self) {
         if !self.at(Ordering::AcqRel, |queue| {
             queue.requests.clear();
@@ -160,7 +160,7 @@ impl<H: Handler> Qp<H> {
         for mr in self.at(Ordering::Acquire, |queue| {
             std::mem::take(&mut queue.registered)
         }) {
-            // SAFETY: A region lives until the queue pair is gone.
+            // SAFETY: A region lives as long as the queue pair.
             unsafe { bindings::remote_write(mr) };
         }
         // As in the driver.
@@ -192,7 +192,7 @@ impl<H: Handler> Qp<H> {
         self.disconnect();
     }
 
-    /// Takes the next request, as the device; [`Self::completed`] follows.
+    /// Takes the next request as the device does. [`Self::completed`] must follow.
     pub fn take(&self) -> Option<Request> {
         self.at(Ordering::Acquire, |queue| {
             let request = queue.requests.pop_front();
@@ -201,7 +201,7 @@ impl<H: Handler> Qp<H> {
         })
     }
 
-    /// Its callback has returned.
+    /// The taken request's callback has returned.
     pub fn completed(&self) {
         self.at(Ordering::Release, |queue| queue.busy = false);
     }
@@ -211,7 +211,7 @@ impl<H: Handler> Qp<H> {
         self.queue.borrow().error
     }
 
-    /// Carries a request out, as a device and a target that writes the data of each command and
+    /// Executes a request as a device would, and a target that writes the data of each command and
     /// then responds.
     pub fn carry_out(&self, request: Request) {
         match request {
@@ -220,7 +220,7 @@ impl<H: Handler> Qp<H> {
                 H::received(self, &response(&message, 1), Flags(0));
             }
             Request::Invalidate(handle, mr) => {
-                // SAFETY: A region lives until the queue pair is gone.
+                // SAFETY: A region lives as long as the queue pair.
                 unsafe { bindings::remote_write(mr) };
                 self.at(Ordering::Acquire, |queue| {
                     queue.registered.retain(|&other| other != mr)
@@ -231,7 +231,7 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// Carries a command out, as a device and a target that does not respond.
+    /// Executes a command as a device would, and a target that does not respond.
     pub fn carry_out_only(&self, request: Request) {
         if let Request::Send(_, regions) = request {
             self.reach(regions);
@@ -241,24 +241,24 @@ impl<H: Handler> Qp<H> {
     fn reach(&self, regions: Vec<*mut bindings::ib_mr>) {
         for mr in regions {
             self.at(Ordering::Acquire, |queue| queue.registered.push(mr));
-            // SAFETY: A region lives until the queue pair is gone.
+            // SAFETY: A region lives as long as the queue pair.
             unsafe { bindings::remote_write(mr) };
         }
     }
 
-    /// The regions.
+    /// The queue pair's regions.
     pub fn regions(&self) -> &Regions {
         &self.regions
     }
 }
 
-/// The response to a command or to a task management request. It is good, and grants `credits`.
+/// Builds a successful response to a command or task management request. It grants `credits`.
 pub fn response(message: &[u8], credits: u32) -> Vec<u8> {
     const TSK_MGMT: u8 = 1;
     let mut rsp = vec![0; 36];
     rsp[0] = 0xc1;
     if message[0] == TSK_MGMT {
-        // It has response data, which is 0.
+        // The response contains response data with the code 0.
         rsp[18] = 1;
         rsp[35] = 4;
         rsp.extend([0; 4]);

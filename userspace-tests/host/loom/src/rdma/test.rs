@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations that only a queue pair does, for tests without one.
+//! Operations of a queue pair, for tests without a queue pair.
 
 use super::{
     mr::{Bound, Handle, Regions},
@@ -29,15 +29,15 @@ pub fn expose<T: ScatterList>(handle: &mut Handle<T>) {
     handle.expose().expect("mapped");
 }
 
-/// As [`expose`]. Returns the first region, as the device has it.
+/// Registers a handle. Returns its first region, as the device sees it.
 pub fn lend<T: ScatterList>(regions: &Regions, handle: &mut Handle<T>) -> *mut bindings::ib_mr {
     let bound = Bound { regions };
     let register = handle.register(bound).unwrap().expect("mapped");
     register.regions.first().mr(bound)
 }
 
-/// As a queue pair posts a registration: hands the handle over first. `post` posts it, and then the
-/// invalidation if that was requested meanwhile.
+/// Posts a registration as a queue pair does, after handing the handle over. `post` posts the
+/// registration, and then the invalidation if that was requested meanwhile.
 pub fn register<T: ScatterList, R>(
     regions: &Regions,
     mut handle: Handle<T>,
@@ -54,7 +54,7 @@ pub fn register<T: ScatterList, R>(
     result
 }
 
-/// As a queue pair posts an invalidation, unless the thread that registers does so.
+/// Posts an invalidation as a queue pair does, unless the thread that registers will post it.
 pub fn invalidate<T: ScatterList>(
     regions: &Regions,
     handle: &mut Handle<T>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `StateCell`: the word hands the data over.
+//! `StateCell`: its word hands the data over.
 
 use loom::thread;
 use srp_loom::{model, sync::StateCell};
@@ -9,8 +9,8 @@ use std::sync::Arc;
 const FREE: u64 = 0;
 const SENT: u64 = 1;
 
-/// Of three threads that want the data one has it at a time, and sees the data of the last one,
-/// however that has released it.
+/// Of three threads that want the data, one has it at a time, and sees the data of the previous
+/// one, which has released or dropped the guard.
 #[test]
 fn cell_hands_over() {
     model("cell_hands_over", 3, || {
@@ -34,7 +34,7 @@ fn cell_hands_over() {
     });
 }
 
-/// A dropped guard hands over like one that is released.
+/// A dropped guard hands the data over like a released one.
 #[test]
 fn cell_hands_over_by_drop() {
     model("cell_hands_over_by_drop", 3, || {
@@ -52,8 +52,8 @@ fn cell_hands_over_by_drop() {
     });
 }
 
-/// A transition in between does not hide the data from its next holder, and fails while the data is
-/// taken.
+/// A transition between two holders does not hide the first one's data from the second, and fails
+/// while a holder has the data.
 #[test]
 fn cell_transition() {
     model("cell_transition", 3, || {

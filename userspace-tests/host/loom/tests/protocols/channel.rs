@@ -13,17 +13,17 @@ use srp_loom::{
 };
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A read with registered data, and another command in the same slot as soon as that is free.
+/// A read with registered data, and another command in the same slot as soon as the slot is free.
 #[test]
 fn channel_answers() {
     model("channel_answers", 1, || {
         let stand = Stand::logged_in(1);
-        // The message and the invalidation of each accepted command.
+        // The messages of both commands, and the invalidation of the first.
         let device = beside(&stand, move |stand| stand.device(3));
         let first = Cmnd::read(0);
         assert!(stand.queue(&first));
         let second = Cmnd::none(0);
-        // Refused until the slot and the credit are back.
+        // Refused until slot and credit are back.
         while !stand.queue(&second) {
             thread::yield_now();
         }
@@ -34,8 +34,8 @@ fn channel_answers() {
     });
 }
 
-/// The connection is lost while one command is being sent and another may have been answered. Each
-/// accepted command ends once, no memory that the peer can reach is released, and the slot is free.
+/// The connection is lost while one command is being sent and may already have been answered. If it
+/// was accepted, it ends once. No memory that the peer can reach is released, and the slot is free.
 #[test]
 fn channel_lost() {
     model("channel_lost", 2, || {
@@ -64,7 +64,7 @@ fn channel_lost() {
     });
 }
 
-/// A login ends while the connection fails: one of the two tells the session.
+/// A login ends while the connection fails: the login or the failure tells the session.
 #[test]
 fn channel_open_fails() {
     model("channel_open_fails", 3, || {
@@ -73,7 +73,7 @@ fn channel_open_fails() {
         let fails = beside(&stand, move |stand| stand.fail());
         let opened = stand.open(1).is_ok();
         fails.join().unwrap();
-        // If no channel is open, the login has failed by itself.
+        // If the channel is not open, the login itself has failed.
         if stand.channel().is_open() {
             assert!(stand.told.failed.load(Relaxed) > 0);
         }
@@ -82,8 +82,8 @@ fn channel_open_fails() {
     });
 }
 
-/// The same while the connection is ended: the queue pair lives as long as the login uses it, and
-/// no slot is in use after that.
+/// A login ends while the connection is ended: the queue pair lives as long as the login uses it,
+/// and afterwards no slot is in use.
 #[test]
 fn channel_open_lost() {
     model("channel_open_lost", 3, || {
@@ -96,7 +96,7 @@ fn channel_open_lost() {
     });
 }
 
-/// A sender that finds a channel open finds what the target has granted.
+/// A sender that finds a channel open sees what the target has granted.
 #[test]
 fn channel_open_grants() {
     model("channel_open_grants", 3, || {
@@ -117,8 +117,8 @@ fn channel_open_grants() {
     });
 }
 
-/// A sender that finds the session live again finds what the target has granted, even if the
-/// channel was closed before.
+/// A sender that finds the session live again sees what the target has granted, even if the channel
+/// was closed earlier.
 #[test]
 fn channel_live_grants() {
     model("channel_live_grants", 3, || {
@@ -149,7 +149,7 @@ fn channel_abort() {
         let cmd = Cmnd::read(0);
         assert!(stand.queue(&cmd));
         let device = beside(&stand, move |stand| {
-            // The command or not, the abort, and the invalidation.
+            // The command, unless aborted first, the abort, and the invalidation.
             stand.device(3);
         });
         assert!(stand.abort(&cmd));
@@ -160,7 +160,7 @@ fn channel_abort() {
     });
 }
 
-/// The same while the connection is lost.
+/// The error handler aborts a command while the connection is lost.
 #[test]
 fn channel_abort_lost() {
     model("channel_abort_lost", 2, || {
@@ -178,7 +178,7 @@ fn channel_abort_lost() {
     });
 }
 
-/// The same when the target has answered the abort.
+/// The connection is lost when the target has answered only the abort.
 #[test]
 fn channel_abort_answered_lost() {
     model("channel_abort_answered_lost", 2, || {
@@ -198,8 +198,8 @@ fn channel_abort_answered_lost() {
     });
 }
 
-/// A probe of the connection, or a log-out, while it is ended: neither is posted on a queue pair
-/// that is gone.
+/// A probe or a logout while the connection is ended: neither is posted on a queue pair that is
+/// gone.
 #[test]
 fn channel_asks_lost() {
     model("channel_asks_lost", 3, || asks_lost(false));
@@ -217,13 +217,13 @@ fn asks_lost(log_out: bool) {
     assert!(!stand.channel().probe.is_out());
 }
 
-/// The error handler waits for a slot that is just being freed. It looks again each 50 ms.
+/// The error handler waits for a slot that is just being freed. It checks again every 50 ms.
 #[test]
 fn channel_waits() {
     model("channel_waits", 2, || waits(false));
 }
 
-/// Without that it could wait forever: the count of waiters orders nothing.
+/// Without the check every 50 ms it could wait forever: the count of waiters orders nothing.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn channel_waits_in_slices() {

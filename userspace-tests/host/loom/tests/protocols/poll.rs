@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lock of a polled queue pair: one thread polls at a time, and the next one sees what the
-//! earlier callbacks have done.
+//! The lock of a polled queue pair: one thread polls at a time, and sees what the callbacks of
+//! earlier polls have done.
 
 use crate::channel::pd;
 use loom::thread;
@@ -59,7 +59,7 @@ fn poll_lock() {
         });
         let mut polls = vec![qp.poll()];
         polls.extend(others.into_iter().map(|t| t.join().unwrap()));
-        // Each poll has a number, and 0 is none.
+        // Each poll has a number; 0 means no poll.
         polls.retain(|&n| n > 0);
         polls.sort();
         assert_eq!(polls, (1..=polls.len() as u32).collect::<Vec<_>>());

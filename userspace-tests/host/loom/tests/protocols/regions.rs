@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a peer may reach: it is released when no peer can reach it, and regions are
-//! recreated when no queue pair has them.
+//! Memory that a peer may access: it is released when no peer can access it, and regions are
+//! recreated when no queue pair uses them.
 //!
-//! A write of the device to released memory is an unordered access, which loom reports.
+//! A write by the device to released memory is an unordered access, which loom reports.
 
 use crate::{beside, channel::pd};
 use kernel::{error::code::EBUSY, sync::Arc};
@@ -21,21 +21,21 @@ use srp_loom::{
 };
 use srp_loom_core::cell::UnsafeCell;
 
-/// The region as the device has it.
+/// A region as the device sees it.
 #[derive(Clone, Copy)]
 struct Mr(*mut bindings::ib_mr);
 
-// SAFETY: All threads of an execution are on one thread.
+// SAFETY: Loom runs all threads of an execution on one OS thread.
 unsafe impl Send for Mr {}
 
 impl Mr {
-    /// The peer writes to its memory.
+    /// The peer writes to the region's memory.
     fn write(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::remote_write(self.0) };
     }
 
-    /// The peer reads from its memory, which it may do on two queue pairs at once.
+    /// The peer reads the region's memory. It may do so on two queue pairs at once.
     fn read(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::remote_read(self.0) };
@@ -47,7 +47,7 @@ impl Mr {
         unsafe { bindings::look_at(self.0) };
     }
 
-    /// Asserts that the device has forgotten this key.
+    /// Asserts that the device has forgotten the region's key.
     fn is_forgotten(self) {
         // SAFETY: The object stays until the end of the execution.
         unsafe { bindings::assert_forgotten(self.0) };
@@ -65,7 +65,8 @@ fn pd_begin(pd: &Pd) -> kernel::error::Result {
     test::begin(pd)
 }
 
-/// The regions of a queue pair, and a handle with a command that has memory reachable through them.
+/// The regions of a queue pair, and a handle with a command whose memory the peer can access
+/// through them.
 fn lend(pd: &Arc<Pd>) -> (Arc<Regions>, Handle<Command>, Mr) {
     let (regions, mut handle) = bound(pd);
     map(&mut handle);
@@ -78,7 +79,7 @@ fn map(handle: &mut Handle<Command>) {
     handle.map(DataDirection::FromDevice, 0).unwrap();
 }
 
-/// Takes the memory back, if it is not reachable.
+/// Takes the memory back, unless a peer can access it.
 fn take_back(handle: &mut Handle<Command>) -> bool {
     match handle.detach() {
         Ok(command) => {
@@ -95,14 +96,14 @@ fn drain(pd: &Pd, regions: &Regions) {
     test::drained(pd);
 }
 
-/// Ends a test: nothing is reachable when all queue pairs are drained.
+/// Ends a test: no memory is accessible when all queue pairs are drained.
 fn end(mut handle: Handle<Command>) {
     if handle.get().is_some() {
         assert!(take_back(&mut handle));
     }
 }
 
-/// What is posted on a queue pair.
+/// The requests posted on a queue pair.
 struct Queue(UnsafeCell<Vec<Posted>>);
 
 // SAFETY: Loom checks the accesses.
@@ -110,13 +111,13 @@ unsafe impl Sync for Queue {}
 
 impl Queue {
     fn post(&self, what: Posted) {
-        // SAFETY: As above.
+        // SAFETY: Loom checks the accesses.
         unsafe { &mut *self.0.get() }.push(what);
     }
 }
 
-/// The response comes while the registration is being posted: the invalidation is posted once, and
-/// after it.
+/// The response arrives while the registration is being posted: the invalidation is posted once,
+/// after the registration.
 #[test]
 fn regions_answered() {
     model("regions_answered", 3, || {
@@ -158,7 +159,7 @@ fn regions_invalidated() {
             })
         };
         if take_back(&mut handle) {
-            // The region can be used again. The peer learns of that by a new message.
+            // The region can be used again. The peer learns that from a new message.
             map(&mut handle);
         }
         device.join().unwrap();
@@ -166,8 +167,8 @@ fn regions_invalidated() {
     });
 }
 
-/// Without an invalidation it is released when all queue pairs of the domain are drained, as a key
-/// is valid on each of them.
+/// Without an invalidation, memory is released when all queue pairs of the domain are drained,
+/// because a key is valid on each of them.
 #[test]
 fn regions_drained() {
     model("regions_drained", 2, || {
@@ -187,8 +188,8 @@ fn regions_drained() {
     });
 }
 
-/// A queue pair is created while another one ends, and a peer has the key of the latter: the
-/// creation fails, or the memory stays lent.
+/// A queue pair is created while another one ends whose key a peer has: the creation fails, or the
+/// memory is not released.
 #[test]
 fn regions_stale() {
     model("regions_stale", 3, || {
@@ -210,8 +211,8 @@ fn regions_stale() {
     });
 }
 
-/// A queue pair is created while the regions of one that has ended are recreated: the device has
-/// forgotten the keys by then.
+/// A queue pair is created while the regions of an ended one are recreated: when the creation
+/// succeeds, the device has forgotten the old keys.
 #[test]
 fn regions_renewed() {
     model("regions_renewed", 3, || {
@@ -235,7 +236,7 @@ fn regions_renewed() {
     });
 }
 
-/// One queue pair at a time has the regions.
+/// Only one queue pair at a time gets the regions.
 #[test]
 fn regions_bound_once() {
     model("regions_bound_once", 3, || {
@@ -267,7 +268,8 @@ fn take_back_dead(regions: &Regions, handle: &mut Handle<Command>) -> bool {
     take_back(handle)
 }
 
-/// As above, but the second of two regions is still in use, so that neither queue pair gets them.
+/// Two queue pairs want the regions, but the second of two regions is still in use, so neither gets
+/// them.
 #[test]
 fn regions_not_bound() {
     model("regions_not_bound", 3, || {
@@ -291,8 +293,7 @@ fn regions_not_bound() {
     });
 }
 
-/// A region is recreated when no command is described by it, and the next command is described by
-/// the new one.
+/// A region is recreated when no command uses it, and the next command uses the new region.
 #[test]
 fn regions_mapped() {
     model("regions_mapped", 3, || {
@@ -315,7 +316,7 @@ fn regions_mapped() {
     });
 }
 
-/// A thread that finds a region reachable finds it mapped, and leaves it.
+/// A thread that finds a region accessible finds it mapped, and does not recreate it.
 #[test]
 fn regions_exposed() {
     model("regions_exposed", 3, || {

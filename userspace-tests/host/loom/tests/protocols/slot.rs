@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A slot: the fields of its command that other threads read beside its word.
+//! A slot: the fields of its command that other threads read without holding the slot.
 
 use crate::channel::pd;
 use loom::thread;
@@ -30,7 +30,7 @@ fn lun(number: u8) -> Lun {
     Lun([0, number, 0, 0, 0, 0, 0, 0])
 }
 
-/// Two commands, one after the other.
+/// Sends two commands, one after the other.
 fn two_commands(cell: &Cell) {
     for number in 1..3u8 {
         let slot = cell
@@ -54,14 +54,14 @@ fn slot_of_tag() {
             thread::spawn(move || two_commands(&cell))
         };
         if let Some(word) = cell.of_tag(tag(1)) {
-            // It may have ended by now, but no other command had been sent then.
+            // The command may have ended by now, but no other command had been sent at the lookup.
             assert_eq!(word.generation() as u16, 1);
         }
         sender.join().unwrap();
     });
 }
 
-/// The same by its unit: once the command of another unit is sent, the lookup does not return the
+/// A lookup by logical unit: once a command of another unit is sent, the lookup does not return the
 /// slot.
 #[test]
 fn slot_for_unit() {
@@ -79,7 +79,7 @@ fn slot_for_unit() {
     });
 }
 
-/// A response that finds its command taken back finds that it was recalled.
+/// A response whose command has already been taken back finds that the command was recalled.
 #[test]
 fn slot_recalled() {
     model("slot_recalled", 3, || {

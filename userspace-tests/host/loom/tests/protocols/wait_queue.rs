@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `WaitQueue`: no wake-up is lost, however late the waiter comes. A lost one is a deadlock, which
-//! loom reports.
+//! `WaitQueue`: no wake-up is lost, however late the waiter comes. A lost wake-up causes a
+//! deadlock, which loom reports.
 
 use kernel::{
     init::PinInit,
@@ -23,7 +23,7 @@ fn shared() -> Arc<Shared> {
     })
 }
 
-/// Two waiters and a waker. The lock of the queue orders the condition.
+/// Two waiters and a waker. The lock of the queue orders accesses to the condition.
 #[test]
 fn wait_queue_wakes() {
     model("wait_queue_wakes", 2, || {

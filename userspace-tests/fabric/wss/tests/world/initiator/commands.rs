@@ -95,7 +95,7 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
         list.push(DirectBuf::new(0x1000 + gap as u64, key, len as u32));
         keys.push(key);
     }
-    // A table that does not fit into the message is fetched.
+    // A table that is not in the message is fetched.
     let in_message = if world.rng.one_in(4) { 1 } else { list.len() };
     let this = &mut world.initiators[n];
     let tag = this.number();
@@ -151,7 +151,7 @@ fn send(world: &mut World, n: usize, number: u64, conn: ConnId) {
     world.push(conn, 0, Item::Message(message, None));
 }
 
-/// Aborts a command; `again` if the operation is retried.
+/// Aborts a command. `again`: the operation is retried.
 pub fn abort(world: &mut World, n: usize, tag: u64, again: bool) {
     let this = &mut world.initiators[n];
     let Some(out) = this.outs.get_mut(&tag) else {
