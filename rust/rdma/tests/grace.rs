@@ -66,14 +66,16 @@ use kernel::{
     },
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     }, //
 };
 
-/// Entries of the send queue.
+/// Number of entries in the send queue.
 const SENDS: u32 = 200;
 
-/// There is no peer.
+/// The handler of a queue pair without a peer.
 struct Nobody;
 
 impl Handler for Nobody {
@@ -84,12 +86,12 @@ impl Handler for Nobody {
     fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
-/// No connection manager: a queue pair that accepts requests, or an error.
+/// A link without a connection manager. Its queue pair accepts requests, unless creating it fails.
 struct Bare {
     fails: bool,
 }
 
-// SAFETY: The queue pair is made as requested, and lives until it is destroyed.
+// SAFETY: The queue pair is created as requested, and nothing here uses it after that.
 unsafe impl crate::rdma::link::Link for Bare {
     unsafe fn create_qp(
         &self,
@@ -99,7 +101,7 @@ unsafe impl crate::rdma::link::Link for Bare {
         if self.fails {
             return Err(ENOMEM);
         }
-        // SAFETY: By this function's contract.
+        // SAFETY: The queues in `attr` are valid.
         let qp = from_err_ptr(unsafe {
             bindings::ib_create_qp_kernel(pd.as_raw(), attr, c"srp_test".as_char_ptr())
         })?;
@@ -112,7 +114,7 @@ unsafe impl crate::rdma::link::Link for Bare {
             | bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX
             | bindings::ib_qp_attr_mask_IB_QP_PORT
             | bindings::ib_qp_attr_mask_IB_QP_ACCESS_FLAGS;
-        // SAFETY: The queue pair was just made.
+        // SAFETY: The queue pair was just created.
         to_result(unsafe { bindings::ib_modify_qp(qp, &mut attr, mask as c_int) })?;
         NonNull::new(qp).ok_or(ENOMEM)
     }
@@ -137,7 +139,7 @@ fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
     Ok(bare_in(soft, &pd, SIZES)?.0)
 }
 
-/// A queue pair of the domain with these sizes, and its handle.
+/// Creates a queue pair with these sizes in `pd`, and its handle.
 fn bare_in(
     soft: &Soft,
     pd: &Arc<Pd>,
@@ -164,9 +166,9 @@ fn connect(qp: &Qp<Nobody>, fails: bool) -> Result {
     qp.connect(Arc::new(Bare { fails }, GFP_KERNEL)?)
 }
 
-/// Grace periods so far, approximately.
+/// Number of grace periods so far, approximately.
 fn grace_periods() -> usize {
-    // SAFETY: It has no preconditions. The low two bits are the state of the current one.
+    // SAFETY: No precondition. The low two bits are the state of the current grace period.
     let state = unsafe { bindings::get_state_synchronize_rcu() };
     state >> 2
 }
@@ -229,8 +231,8 @@ fn a_vector_is_one_of_the_device(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// More receives than entries would leave no entry for the drain. Likewise, data after a message
-/// needs a second SGE.
+/// More receives than entries would leave no entry for the drain. Data after a message needs a
+/// second SGE.
 fn memory_is_as_much_as_the_sizes_say(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     for receive in [0, 2] {
@@ -271,7 +273,7 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
         one.renew_regions()?;
         check!(handle.attach(list).is_ok());
     }
-    // The same holds when connecting fails.
+    // A failed connect leaves nothing to drain.
     check_eq!(connect(&other, true), Err(ENOMEM));
     check!(pd.is_drained());
     connect(&other, false)?;
@@ -309,7 +311,7 @@ impl Fickle {
         self.qp.live(&rcu::read_lock())?.register_fixed()
     }
 
-    /// Nothing is registered.
+    /// Tries to invalidate the handle, which is not registered.
     fn invalidate(&self) -> Result<bool> {
         let section = rcu::read_lock();
         let live = self.qp.live(&section)?;
@@ -319,7 +321,7 @@ impl Fickle {
     fn post(&self) {
         let (mut round, mut posted, mut turns) = (0, 0, 0u32);
         while !self.done.load(Acquire) {
-            // Lets the others run on a kernel without preemption.
+            // Lets the other threads run on a kernel without preemption.
             turns = turns.wrapping_add(1);
             if turns % 64 == 0 {
                 fsleep(Delta::from_micros(20));
@@ -357,7 +359,7 @@ fn posting_races_with_connecting(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Polls of a completion queue.
+/// Number of polls of a completion queue.
 static LOOKS: Atomic<u32> = Atomic::new(0);
 /// The original `poll_cq`.
 static POLL: Atomic<usize> = Atomic::new(0);
@@ -373,9 +375,9 @@ unsafe extern "C" fn look(
     wc: *mut bindings::ib_wc,
 ) -> c_int {
     LOOKS.fetch_add(1, Full);
-    // SAFETY: It was stored below.
+    // SAFETY: `nobody_looks_after_a_late_event` stored `POLL`.
     let poll: Poll = unsafe { core::mem::transmute(POLL.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid for `poll_cq`.
     unsafe { poll(cq, count, wc) }
 }
 
@@ -411,6 +413,8 @@ fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
 
 /// Whether a queue pair is being created.
 static MAKES: Atomic<bool> = Atomic::new(false);
+/// How many of the calls that must not run meanwhile are about to begin.
+static ABOUT: Atomic<usize> = Atomic::new(0);
 /// The original `create_qp`.
 static CREATE: Atomic<usize> = Atomic::new(0);
 
@@ -429,13 +433,22 @@ unsafe extern "C" fn make(
     data: *mut bindings::ib_udata,
 ) -> c_int {
     MAKES.store(true, Release);
+    wait_for(|| ABOUT.load(Acquire) == Busy::OTHERS.len());
     fsleep(Delta::from_millis(100));
-    // SAFETY: It was stored below.
+    // SAFETY: `one_call_at_a_time` stored `CREATE`.
     let create: Create = unsafe { core::mem::transmute(CREATE.load(Acquire)) };
-    // SAFETY: By this function's contract.
+    // SAFETY: The arguments are valid for `create_qp`.
     let result = unsafe { create(qp, attr, data) };
     MAKES.store(false, Release);
     result
+}
+
+/// Waits until `what` is true, for at most a minute.
+fn wait_for(what: impl Fn() -> bool) {
+    let begin = Instant::<Monotonic>::now();
+    while !what() && begin.elapsed().as_millis() < 60_000 {
+        fsleep(Delta::from_millis(1));
+    }
 }
 
 /// An identifier with concurrent users.
@@ -447,15 +460,22 @@ struct Busy {
 }
 
 impl Busy {
+    /// The calls that must not run while a queue pair is created.
+    const OTHERS: [fn(&Self); 4] = [
+        |busy| busy.beside(|id| id.set_service_type(1)),
+        |busy| busy.beside(|id| _ = id.resolve_route(1000)),
+        |busy| busy.beside(|id| _ = id.src_addr()),
+        |busy| busy.beside(|id| id.disconnect()),
+    ];
+
     fn connect(&self) {
         self.made
             .store(self.qp.connect(self.id.clone()).is_ok(), Release);
     }
 
     fn beside(&self, call: impl FnOnce(&cm::Id<Events>)) {
-        while !MAKES.load(Acquire) {
-            fsleep(Delta::from_millis(1));
-        }
+        wait_for(|| MAKES.load(Acquire));
+        ABOUT.fetch_add(1, Full);
         call(&self.id);
         self.beside.add(u32::from(MAKES.load(Acquire)), Relaxed);
     }
@@ -479,16 +499,9 @@ fn one_call_at_a_time(soft: &Soft) -> Result {
     let mut create_qp = unsafe { Operation::new(place) };
     CREATE.store(create_qp.before().ok_or(EINVAL)? as usize, Release);
     create_qp.set(Some(make));
-    race(
-        &busy,
-        &[
-            Busy::connect,
-            |busy| busy.beside(|id| id.set_service_type(1)),
-            |busy| busy.beside(|id| _ = id.resolve_route(1000)),
-            |busy| busy.beside(|id| _ = id.src_addr()),
-            |busy| busy.beside(|id| id.disconnect()),
-        ],
-    )?;
+    ABOUT.store(0, Release);
+    let [a, b, c, d] = Busy::OTHERS;
+    race(&busy, &[Busy::connect, a, b, c, d])?;
     drop(create_qp);
     busy.qp.disconnect();
     check!(busy.made.load(Acquire));
