@@ -444,10 +444,12 @@ unsafe extern "C" fn reconnect_callback<T: Operations>(
     if let (Some(driver), Err(_)) = (driver, result) {
         // The class counts this call as a failed attempt, and its delays grow with the count.
         let failed = i32::try_from(driver.failed_reconnects()).unwrap_or(i32::MAX);
-        // SAFETY: By the safety requirements, the port is alive. `srp_reconnect_rport()` holds its
-        // mutex. Only the class's reconnect work item changes the count without the mutex, after
-        // this call.
-        unsafe { (*rport).failed_reconnects = failed.max(1) - 1 };
+        // SAFETY: By the safety requirements, the port is alive.
+        let count = unsafe { &raw mut (*rport).failed_reconnects };
+        // SAFETY: The count is a field of the port. `srp_reconnect_rport()` holds the mutex of the
+        // port, without which the class's work item may increment the count meanwhile: as a whole,
+        // and so is this.
+        unsafe { count.write_volatile(failed.max(1) - 1) };
     }
     if result.is_ok() {
         // The class leaves its reconnect timer armed, with the delay that it has increased.
