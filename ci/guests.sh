@@ -34,6 +34,7 @@ group() {
 	done
 	[ "${DRIVER-}" = c ] || module=(--module "$built/$kernel/rust/ib_srp.ko")
 	module+=(--module "$built/slow_qp-$kernel/slow_qp.ko")
+	[ "$kernel" != rt ] || module+=(--module "$built/rxe-rt/rdma_rxe.ko" --module "$built/srpt-rt/ib_srpt.ko")
 	[[ "${list[*]}" != *:vfab:* ]] || module+=(--file "$built/vfab-$kernel/rust/ib_vfab.ko")
 	name+=${NAME_SUFFIX-}
 	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
@@ -95,6 +96,10 @@ for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
 	"$top/ci/module.sh" "$k" "$built/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
 	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$built/$k" >&2
+	# Preemption provokes the bugs of soft RoCE and of the target that ci/patches repair in our own kernels.
+	[ "$k" != rt ] || for d in sw/rxe ulp/srpt; do
+		"$top/ci/module.sh" rt "$built/${d#*/}-rt" "$("$top/ci/kernel.sh" patched)/drivers/infiniband/$d" >&2
+	done
 	! printf '%s\n' "${lines[@]}" | grep -E "^[^ ]+ $k .*:vfab" >/dev/null ||
 		"$top/ci/module.sh" "$k" "$built/vfab-$k" "$top" modules SRP_VFAB=1 >&2
 done

@@ -4,6 +4,7 @@
 # kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. `test` and `kasan` are
 # our kernels (see fragments), with modules installed under modules/ and patches/ applied: fixes for soft RDMA, the
 # target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
+# kernel.sh patched: prints a folder with the parts of the source that patches/ change, with these changes.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -36,20 +37,25 @@ fragments() {
 	esac
 }
 
+patches() {
+	local d
+	for d in "${patched[@]}"; do
+		mkdir -p "$1/$d"
+		cp -r "$linux/source/$d/." "$1/$d"
+	done
+	in_root "$root" "$1:/patched" "$top/ci:/ci:ro" -- bash -euc '
+		cd /patched
+		for p in /ci/patches/*.patch; do busybox patch -p1 -i "$p"; done'
+}
+
 merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done; }
 
 # ours KERNEL TARGET... FOLDER: builds with its fragments on top of allnoconfig.
 ours() {
 	local kernel=$1 dir=${*: -1} d binds=()
 	merged "$kernel" >"$dir/fragment"
-	for d in "${patched[@]}"; do
-		mkdir -p "$dir/patched/$d"
-		cp -r "$linux/source/$d/." "$dir/patched/$d"
-		binds+=("$dir/patched/$d:/linux/$d:ro")
-	done
-	in_root "$root" "$dir/patched:/patched" "$top/ci:/ci:ro" -- bash -euc '
-		cd /patched
-		for p in /ci/patches/*.patch; do busybox patch -p1 -i "$p"; done'
+	patches "$dir/patched"
+	for d in "${patched[@]}"; do binds+=("$dir/patched/$d:/linux/$d:ro"); done
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
@@ -71,6 +77,7 @@ options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/ci
 case ${1-} in
 stock|rt) step "kernel-$1" "1 $linux" prepared ;;
 test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
+patched) step patched "1 $linux $(options patched)" patches ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|test|kasan" ;;
+*) die "usage: kernel.sh stock|rt|test|kasan|patched" ;;
 esac
