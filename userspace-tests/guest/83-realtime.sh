@@ -22,16 +22,17 @@ login 0 ,ch_count=1
 dev=$(disk "$host" 0)
 udevadm settle -t 10
 quiet $dev
-# CPU 0 runs the device and the target, CPU 1 the two pollers.
+# CPU 0 runs the device and the target, CPU 1 the real-time thread. The other pollers may run on both: soft RoCE can
+# wait for a lock that one of them holds, while the real-time thread spins for soft RoCE and keeps that one from CPU 1.
 echo 1 >$cpus || fail "the CPUs of work queues"
 
-# polled NAME PREFIX... -- fio-option...: random reads on CPU 1.
+# polled NAME CPUS PREFIX... -- fio-option...: random reads on these CPUs.
 polled() {
-	local as=$1 prefix=()
-	shift
+	local as=$1 on=$2 prefix=()
+	shift 2
 	while [ "$1" != -- ]; do prefix+=("$1"); shift; done
 	"${prefix[@]}" fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 \
-		--rw=randread --bs=4k --time_based --cpus_allowed=1 --output-format=json --name=$as --output=$tmp/$as "${@:2}"
+		--rw=randread --bs=4k --time_based --cpus_allowed=$on --output-format=json --name=$as --output=$tmp/$as "${@:2}"
 }
 rounds 10 60
 seconds=$rounds
@@ -41,10 +42,10 @@ mkdir $boosts
 echo 1 >$boosts/options/stacktrace
 echo 'comm == "fio"' >$boosts/events/sched/sched_pi_setprio/filter
 echo 1 >$boosts/events/sched/sched_pi_setprio/enable
-polled other -- --iodepth=4 --runtime=$((seconds + 10)) &
+polled other 0-1 -- --numjobs=2 --iodepth=4 --runtime=$((seconds + 10)) &
 other=$!
 within 30 "I/O on $dev" not nothing_in_flight $dev
-polled realtime chrt -f 50 -- --iodepth=1 --thinktime=3000 --thinktime_blocks=1 --runtime=$seconds &
+polled realtime 1 chrt -f 50 -- --iodepth=1 --thinktime=1000 --thinktime_blocks=1 --runtime=$seconds &
 realtime=$!
 reap $((seconds + 40)) "the reads of the real-time thread" $realtime || fail "fio of the real-time thread: $(cat $tmp/realtime)"
 reap 60 "the other reads" $other || fail "fio: $(cat $tmp/other)"
