@@ -13,16 +13,16 @@ ours=${SRP_MODULE-}
 theirs=$(find "/lib/modules/$(uname -r)/kernel" -name 'ib_srp.ko*')
 [ -f "$theirs" ] || fail "this kernel has no C driver"
 
-# ask WHAT...: appends the results of the loaded driver to $tmp/$who.
+# ask WHAT...: appends the results of the loaded driver to $tmp/$driver.
 ask() {
-	timeout 300 python3 "$here/contract.py" "$@" >>"$tmp/$who" 2>"$tmp/err" ||
-		{ show; fail "$who: contract.py $*: $(tail -n 5 "$tmp/err")"; }
+	timeout 300 python3 "$here/contract.py" "$@" >>"$tmp/$driver" 2>"$tmp/err" ||
+		{ show; fail "$driver: contract.py $*: $(tail -n 5 "$tmp/err")"; }
 }
 # Prints the results, to update the table.
 show() { [ -z "${CONTRACT_OUT-}" ] || for d in c ours; do echo "=== $d"; cat "$tmp/$d"; echo "=== end"; done; }
-# become WHO FILE [MODULE PARAMETER]...
+# become DRIVER FILE [MODULE PARAMETER]...
 become() {
-	who=$1
+	driver=$1
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
 	insmod "${@:2}" || fail "insmod ${*:2}"
 }
@@ -31,24 +31,24 @@ become() {
 identifiers() {
 	local on ioc ports='i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\)'
 	for on in 1 0; do
-		become $who "$1" topspin_workarounds=$on
+		become $driver "$1" topspin_workarounds=$on
 		for ioc in 0005ad0000001234 001b0d0000001234 0002c90000001234; do
 			mark
 			[ -n "$(write_login 0 "id_ext=1,ioc_guid=$ioc,dest=10.0.0.1:$port,initiator_ext=5")" ] ||
-				fail "$who: the target is not $ioc, and took the login"
+				fail "$driver: the target is not $ioc, and took the login"
 			logged "Received SRP_LOGIN_REQ"
 			echo "$on $ioc $(log_since | sed -n "s/.*Received SRP_LOGIN_REQ with $ports.*/\1 \2/p" | head -n 1)"
 		done
-	done >$tmp/identifiers.$who
+	done >$tmp/identifiers.$driver
 }
 
 fabric 1
 add=$(add_target 0)
-for who in c ours; do
-	[ $who = c ] && file=$theirs || file=$ours
-	become $who "$file"
+for driver in c ours; do
+	[ $driver = c ] && file=$theirs || file=$ours
+	become $driver "$file"
 	ask module "$file"
-	become $who "$file"
+	become $driver "$file"
 	ask refused "$add" "$table"
 done
 back_null disk 32
@@ -58,9 +58,9 @@ mkdir "${tpg[0]}/acls/0x${gid:16}0000000000000000" || fail "cannot make an ACL"
 lun 0 0 disk
 guid=$(service_guid)
 ids="id_ext=$guid,ioc_guid=$guid,dest=10.0.0.1:$port"
-for who in c ours; do
-	[ $who = c ] && file=$theirs || file=$ours
-	become $who "$file"
+for driver in c ours; do
+	[ $driver = c ] && file=$theirs || file=$ours
+	become $driver "$file"
 	ask files "$add" "$ids"
 	ask logins "$add" "$ids"
 	identifiers "$file"
