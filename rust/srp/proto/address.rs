@@ -12,10 +12,12 @@ use core::{
     str::FromStr, //
 };
 
-use super::number::{
-    base0,
-    split,
-    NumberError, //
+use super::{
+    number::{
+        base0,
+        split, //
+    },
+    option_error::Why, //
 };
 
 /// Maximum length of a scope, in bytes: an interface name (`IFNAMSIZ` - 1).
@@ -32,69 +34,54 @@ pub struct Address<'a> {
     pub scope: Option<&'a str>,
 }
 
-/// Why a string is not a valid address.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AddressError {
-    /// Neither IPv4 nor IPv6 in brackets.
-    Syntax,
-    /// The scope is empty or longer than an interface name can be.
-    Scope,
-    /// The text after the colon is not a number.
-    Port,
-    /// The port is 0 or above 65535.
-    PortRange,
-}
-
 impl<'a> Address<'a> {
     /// Parses `IPv4[:port]` or `[IPv6[%scope]][:port]`. The port may be decimal, octal or
     /// hexadecimal.
-    pub fn parse(text: &'a str) -> Result<Self, AddressError> {
+    ///
+    /// Errors: [`Why::NotAddress`], [`Why::Scope`], [`Why::NotPort`], and [`Why::PortRange`] for a
+    /// port above 65535.
+    pub fn parse(text: &'a str) -> Result<Self, Why> {
         match text.strip_prefix('[') {
             Some(rest) => Self::parse_v6(rest),
             None => Self::parse_v4(text),
         }
     }
 
-    fn parse_v4(text: &'a str) -> Result<Self, AddressError> {
-        let (host, port) = match split(text, b':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        };
-        let ip = Ipv4Addr::from_str(host).map_err(|_| AddressError::Syntax)?;
+    fn parse_v4(text: &'a str) -> Result<Self, Why> {
+        let (host, port) = split(text, b':');
         Ok(Self {
-            ip: IpAddr::V4(ip),
+            ip: IpAddr::V4(Ipv4Addr::from_str(host).map_err(|_| Why::NotAddress)?),
             port: port.map(parse_port).transpose()?,
             scope: None,
         })
     }
 
-    fn parse_v6(text: &'a str) -> Result<Self, AddressError> {
-        let (host, after) = split(text, b']').ok_or(AddressError::Syntax)?;
-        let (host, scope) = match split(host, b'%') {
-            Some((host, scope)) => (host, Some(scope)),
-            None => (host, None),
+    fn parse_v6(text: &'a str) -> Result<Self, Why> {
+        let (inside, Some(after)) = split(text, b']') else {
+            return Err(Why::NotAddress);
         };
+        let (host, scope) = split(inside, b'%');
         if scope.is_some_and(|scope| scope.is_empty() || scope.len() > MAX_SCOPE_LEN) {
-            return Err(AddressError::Scope);
+            return Err(Why::Scope);
         }
         let port = match after.strip_prefix(':') {
             Some(port) => Some(parse_port(port)?),
             None if after.is_empty() => None,
-            None => return Err(AddressError::Syntax),
+            None => return Err(Why::NotAddress),
         };
         Ok(Self {
-            ip: IpAddr::V6(Ipv6Addr::from_str(host).map_err(|_| AddressError::Syntax)?),
+            ip: IpAddr::V6(Ipv6Addr::from_str(host).map_err(|_| Why::NotAddress)?),
             port,
             scope,
         })
     }
 }
 
-fn parse_port(text: &str) -> Result<u16, AddressError> {
+fn parse_port(text: &str) -> Result<u16, Why> {
     match base0(text) {
-        Ok(port) => u16::try_from(port).map_err(|_| AddressError::PortRange),
-        Err(NumberError::Overflow) => Err(AddressError::PortRange),
-        Err(NumberError::Syntax) => Err(AddressError::Port),
+        Ok(port) => u16::try_from(port).map_err(|_| Why::PortRange),
+        Err(Why::TooLarge) => Err(Why::PortRange),
+        Err(_) => Err(Why::NotPort),
     }
 }
 

@@ -4,11 +4,6 @@
 
 use core::fmt;
 
-use super::{
-    address::AddressError,
-    number::NumberError, //
-};
-
 /// Maximum number of bytes of a token in a log message.
 const SHOWN: usize = 64;
 
@@ -92,17 +87,25 @@ pub enum Why {
     /// The option needs a value.
     NoValue,
     /// Not a decimal, octal or hexadecimal number.
-    Number(NumberError),
+    NotNumber,
     /// Not a hexadecimal number.
-    Hex(NumberError),
+    NotHex,
+    /// A number that does not fit into its type.
+    TooLarge,
     /// Not 32 hexadecimal digits.
     Gid,
     /// A number outside the given limits.
     Limits(i32, i32),
     /// Not 0100 or ff00.
     IoClass,
-    /// Not an address with a port.
-    Address(AddressError),
+    /// Neither IPv4 nor IPv6 in brackets.
+    NotAddress,
+    /// The scope is empty or longer than an interface name can be.
+    Scope,
+    /// The text after the colon is not a number.
+    NotPort,
+    /// The port is above 65535, or 0 where a peer must be reached.
+    PortRange,
     /// `dest` and `answers_from` need a port.
     PortMissing,
     /// `dest` and `answers_from` must be the address of one host.
@@ -140,7 +143,7 @@ impl OptionError<'_> {
     /// The errno for user space.
     pub const fn errno(&self) -> Errno {
         match self.why {
-            Why::Number(NumberError::Overflow) | Why::Hex(NumberError::Overflow) => Errno::Range,
+            Why::TooLarge => Errno::Range,
             _ => Errno::Invalid,
         }
     }
@@ -156,20 +159,16 @@ impl fmt::Display for OptionError<'_> {
             Why::NotText => "a NUL byte or invalid UTF-8",
             Why::Unknown => "no such option",
             Why::NoValue => "a value is missing",
-            Why::Number(NumberError::Syntax) => "not a number",
-            Why::Hex(NumberError::Syntax) => "not a hexadecimal number",
-            Why::Number(NumberError::Overflow) | Why::Hex(NumberError::Overflow) => {
-                "the number is too large"
-            }
+            Why::NotNumber => "not a number",
+            Why::NotHex => "not a hexadecimal number",
+            Why::TooLarge => "the number is too large",
             Why::Gid => "a GID has exactly 32 hexadecimal digits and no colons",
             Why::Limits(min, max) => return write!(f, "must be {min} to {max}"),
             Why::IoClass => "must be 0100 or ff00",
-            Why::Address(AddressError::Syntax) => {
-                "not an IPv4 address or an IPv6 address in brackets"
-            }
-            Why::Address(AddressError::Scope) => "invalid network interface name after '%'",
-            Why::Address(AddressError::Port) => "the port is not a number",
-            Why::Address(AddressError::PortRange) => "the port must be 1 to 65535, or 0 in src",
+            Why::NotAddress => "not an IPv4 address or an IPv6 address in brackets",
+            Why::Scope => "invalid network interface name after '%'",
+            Why::NotPort => "the port is not a number",
+            Why::PortRange => "the port must be 1 to 65535, or 0 in src",
             Why::PortMissing => "a port is missing",
             Why::NotUnicast => "not a unicast address",
             Why::Families => "src and dest must both be IPv4 or both be IPv6",

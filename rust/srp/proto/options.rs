@@ -8,10 +8,7 @@
 //! The whole string is read and checked before it is used.
 
 use super::{
-    address::{
-        Address,
-        AddressError, //
-    },
+    address::Address,
     guid::{
         Gid,
         Guid,
@@ -19,7 +16,7 @@ use super::{
     },
     number::{
         self,
-        NumberError, //
+        hex, //
     },
     option_error::{
         Missing,
@@ -236,10 +233,8 @@ impl<'a> Draft<'a> {
         if token.contains(&0) {
             return Err(Why::NotText);
         }
-        let (name, value) = match number::split(text, b'=') {
-            Some((name, value)) => (name, Some(value).filter(|value| !value.is_empty())),
-            None => (text, None),
-        };
+        let (name, value) = number::split(text, b'=');
+        let value = value.filter(|value| !value.is_empty());
         let Some(set) = Self::setter(name) else {
             return Err(Why::Unknown);
         };
@@ -284,10 +279,10 @@ impl<'a> Draft<'a> {
         Some(match name {
             "id_ext" => |draft, value| set(&mut draft.id_ext, hex(value)?),
             "ioc_guid" => |draft, value| set(&mut draft.ioc_guid, hex(value)?),
-            "dgid" => |draft, value| set(&mut draft.dgid, gid(value)?),
+            "dgid" => |draft, value| set(&mut draft.dgid, Gid(number::hex128(value)?)),
             "pkey" => |draft, value| set(&mut draft.pkey, pkey(value)?),
             "service_id" => |draft, value| set(&mut draft.service_id, hex(value)?),
-            "src" => |draft, value| set(&mut draft.src, address(value)?),
+            "src" => |draft, value| set(&mut draft.src, Address::parse(value)?),
             "dest" => |draft, value| set(&mut draft.dest, dest(value)?),
             "answers_from" => |draft, value| draft.answers_from.add(dest(value)?),
             "io_class" => |draft, value| {
@@ -340,7 +335,7 @@ impl<'a> Draft<'a> {
             "ack_timeout" => |draft, value| set(&mut draft.ack_timeout, unsigned(value, 1, 31)?),
             "tos" => |draft, value| set(&mut draft.tos, unsigned(value, 0, 255)?),
             "max_it_iu_size" => |draft, value| {
-                draft.max_it_iu_size = match int(value)? {
+                draft.max_it_iu_size = match number::int(value)? {
                     0 => 0,
                     _ => limited(value, MIN_IT_IU_LEN as i32, i32::MAX)?,
                 };
@@ -461,12 +456,8 @@ fn set<T>(field: &mut Option<T>, value: T) -> Result<(), Why> {
     Ok(())
 }
 
-fn int(value: &str) -> Result<i32, Why> {
-    number::int(value).map_err(Why::Number)
-}
-
 fn limited<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
-    let number = int(value)?;
+    let number = number::int(value)?;
     if !(min..=max).contains(&number) {
         return Err(Why::Limits(min, max));
     }
@@ -481,16 +472,12 @@ fn unsigned<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> 
     limited(value, min, max)
 }
 
-fn hex(value: &str) -> Result<u64, Why> {
-    number::hex(value).map_err(Why::Hex)
-}
-
 /// Parses a hexadecimal `int` without a sign.
 fn hex_int(value: &str) -> Result<i32, Why> {
     if value.starts_with('+') {
-        return Err(Why::Hex(NumberError::Syntax));
+        return Err(Why::NotHex);
     }
-    i32::try_from(hex(value)?).map_err(|_| Why::Hex(NumberError::Overflow))
+    i32::try_from(hex(value)?).map_err(|_| Why::TooLarge)
 }
 
 fn pkey(value: &str) -> Result<u16, Why> {
@@ -504,19 +491,11 @@ fn io_class(value: &str) -> Result<IoClass, Why> {
         .ok_or(Why::IoClass)
 }
 
-fn gid(value: &str) -> Result<Gid, Why> {
-    number::hex128(value).map(Gid).map_err(|_| Why::Gid)
-}
-
-fn address(value: &str) -> Result<Address<'_>, Why> {
-    Address::parse(value).map_err(Why::Address)
-}
-
 fn dest(value: &str) -> Result<Address<'_>, Why> {
-    let address = address(value)?;
+    let address = Address::parse(value)?;
     match address.port {
         None => return Err(Why::PortMissing),
-        Some(0) => return Err(Why::Address(AddressError::PortRange)),
+        Some(0) => return Err(Why::PortRange),
         Some(_) => {}
     }
     if address.ip.is_unspecified() || address.ip.is_multicast() {
