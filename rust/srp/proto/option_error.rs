@@ -7,21 +7,6 @@ use core::fmt;
 /// Maximum number of bytes of a token in a log message.
 const SHOWN: usize = 64;
 
-/// A piece of user input. Its `Display` is bounded and has no control characters.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Token<'a>(pub &'a [u8]);
-
-impl fmt::Display for Token<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.get(..SHOWN).unwrap_or(self.0);
-        write!(f, "{}", shown.escape_ascii())?;
-        if shown.len() < self.0.len() {
-            f.write_str("...")?;
-        }
-        Ok(())
-    }
-}
-
 /// The errno of a refused login string.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Errno {
@@ -29,50 +14,6 @@ pub enum Errno {
     Invalid,
     /// `ERANGE`: a number that does not fit into its type.
     Range,
-}
-
-/// Set of required options that are absent.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Missing(u8);
-
-impl Missing {
-    const NAMES: [&'static str; 6] = ["id_ext", "ioc_guid", "dgid", "pkey", "service_id", "dest"];
-
-    /// `id_ext=`.
-    pub const ID_EXT: Self = Self(1 << 0);
-    /// `ioc_guid=`.
-    pub const IOC_GUID: Self = Self(1 << 1);
-    /// `dgid=`.
-    pub const DGID: Self = Self(1 << 2);
-    /// `pkey=`.
-    pub const PKEY: Self = Self(1 << 3);
-    /// `service_id=`.
-    pub const SERVICE_ID: Self = Self(1 << 4);
-    /// `dest=`.
-    pub const DEST: Self = Self(1 << 5);
-
-    /// Returns this set, with `option` added if `absent`.
-    pub const fn with(self, option: Self, absent: bool) -> Self {
-        Self(if absent { self.0 | option.0 } else { self.0 })
-    }
-
-    /// True if nothing is missing.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (bit, name) in Self::NAMES.iter().enumerate() {
-            if (self.0 >> bit) & 1 != 0 {
-                write!(f, "{separator}{name}")?;
-                separator = ", ";
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Why the driver refuses a login string.
@@ -124,17 +65,24 @@ pub enum Why {
     IsDest,
     /// `answers_from` and `dest` are not both IPv4 or both IPv6.
     AnswersFamily,
-    /// Required options that are absent.
-    Missing(Missing),
+    /// Names of the required options that are absent.
+    Missing([Option<&'static str>; 6]),
+}
+
+impl Why {
+    /// The error that names `token`.
+    pub const fn at(self, token: &[u8]) -> OptionError<'_> {
+        OptionError { token, why: self }
+    }
 }
 
 /// A refused login string.
 ///
-/// Its `Display` is one line that names the token.
+/// Its `Display` is one line that names the token. It is bounded and has no control characters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OptionError<'a> {
     /// The refused `name=value`; the whole string if it is too long; empty if an option is missing.
-    pub token: Token<'a>,
+    pub token: &'a [u8],
     /// Why it is refused.
     pub why: Why,
 }
@@ -151,8 +99,13 @@ impl OptionError<'_> {
 
 impl fmt::Display for OptionError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.token.0.is_empty() {
-            write!(f, "'{}': ", self.token)?;
+        if !self.token.is_empty() {
+            let shown = self.token.get(..SHOWN).unwrap_or(self.token);
+            write!(f, "'{}", shown.escape_ascii())?;
+            if shown.len() < self.token.len() {
+                f.write_str("...")?;
+            }
+            f.write_str("': ")?;
         }
         f.write_str(match self.why {
             Why::TooLong => "the login string is too long",
@@ -178,7 +131,14 @@ impl fmt::Display for OptionError<'_> {
             Why::TooMany(most) => return write!(f, "more than {most} of these"),
             Why::IsDest => "same address as dest",
             Why::AnswersFamily => "answers_from and dest must both be IPv4 or both be IPv6",
-            Why::Missing(options) => return write!(f, "missing in the login string: {options}"),
+            Why::Missing(names) => {
+                let mut before = "missing in the login string: ";
+                for name in names.iter().flatten() {
+                    write!(f, "{before}{name}")?;
+                    before = ", ";
+                }
+                return Ok(());
+            }
         })
     }
 }

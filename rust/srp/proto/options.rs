@@ -7,6 +7,8 @@
 //! `id_ext`, `ioc_guid` and either `dgid`, `pkey`, `service_id` (InfiniBand) or `dest` (RDMA/CM).
 //! The whole string is read and checked before it is used.
 
+use core::ops::RangeInclusive;
+
 use super::{
     address::Address,
     guid::{
@@ -19,9 +21,7 @@ use super::{
         hex, //
     },
     option_error::{
-        Missing,
         OptionError,
-        Token,
         Why, //
     },
 };
@@ -29,24 +29,12 @@ use super::{
 /// Maximum length of a login string, in bytes: one page, the limit of sysfs.
 pub const MAX_LEN: usize = 4096;
 
-/// Default number of commands per channel.
-pub const QUEUE_SIZE_DEFAULT: u32 = 62;
-/// Maximum number of commands per channel.
-pub const QUEUE_SIZE_MAX: i32 = 4096;
-/// Maximum number of channels per login; the number of CPUs limits it further.
-pub const CH_COUNT_MAX: i32 = 1024;
-/// Minimum number of 512-byte sectors per command: one page. The block layer refuses less.
-pub const MAX_SECT_MIN: i32 = 8;
-/// Maximum number of 512-byte sectors per command: 64 MiB.
-pub const MAX_SECT_MAX: i32 = 1 << 17;
 /// Maximum number of scatter-gather entries per command (`SG_MAX_SEGMENTS`).
 pub const SG_TABLESIZE_MAX: i32 = 2048;
 /// Minimum of `max_it_iu_len` and `req_it_iu_len` in SRP, in bytes, and of `max_it_iu_size`.
 pub const MIN_IT_IU_LEN: u32 = 64;
 /// Maximum number of answer channels.
 pub const MAX_ANSWERS: usize = 8;
-/// Maximum of `max_cmd_per_lun`: `cmd_per_lun` in `struct Scsi_Host` is a `short`.
-const CMD_PER_LUN_MAX: i32 = 32_767;
 
 /// Defaults for options that a login string lacks, from module parameters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,113 +106,172 @@ impl<'a> AnswersFrom<'a> {
     }
 }
 
-/// A login string that has been checked.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Options<'a> {
-    /// Extension of the target's port identifier.
-    pub id_ext: Guid,
-    /// GUID of the target's I/O controller.
-    pub ioc_guid: Guid,
-    /// Where the target is.
-    pub target: Target<'a>,
-    /// Addresses of the peers that respond in place of the target; only with [`Target::Rdma`].
-    pub answers_from: AnswersFrom<'a>,
-    /// Protocol revision of the target.
-    pub io_class: IoClass,
-    /// Extension of the initiator's port identifier.
-    pub initiator_ext: Guid,
-    /// Maximum number of 512-byte sectors per command; `None` for the default of the driver.
-    pub max_sect: Option<u32>,
-    /// Maximum number of commands per channel.
-    pub queue_size: u32,
-    /// Maximum number of commands per logical unit; `None` for as many as all channels take.
-    pub cmd_per_lun: Option<u32>,
-    /// Maximum number of commands per target, if limited.
-    pub target_can_queue: Option<u32>,
-    /// Maximum number of descriptors in a message.
-    pub cmd_sg_entries: u8,
-    /// Whether a message may hold only the first part of a descriptor table.
-    pub allow_ext_sg: bool,
-    /// Maximum number of scatter-gather entries per command.
-    pub sg_tablesize: u32,
-    /// Completion vector of the first channel, if given.
-    pub comp_vector: Option<u32>,
-    /// Retry count of the transport, 2 to 7.
-    pub tl_retry_count: u8,
-    /// ACK timeout of the transport, as n in 4.096 us * 2^n, 1 to 31; `None` for the default of the
-    /// connection manager.
-    pub ack_timeout: Option<u8>,
-    /// Type of service of an RDMA/CM connection; `None` for the default of `rdma_cm`.
-    pub tos: Option<u8>,
-    /// Maximum length of a message to the target, in bytes; 0 for no cap, otherwise at least
-    /// [`MIN_IT_IU_LEN`].
-    pub max_it_iu_size: u32,
-    /// Number of channels; `None` for automatic.
-    pub ch_count: Option<u32>,
+/// Defines [`Options`], and [`Draft`], which a login string fills.
+///
+/// A row has the name in the login string, the field with its type, and the expression that parses
+/// a value. The `target` rows say which target it is and where; [`Draft::finish`] checks them
+/// together. A `settings` row also has a default, and the same field in [`Options`].
+macro_rules! options {
+    (
+        |$value:ident, $defaults:ident|
+        target {
+            $($part_name:literal => $part:ident: $part_type:ty, $part_parse:expr;)*
+        }
+        settings {
+            $(
+                $(#[$doc:meta])*
+                $name:literal => $field:ident: $type:ty = $default:expr, $parse:expr;
+            )*
+        }
+    ) => {
+        /// A login string that has been checked.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub struct Options<'a> {
+            /// Extension of the target's port identifier.
+            pub id_ext: Guid,
+            /// GUID of the target's I/O controller.
+            pub ioc_guid: Guid,
+            /// Where the target is.
+            pub target: Target<'a>,
+            /// Addresses of the peers that respond in place of the target; only with
+            /// [`Target::Rdma`].
+            pub answers_from: AnswersFrom<'a>,
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        /// Options during parsing.
+        struct Draft<'a> {
+            answers_from: AnswersFrom<'a>,
+            $($part: Option<$part_type>,)*
+            $($field: $type,)*
+        }
+
+        impl<'a> Draft<'a> {
+            fn new($defaults: &Defaults) -> Self {
+                Self {
+                    answers_from: AnswersFrom::default(),
+                    $($part: None,)*
+                    $($field: $default,)*
+                }
+            }
+
+            /// Takes one option; `value` is an error if there is none.
+            fn set(&mut self, name: &str, value: Result<&'a str, Why>) -> Result<(), Why> {
+                match name {
+                    "answers_from" => self.answers_from.add(peer(value?)?)?,
+                    $($part_name => {
+                        let $value = value?;
+                        self.$part = Some($part_parse);
+                    })*
+                    $($name => {
+                        let $value = value?;
+                        self.$field = $parse;
+                    })*
+                    _ => return Err(Why::Unknown),
+                }
+                Ok(())
+            }
+
+            fn options(self, id_ext: Guid, ioc_guid: Guid, target: Target<'a>) -> Options<'a> {
+                Options {
+                    id_ext,
+                    ioc_guid,
+                    target,
+                    answers_from: self.answers_from,
+                    $($field: self.$field,)*
+                }
+            }
+        }
+    };
+}
+
+options! {
+    |value, defaults|
+
+    target {
+        "id_ext" => id_ext: Guid, Guid(hex(value)?);
+        "ioc_guid" => ioc_guid: Guid, Guid(hex(value)?);
+        "dgid" => dgid: Gid, Gid(number::hex128(value)?);
+        "pkey" => pkey: u16, pkey(value)?;
+        "service_id" => service_id: u64, hex(value)?;
+        "src" => src: Address<'a>, Address::parse(value)?;
+        "dest" => dest: Address<'a>, peer(value)?;
+    }
+
+    settings {
+        /// Protocol revision of the target.
+        "io_class" => io_class: IoClass = IoClass::Rev16a, io_class(value)?;
+
+        /// Extension of the initiator's port identifier.
+        "initiator_ext" => initiator_ext: Guid = Guid(0), Guid(hex(value)?);
+
+        /// Maximum number of 512-byte sectors per command, from one page (the block layer refuses
+        /// less) to 64 MiB; `None` for the default of the driver.
+        "max_sect" => max_sect: Option<u32> = None, Some(limited(value, 8..=1 << 17)?);
+
+        /// Maximum number of commands per channel.
+        "queue_size" => queue_size: u32 = 62, limited(value, 1..=4096)?;
+
+        /// Maximum number of commands per logical unit, a `short` in `struct Scsi_Host`; `None` for
+        /// as many as all channels take.
+        "max_cmd_per_lun" => cmd_per_lun: Option<u32> = None, Some(limited(value, 1..=32_767)?);
+
+        /// Maximum number of commands per target, if limited.
+        "target_can_queue" => target_can_queue: Option<u32> = None,
+            Some(limited(value, 1..=65_535)?);
+
+        /// Maximum number of descriptors in a message.
+        "cmd_sg_entries" => cmd_sg_entries: u8 = defaults.cmd_sg_entries,
+            unsigned(value, 1..=255)?;
+
+        /// Whether a message may hold only the first part of a descriptor table.
+        "allow_ext_sg" => allow_ext_sg: bool = defaults.allow_ext_sg,
+            unsigned::<i32>(value, 0..=i32::MAX)? != 0;
+
+        /// Maximum number of scatter-gather entries per command.
+        "sg_tablesize" => sg_tablesize: u32 = defaults.sg_tablesize,
+            unsigned(value, 1..=SG_TABLESIZE_MAX)?;
+
+        /// Completion vector of the first channel, if given.
+        "comp_vector" => comp_vector: Option<u32> = None, Some(unsigned(value, 0..=65_535)?);
+
+        /// Retry count of the transport, 2 to 7.
+        "tl_retry_count" => tl_retry_count: u8 = 7, unsigned(value, 2..=7)?;
+
+        /// ACK timeout of the transport, as n in 4.096 us * 2^n, 1 to 31; `None` for the default
+        /// of the connection manager.
+        "ack_timeout" => ack_timeout: Option<u8> = None, Some(unsigned(value, 1..=31)?);
+
+        /// Type of service of an RDMA/CM connection; `None` for the default of `rdma_cm`.
+        "tos" => tos: Option<u8> = None, Some(unsigned(value, 0..=255)?);
+
+        /// Maximum length of a message to the target, in bytes; 0 for no cap, otherwise at least
+        /// [`MIN_IT_IU_LEN`].
+        "max_it_iu_size" => max_it_iu_size: u32 = 0, iu_size(value)?;
+
+        /// Number of channels; `None` for automatic. The number of CPUs limits it further.
+        "ch_count" => ch_count: Option<u32> = Some(defaults.ch_count).filter(|&count| count != 0),
+            Some(unsigned(value, 1..=1024)?);
+    }
 }
 
 impl<'a> Options<'a> {
     /// Reads and checks a login string.
     pub fn parse(text: &'a [u8], defaults: &Defaults) -> Result<Self, OptionError<'a>> {
         if text.len() > MAX_LEN {
-            return Err(OptionError {
-                token: Token(text),
-                why: Why::TooLong,
-            });
+            return Err(Why::TooLong.at(text));
         }
-        let mut draft = Draft::default();
-        for token in text.split(|&byte| byte == b',' || byte == b'\n') {
-            if !token.is_empty() {
-                draft.take(token).map_err(|why| OptionError {
-                    token: Token(token),
-                    why,
-                })?;
-            }
+        let mut draft = Draft::new(defaults);
+        for token in tokens(text) {
+            draft.take(token).map_err(|why| why.at(token))?;
         }
-        draft.finish(defaults)
+        draft.finish(text)
     }
 
     /// Key of a login: a second one with the same key on a port is refused with `EEXIST`.
     pub const fn key(&self) -> (Guid, Guid, Guid) {
         (self.id_ext, self.ioc_guid, self.initiator_ext)
     }
-}
-
-/// Parses the value of one option.
-type Setter<'a> = fn(&mut Draft<'a>, &'a str) -> Result<(), Why>;
-
-/// Options during parsing.
-#[derive(Default)]
-struct Draft<'a> {
-    id_ext: Option<u64>,
-    ioc_guid: Option<u64>,
-    dgid: Option<Gid>,
-    pkey: Option<u16>,
-    service_id: Option<u64>,
-    src: Option<Address<'a>>,
-    dest: Option<Address<'a>>,
-    /// The last `src` or `dest` token, for errors.
-    address_token: &'a [u8],
-    answers_from: AnswersFrom<'a>,
-    /// The `answers_from` tokens, for errors.
-    answers_tokens: [&'a [u8]; MAX_ANSWERS],
-    io_class: IoClass,
-    initiator_ext: u64,
-    max_sect: Option<u32>,
-    queue_size: Option<u32>,
-    max_cmd_per_lun: Option<u32>,
-    target_can_queue: Option<u32>,
-    cmd_sg_entries: Option<u8>,
-    allow_ext_sg: Option<bool>,
-    sg_tablesize: Option<u32>,
-    comp_vector: Option<u32>,
-    tl_retry_count: Option<u8>,
-    ack_timeout: Option<u8>,
-    tos: Option<u8>,
-    /// The last `tos` token, for errors.
-    tos_token: &'a [u8],
-    max_it_iu_size: u32,
-    ch_count: Option<u32>,
 }
 
 impl<'a> Draft<'a> {
@@ -235,33 +282,8 @@ impl<'a> Draft<'a> {
         }
         let (name, value) = number::split(text, b'=');
         let value = value.filter(|value| !value.is_empty());
-        let Some(set) = Self::setter(name) else {
-            return Err(Why::Unknown);
-        };
-        set(self, value.ok_or(Why::NoValue)?)?;
-        match name {
-            "src" | "dest" => {
-                self.address_token = token;
-                self.refuse_mixed()
-            }
-            "dgid" | "pkey" | "service_id" => self.refuse_mixed(),
-            "tos" => {
-                self.tos_token = token;
-                Ok(())
-            }
-            "answers_from" => {
-                let place = self.answers_tokens.iter_mut();
-                if let Some(place) = place.take(self.answers_from.count()).next_back() {
-                    *place = token;
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn refuse_mixed(&self) -> Result<(), Why> {
-        if self.is_ib() && self.is_rdma() {
+        self.set(name, value.ok_or(Why::NoValue))?;
+        if self.is_ib() && (self.src.is_some() || self.dest.is_some()) {
             return Err(Why::Mixed);
         }
         Ok(())
@@ -271,205 +293,103 @@ impl<'a> Draft<'a> {
         self.dgid.is_some() || self.pkey.is_some() || self.service_id.is_some()
     }
 
-    fn is_rdma(&self) -> bool {
-        self.src.is_some() || self.dest.is_some()
-    }
-
-    fn setter(name: &str) -> Option<Setter<'a>> {
-        Some(match name {
-            "id_ext" => |draft, value| set(&mut draft.id_ext, hex(value)?),
-            "ioc_guid" => |draft, value| set(&mut draft.ioc_guid, hex(value)?),
-            "dgid" => |draft, value| set(&mut draft.dgid, Gid(number::hex128(value)?)),
-            "pkey" => |draft, value| set(&mut draft.pkey, pkey(value)?),
-            "service_id" => |draft, value| set(&mut draft.service_id, hex(value)?),
-            "src" => |draft, value| set(&mut draft.src, Address::parse(value)?),
-            "dest" => |draft, value| set(&mut draft.dest, dest(value)?),
-            "answers_from" => |draft, value| draft.answers_from.add(dest(value)?),
-            "io_class" => |draft, value| {
-                draft.io_class = io_class(value)?;
-                Ok(())
-            },
-            "initiator_ext" => |draft, value| {
-                draft.initiator_ext = hex(value)?;
-                Ok(())
-            },
-            "max_sect" => |draft, value| {
-                set(
-                    &mut draft.max_sect,
-                    limited(value, MAX_SECT_MIN, MAX_SECT_MAX)?,
-                )
-            },
-            "queue_size" => {
-                |draft, value| set(&mut draft.queue_size, limited(value, 1, QUEUE_SIZE_MAX)?)
+    /// Checks what depends on more than one option. `text` is the login string, for errors.
+    fn finish(self, text: &'a [u8]) -> Result<Options<'a>, OptionError<'a>> {
+        let target = match (self.dest, self.dgid, self.pkey, self.service_id) {
+            (Some(dest), ..) => {
+                self.check_families(dest, text)?;
+                let src = self.src;
+                Some(Target::Rdma { src, dest })
             }
-            "max_cmd_per_lun" => |draft, value| {
-                set(
-                    &mut draft.max_cmd_per_lun,
-                    limited(value, 1, CMD_PER_LUN_MAX)?,
-                )
-            },
-            "target_can_queue" => {
-                |draft, value| set(&mut draft.target_can_queue, limited(value, 1, 65_535)?)
-            }
-            "cmd_sg_entries" => {
-                |draft, value| set(&mut draft.cmd_sg_entries, unsigned(value, 1, 255)?)
-            }
-            "allow_ext_sg" => |draft, value| {
-                set(
-                    &mut draft.allow_ext_sg,
-                    unsigned::<i32>(value, 0, i32::MAX)? != 0,
-                )
-            },
-            "sg_tablesize" => |draft, value| {
-                set(
-                    &mut draft.sg_tablesize,
-                    unsigned(value, 1, SG_TABLESIZE_MAX)?,
-                )
-            },
-            "comp_vector" => {
-                |draft, value| set(&mut draft.comp_vector, unsigned(value, 0, 65_535)?)
-            }
-            "tl_retry_count" => {
-                |draft, value| set(&mut draft.tl_retry_count, unsigned(value, 2, 7)?)
-            }
-            "ack_timeout" => |draft, value| set(&mut draft.ack_timeout, unsigned(value, 1, 31)?),
-            "tos" => |draft, value| set(&mut draft.tos, unsigned(value, 0, 255)?),
-            "max_it_iu_size" => |draft, value| {
-                draft.max_it_iu_size = match number::int(value)? {
-                    0 => 0,
-                    _ => limited(value, MIN_IT_IU_LEN as i32, i32::MAX)?,
-                };
-                Ok(())
-            },
-            "ch_count" => {
-                |draft, value| set(&mut draft.ch_count, unsigned(value, 1, CH_COUNT_MAX)?)
-            }
-            _ => return None,
-        })
-    }
-
-    fn finish(self, defaults: &Defaults) -> Result<Options<'a>, OptionError<'a>> {
-        let target = self.target()?;
-        let (Some(id_ext), Some(ioc_guid)) = (self.id_ext, self.ioc_guid) else {
-            return Err(missing(self.missing_ids()));
-        };
-        Ok(Options {
-            id_ext: Guid(id_ext),
-            ioc_guid: Guid(ioc_guid),
-            target,
-            answers_from: self.answers_from,
-            io_class: self.io_class,
-            initiator_ext: Guid(self.initiator_ext),
-            max_sect: self.max_sect,
-            queue_size: self.queue_size.unwrap_or(QUEUE_SIZE_DEFAULT),
-            cmd_per_lun: self.max_cmd_per_lun,
-            target_can_queue: self.target_can_queue,
-            cmd_sg_entries: self.cmd_sg_entries.unwrap_or(defaults.cmd_sg_entries),
-            allow_ext_sg: self.allow_ext_sg.unwrap_or(defaults.allow_ext_sg),
-            sg_tablesize: self.sg_tablesize.unwrap_or(defaults.sg_tablesize),
-            comp_vector: self.comp_vector,
-            tl_retry_count: self.tl_retry_count.unwrap_or(7),
-            ack_timeout: self.ack_timeout,
-            tos: self.tos,
-            max_it_iu_size: self.max_it_iu_size,
-            ch_count: self
-                .ch_count
-                .or(Some(defaults.ch_count))
-                .filter(|&count| count != 0),
-        })
-    }
-
-    fn missing_ids(&self) -> Missing {
-        Missing::default()
-            .with(Missing::ID_EXT, self.id_ext.is_none())
-            .with(Missing::IOC_GUID, self.ioc_guid.is_none())
-    }
-
-    fn target(&self) -> Result<Target<'a>, OptionError<'a>> {
-        if let Some(dest) = self.dest {
-            if self
-                .src
-                .is_some_and(|src| src.ip.is_ipv4() != dest.ip.is_ipv4())
-            {
-                return Err(OptionError {
-                    token: Token(self.address_token),
-                    why: Why::Families,
-                });
-            }
-            for (address, token) in self.answers_from.iter().zip(self.answers_tokens) {
-                let why = if *address == dest {
-                    Why::IsDest
-                } else if address.ip.is_ipv4() != dest.ip.is_ipv4() {
-                    Why::AnswersFamily
-                } else {
-                    continue;
-                };
-                return Err(OptionError {
-                    token: Token(token),
-                    why,
-                });
-            }
-            return Ok(Target::Rdma {
-                src: self.src,
-                dest,
-            });
-        }
-        if let (Some(dgid), Some(pkey), Some(service_id)) = (self.dgid, self.pkey, self.service_id)
-        {
-            for (given, token) in [
-                (self.tos.is_some(), self.tos_token),
-                (self.answers_from.count() > 0, self.answers_tokens[0]),
-            ] {
-                if given {
-                    return Err(OptionError {
-                        token: Token(token),
-                        why: Why::RdmaOnly,
-                    });
+            (None, Some(dgid), Some(pkey), Some(service_id)) => {
+                let tos = named(text, &["tos"]).last();
+                if let Some(token) = tos.or_else(|| named(text, &["answers_from"]).next()) {
+                    return Err(Why::RdmaOnly.at(token));
                 }
+                Some(Target::Ib {
+                    dgid,
+                    pkey,
+                    service_id,
+                })
             }
-            return Ok(Target::Ib {
-                dgid,
-                pkey,
-                service_id,
-            });
+            _ => None,
+        };
+        match (self.id_ext, self.ioc_guid, target) {
+            (Some(id_ext), Some(ioc_guid), Some(target)) => {
+                Ok(self.options(id_ext, ioc_guid, target))
+            }
+            _ => Err(self.missing().at(&[])),
         }
-        let ids = self.missing_ids();
-        Err(missing(if self.is_ib() {
-            ids.with(Missing::DGID, self.dgid.is_none())
-                .with(Missing::PKEY, self.pkey.is_none())
-                .with(Missing::SERVICE_ID, self.service_id.is_none())
-        } else {
-            ids.with(Missing::DEST, true)
-        }))
+    }
+
+    fn check_families(&self, dest: Address<'a>, text: &'a [u8]) -> Result<(), OptionError<'a>> {
+        let other_family = |address: &Address<'_>| address.ip.is_ipv4() != dest.ip.is_ipv4();
+        if self.src.as_ref().is_some_and(other_family) {
+            let token = named(text, &["src", "dest"]).last();
+            return Err(Why::Families.at(token.unwrap_or(&[])));
+        }
+        for (address, token) in self.answers_from.iter().zip(named(text, &["answers_from"])) {
+            if *address == dest {
+                return Err(Why::IsDest.at(token));
+            }
+            if other_family(address) {
+                return Err(Why::AnswersFamily.at(token));
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&self) -> Why {
+        let ib = self.is_ib();
+        let required = [
+            ("id_ext", self.id_ext.is_none()),
+            ("ioc_guid", self.ioc_guid.is_none()),
+            ("dgid", ib && self.dgid.is_none()),
+            ("pkey", ib && self.pkey.is_none()),
+            ("service_id", ib && self.service_id.is_none()),
+            ("dest", !ib && self.dest.is_none()),
+        ];
+        Why::Missing(required.map(|(name, missing)| missing.then_some(name)))
     }
 }
 
-fn missing<'a>(options: Missing) -> OptionError<'a> {
-    OptionError {
-        token: Token(&[]),
-        why: Why::Missing(options),
-    }
+fn tokens(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = text.split(|&byte| byte == b',' || byte == b'\n');
+    all.filter(|token| !token.is_empty())
 }
 
-fn set<T>(field: &mut Option<T>, value: T) -> Result<(), Why> {
-    *field = Some(value);
-    Ok(())
+/// The tokens that have a value and one of `names`, in the order of the login string.
+fn named<'a>(text: &'a [u8], names: &'static [&str]) -> impl Iterator<Item = &'a [u8]> {
+    tokens(text).filter(|token| {
+        names.iter().any(|name| {
+            let rest = token.strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.starts_with(b"="))
+        })
+    })
 }
 
-fn limited<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
+/// Parses a number within `limits`.
+fn limited<T: TryFrom<i32>>(value: &str, limits: RangeInclusive<i32>) -> Result<T, Why> {
     let number = number::int(value)?;
-    if !(min..=max).contains(&number) {
-        return Err(Why::Limits(min, max));
-    }
-    T::try_from(number).map_err(|_| Why::Limits(min, max))
+    T::try_from(number)
+        .ok()
+        .filter(|_| limits.contains(&number))
+        .ok_or(Why::Limits(*limits.start(), *limits.end()))
 }
 
-/// Like [`limited`], but refuses a minus sign, even in `-0`.
-fn unsigned<T: TryFrom<i32>>(value: &str, min: i32, max: i32) -> Result<T, Why> {
+/// Like [`limited`], with [`Why::Limits`] for any minus sign, even in `-0`.
+fn unsigned<T: TryFrom<i32>>(value: &str, limits: RangeInclusive<i32>) -> Result<T, Why> {
     if value.starts_with('-') {
-        return Err(Why::Limits(min, max));
+        return Err(Why::Limits(*limits.start(), *limits.end()));
     }
-    limited(value, min, max)
+    limited(value, limits)
+}
+
+fn iu_size(value: &str) -> Result<u32, Why> {
+    match number::int(value)? {
+        0 => Ok(0),
+        _ => limited(value, MIN_IT_IU_LEN as i32..=i32::MAX),
+    }
 }
 
 /// Parses a hexadecimal `int` without a sign.
@@ -485,21 +405,17 @@ fn pkey(value: &str) -> Result<u16, Why> {
 }
 
 fn io_class(value: &str) -> Result<IoClass, Why> {
-    u16::try_from(hex_int(value)?)
-        .ok()
-        .and_then(IoClass::new)
-        .ok_or(Why::IoClass)
+    let number = u16::try_from(hex_int(value)?).ok();
+    number.and_then(IoClass::new).ok_or(Why::IoClass)
 }
 
-fn dest(value: &str) -> Result<Address<'_>, Why> {
+/// Parses the address of a peer, which has a port.
+fn peer(value: &str) -> Result<Address<'_>, Why> {
     let address = Address::parse(value)?;
     match address.port {
-        None => return Err(Why::PortMissing),
-        Some(0) => return Err(Why::PortRange),
-        Some(_) => {}
+        None => Err(Why::PortMissing),
+        Some(0) => Err(Why::PortRange),
+        _ if address.ip.is_unspecified() || address.ip.is_multicast() => Err(Why::NotUnicast),
+        _ => Ok(address),
     }
-    if address.ip.is_unspecified() || address.ip.is_multicast() {
-        return Err(Why::NotUnicast);
-    }
-    Ok(address)
 }
