@@ -10,16 +10,14 @@
 
 mod answers;
 mod complete;
+mod control;
 mod counts;
 mod probe;
 mod recall;
-mod rejected;
 mod requests;
-mod starving;
 mod submit;
 mod task;
 mod trace;
-mod witness;
 
 use super::{
     bounce::Bounce,
@@ -95,7 +93,6 @@ pub struct Channel {
     owner: Arc<dyn Owner>,
     slots: KVVec<Cell>,
     counts: Counts,
-    starving: starving::History,
     /// Maximum length of immediate data that the target accepts, in bytes.
     immediate: Atomic<u32>,
     /// Task management.
@@ -213,7 +210,6 @@ impl Channel {
             owner: owner.clone(),
             slots,
             counts: Counts::new(),
-            starving: starving::History::new(),
             immediate: Atomic::new(0),
             task,
             probe,
@@ -267,7 +263,6 @@ impl Channel {
         }
         self.sweep();
         self.counts.credits.store(0, Relaxed);
-        self.starving.reset();
         self.task.reset();
         self.probe.reset();
         self.replies.reset();

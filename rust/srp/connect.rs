@@ -33,7 +33,7 @@ use super::{
         Ktime, //
     },
     log::session_log,
-    logic::session::ANSWERS_TIMEOUT_MS,
+    logic::timeouts::ANSWERS_TIMEOUT_MS,
     owner::Owner,
     proto::{
         login::{

@@ -15,7 +15,7 @@ use super::{
     error::LoginFailure,
     geometry::Geometry,
     log::session_log,
-    logic::session::LOGIN_TIMEOUT_MS,
+    logic::timeouts::LOGIN_TIMEOUT_MS,
     port::Port,
     proto::{
         self,
@@ -31,7 +31,7 @@ use super::{
     },
     session::{
         Session,
-        Upper,
+        SessionHost,
         LOG_OUT_PATIENCE_MS, //
     },
     sessions::Sessions, //
@@ -81,7 +81,7 @@ pub struct Connected<'a> {
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result {
     let session = begin(sessions, options)?;
     let result = connect(sessions, &session, options, host);
@@ -118,7 +118,7 @@ fn connect(
     sessions: &Sessions,
     session: &Arc<Session>,
     options: &Options<'_>,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result<(), LoginFailure> {
     let login = session.log_in(Purpose::First, LOGIN_TIMEOUT_MS)?;
     let (channels, granted) = login.first()?;

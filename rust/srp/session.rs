@@ -5,49 +5,29 @@
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
 //! live session reconnects; any other is removed. The state machine is one table, [`recovery`];
-//! each of its work items has a module below this one. They run on separate queues, because the
-//! removal of the disks waits for commands that another work item ends.
+//! its four work items have modules below this one. They run on separate queues, because the removal
+//! of the disks waits for commands that another work item ends.
 //!
 //! Lock order: the port's list of sessions and the mutex of the class's remote port come before
-//! `live`, under which no lock is taken; `recovery` and `news` are innermost.
+//! `rounds` and `live`, under which no mutex is taken; `recovery` and `news` are innermost.
 
-mod ending;
+mod disks;
+mod end;
 mod fill;
-mod keep_alive;
-mod loss;
-mod owner;
-mod poll;
-mod port_event;
-mod queues;
 mod reconnect;
-mod registry;
-mod removal;
-mod rescan;
-mod rport;
-mod starving;
-mod upper;
+mod session_host;
+mod tick;
 
-pub use queues::Queues;
-pub use registry::Registry;
-pub use removal::LOG_OUT_PATIENCE_MS;
-pub use upper::Upper;
+pub use disks::LOG_OUT_PATIENCE_MS;
+pub use session_host::SessionHost;
 
-use ending::ENDING;
-use fill::Fill;
-use keep_alive::KeepAlive;
-use loss::News;
-use poll::Poll;
-use port_event::PortEvent;
-use reconnect::Reconnect;
-use removal::{
-    Removal,
-    TEAR_DOWN, //
+use disks::Disks;
+use end::News;
+use reconnect::Connect;
+use tick::{
+    Rounds,
+    Tick, //
 };
-use rescan::{
-    Rescan,
-    SCAN, //
-};
-use starving::Starving;
 
 use super::{
     channels::Channels,
@@ -59,9 +39,13 @@ use super::{
     },
     error::LoginFailure,
     geometry::Geometry,
-    logic::recovery::{
-        self,
-        Recovery, //
+    ktime::{
+        AtomicKtime,
+        Ktime, //
+    },
+    logic::{
+        recovery::Recovery,
+        state::State, //
     },
     port::Port,
     proto::guid::Guid,
@@ -71,9 +55,13 @@ use super::{
 };
 use crate::{
     rdma::pd::Pd,
-    scsi::transport::srp::Rport,
+    scsi::transport::srp::{
+        Operations,
+        Rport, //
+    },
     sync::{
         new_spinlock_irq,
+        Completion,
         SpinLockIrq,
         WaitQueue, //
     },
@@ -81,9 +69,7 @@ use crate::{
     workqueue::{
         new_delayed,
         Crew,
-        Delayed,
-        DelayedItem,
-        HasDelayed, //
+        Handle, //
     }, //
 };
 use core::ops::Deref;
@@ -92,21 +78,48 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
+        ArcBorrow,
         Mutex, //
     },
     time::Msecs,
     workqueue::Work,
 };
 
+/// The work items of a session, by number: they end its connections, look at them at deadlines, log
+/// in, and scan and remove the disks.
+const END: u64 = 1;
+const TICK: u64 = 2;
+const CONNECT: u64 = 3;
+const DISKS: u64 = 4;
+
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
 
+/// The work queues of all sessions.
+#[derive(Clone)]
+pub struct Queues {
+    /// Teardown of connections.
+    pub ending: Handle,
+    /// Removal of disks, which waits for teardowns.
+    pub removal: Handle,
+    /// Reconnects, which wait for the network.
+    pub reconnect: Handle,
+}
+
+/// A list of sessions.
+pub trait Registry: Send + Sync {
+    /// Removes a session that has ended from the list.
+    ///
+    /// Context: process, may sleep.
+    fn forget(&self, session: &Arc<Session>);
+}
+
 /// Resources that are released at the end of the session.
 #[derive(Default)]
-struct Live {
+struct Parts {
     pd: Option<Arc<Pd>>,
     channels: Option<Arc<Channels>>,
-    host: Option<Arc<dyn Upper>>,
+    host: Option<Arc<dyn SessionHost>>,
     rport: Option<Arc<Rport<Session>>>,
 }
 
@@ -124,35 +137,29 @@ pub struct Session {
     /// The state machine.
     #[pin]
     recovery: SpinLockIrq<Recovery>,
-    /// Woken when [`Status::view`] changes.
+    /// Woken when [`Status::state`] changes.
     #[pin]
     changed: WaitQueue,
     #[pin]
     news: SpinLockIrq<News>,
     #[pin]
-    live: Mutex<Live>,
+    live: Mutex<Parts>,
+    /// Taken by the tick, and by the end of a connection while no tick runs.
     #[pin]
-    ending: Work<Session, ENDING>,
+    rounds: Mutex<KVec<Rounds>>,
+    /// Completed when the first scan is done.
     #[pin]
-    tear_down: Work<Session, TEAR_DOWN>,
+    scanned: Completion,
+    /// The time of the last rescan.
+    last_scan: AtomicKtime,
     #[pin]
-    scan: Work<Session, SCAN>,
+    end: Work<Session, END>,
     #[pin]
-    reconnect: Reconnect,
+    tick: Tick,
     #[pin]
-    fill: Fill,
+    connect: Connect,
     #[pin]
-    keep_alive: KeepAlive,
-    #[pin]
-    rescan: Rescan,
-    #[pin]
-    poll: Poll,
-    #[pin]
-    port_event: PortEvent,
-    #[pin]
-    starving: Starving,
-    #[pin]
-    removal: Removal,
+    disks: Disks,
 }
 
 impl Deref for Session {
@@ -174,13 +181,18 @@ impl Session {
         queues: Queues,
         throttle: Arc<Throttle>,
     ) -> Result<Arc<Self>> {
-        let (end, connect) = (queues.ending.clone(), queues.reconnect.clone());
-        let remove = queues.removal.clone();
-        let hands = (u32::from(geometry.all_channels()) + geometry.answers).saturating_sub(1);
-        let crew = Crew::new(end.clone(), hands as usize)?;
-        let view = Recovery::new().state().view();
-        let status = Status::new(port, plan.target, geometry, view)?;
-        let nexus = Nexus::new(plan, status, throttle, Waiting::new(end.clone())?);
+        let Queues {
+            ending,
+            removal,
+            reconnect,
+        } = queues.clone();
+        let count = usize::from(geometry.all_channels());
+        let hands = (count + geometry.answers as usize).saturating_sub(1);
+        let crew = Crew::new(ending.clone(), hands)?;
+        let mut rounds = KVec::new();
+        rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
+        let status = Status::new(port, plan.target, geometry)?;
+        let nexus = Nexus::new(plan, status, throttle, Waiting::new(ending.clone())?);
         let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -192,18 +204,14 @@ impl Session {
                 recovery <- new_spinlock_irq!(Recovery::new(), "Session::recovery"),
                 changed <- WaitQueue::new(),
                 news <- new_spinlock_irq!(News::new(), "Session::news"),
-                live <- new_mutex!(Live::default(), "Session::live"),
-                ending <- new_work!("Session::ending"),
-                tear_down <- new_work!("Session::tear_down"),
-                scan <- new_work!("Session::scan"),
-                reconnect <- new_delayed!(connect.clone(), "Session::reconnect"),
-                fill <- Fill::new(connect),
-                keep_alive <- KeepAlive::new(end.clone()),
-                rescan <- Rescan::new(remove),
-                poll <- new_delayed!(end.clone(), "Session::poll"),
-                port_event <- PortEvent::new(end.clone()),
-                starving <- new_delayed!(end.clone(), "Session::starving"),
-                removal <- Removal::new(end),
+                live <- new_mutex!(Parts::default(), "Session::live"),
+                rounds <- new_mutex!(rounds, "Session::rounds"),
+                scanned <- Completion::new(),
+                last_scan: AtomicKtime::new(Ktime::MIN),
+                end <- new_work!("Session::end"),
+                tick <- new_delayed!(ending, "Session::tick"),
+                connect <- new_delayed!(reconnect, "Session::connect"),
+                disks <- new_delayed!(removal, "Session::disks"),
             }),
             GFP_KERNEL,
         )
@@ -235,9 +243,9 @@ impl Session {
     }
 
     /// Publishes a change of state. Called with `recovery` locked.
-    fn publish(&self, before: recovery::State, after: recovery::State) {
-        if before.view() != after.view() {
-            self.nexus.status.set_view(after.view());
+    fn publish(&self, before: State, after: State) {
+        if before != after {
+            self.nexus.status.set_state(after);
             self.changed.wake_all();
         }
         if before.life != after.life {
@@ -252,18 +260,6 @@ impl Session {
         }
     }
 
-    /// Arms a timer, unless teardown has begun, which cancels all timers.
-    fn later<const ID: u64>(self: &Arc<Self>, delay: Msecs)
-    where
-        Self: DelayedItem<ID> + HasDelayed<ID>,
-    {
-        let recovery = self.recovery.lock();
-        if !recovery.state().life.is_ending() {
-            // Fails if the timer is armed already, which suffices.
-            let _ = <Delayed<Self, ID>>::schedule(self.clone(), delay);
-        }
-    }
-
     /// Keeps the connections and the host, which is not added yet, until the session ends.
     ///
     /// # Errors
@@ -273,17 +269,17 @@ impl Session {
         &self,
         pd: Arc<Pd>,
         channels: Arc<Channels>,
-        host: Arc<dyn Upper>,
+        host: Arc<dyn SessionHost>,
         descriptors: u32,
     ) -> Result {
         self.nexus.need_descriptors(descriptors);
         let mut live = self.live.lock();
         // Both states are set before the teardown takes the lock.
-        if self.is_lost() || self.is_ending() {
+        if self.state().is_lost() || self.state().is_ending() {
             return Err(ENODEV);
         }
         self.nexus.status.set_host_number(host.number());
-        *live = Live {
+        *live = Parts {
             pd: Some(pd),
             channels: Some(channels),
             host: Some(host),
@@ -317,24 +313,51 @@ impl Session {
         Login::new(&self.nexus, self.clone(), pd, purpose, patience)
     }
 
-    /// Waits until all commands of a lost connection have ended, for as long as the device takes.
-    /// There may be a new connection by then. Sleeps.
-    pub(super) fn wait_down(&self) {
-        self.changed.wait(|| self.is_down() || !self.is_lost());
-    }
-
-    /// Waits until recovery is over, see [`is_settled`](recovery::State::is_settled), for at most
-    /// `timeout` milliseconds. Sleeps.
-    fn wait_settled(&self, timeout: Msecs) {
-        let _ = self
-            .changed
-            .wait_timeout(timeout, || self.view().is_settled());
-    }
-
     /// The channels and the host, if the login has created them.
-    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn Upper>>) {
+    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn SessionHost>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())
+    }
+
+    /// The remote port, if the login has created it.
+    pub(in crate::srp) fn rport(&self) -> Option<Arc<Rport<Self>>> {
+        self.live.lock().rport.clone()
+    }
+
+    /// Keeps the remote port until the session ends.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the session is ending already: the host is removed.
+    pub fn keep_rport(&self, rport: Rport<Self>) -> Result {
+        let rport = Arc::new(rport, GFP_KERNEL)?;
+        let mut live = self.live.lock();
+        // The session is marked as ending before the teardown takes the lock.
+        if self.state().is_ending() {
+            drop(live);
+            return Err(ENODEV);
+        }
+        live.rport = Some(rport);
+        Ok(())
+    }
+}
+
+impl Operations for Session {
+    fn rport_delete(this: ArcBorrow<'_, Self>) {
+        Arc::from(this).remove(LOG_OUT_PATIENCE_MS);
+    }
+
+    fn reconnect(this: ArcBorrow<'_, Self>) -> Result {
+        Arc::from(this).commit()
+    }
+
+    fn failed_reconnects(&self) -> u32 {
+        self.wanted_tries()
+    }
+
+    fn terminate_io(this: ArcBorrow<'_, Self>) {
+        // Commands that were sent end with the connection; this fails the others.
+        this.fail_fast();
     }
 }
 

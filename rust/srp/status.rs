@@ -4,9 +4,9 @@
 
 use super::{
     geometry::Geometry,
-    logic::{
-        session::Life,
-        view::View, //
+    logic::state::{
+        Life,
+        State, //
     },
     port::{
         Port,
@@ -31,8 +31,8 @@ use kernel::{
 
 /// What can be read of a session without a lock: its identity and state. Any context.
 pub struct Status {
-    /// The [`View`] of the session's state, checked first for each command.
-    view: Atomic<u32>,
+    /// The [`State`] of the session, checked first for each command.
+    state: Atomic<u32>,
     /// The number of the SCSI host, once there is one.
     host_number: SetOnce<u32>,
     port: Arc<Port>,
@@ -53,19 +53,14 @@ impl fmt::Display for Name<'_> {
 }
 
 impl Status {
-    /// Creates the status of a session of `port` at `target`.
+    /// Creates the status of a session of `port` that logs in at `target`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(
-        port: Arc<Port>,
-        target: PortId,
-        geometry: Geometry,
-        view: View,
-    ) -> Result<Arc<Self>> {
+    pub fn new(port: Arc<Port>, target: PortId, geometry: Geometry) -> Result<Arc<Self>> {
         let this = Self {
-            view: Atomic::new(view.word()),
+            state: Atomic::new(State::NEW.to_word()),
             host_number: SetOnce::new(),
             port,
             target,
@@ -105,43 +100,38 @@ impl Status {
         self.host_number.populate(number);
     }
 
-    /// What can be read of the session's state without a lock.
+    /// The state of the session, which may change at any time.
+    ///
+    /// A sender that finds it not lost in an RCU read-side section may post until the end of the
+    /// section.
     #[inline]
-    pub fn view(&self) -> View {
-        View::from_word(self.view.load(Acquire))
+    pub fn state(&self) -> State {
+        State::from_word(self.state.load(Acquire))
     }
 
-    /// Sets the view. For the session only.
-    pub fn set_view(&self, view: View) {
-        self.view.store(view.word(), Release);
+    /// Sets the state. For the session only.
+    pub fn set_state(&self, state: State) {
+        self.state.store(state.to_word(), Release);
     }
 
     /// Whether there is no connection, or it has failed.
-    ///
-    /// A sender that sees `false` in an RCU read-side section may post until the end of the
-    /// section.
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.view().is_lost()
+        self.state().is_lost()
     }
 
     /// Whether all commands of the lost connection have ended and its queue pairs are gone.
     pub fn is_down(&self) -> bool {
-        self.view().is_down()
+        self.state().is_down()
     }
 
     /// The stage of the session's life.
     pub fn life(&self) -> Life {
-        self.view().life()
+        self.state().life
     }
 
     /// Whether the session is being removed, or will be.
     pub fn is_ending(&self) -> bool {
-        self.life().is_ending()
-    }
-
-    /// Whether commands must fail, because the target has been away for too long.
-    pub fn is_failing(&self) -> bool {
-        self.view().is_failing()
+        self.state().is_ending()
     }
 }

@@ -12,7 +12,6 @@
 //! for.
 
 use super::{
-    witness::Witness,
     Channel,
     Connection, //
 };
@@ -30,7 +29,10 @@ use crate::srp::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
 };
 
 /// The identity of an answer channel, and the channels it answers for.
@@ -53,7 +55,13 @@ impl Answers {
         }
         Ok(Self {
             number,
-            owner: Witness::of(number, owner)?,
+            owner: Arc::new(
+                AnswerOwner {
+                    number,
+                    session: owner.clone(),
+                },
+                GFP_KERNEL,
+            )?,
             channels: list,
         })
     }
@@ -61,6 +69,40 @@ impl Answers {
     /// The owner of the answer channel.
     pub(super) fn owner(&self) -> Arc<dyn Owner> {
         self.owner.clone()
+    }
+}
+
+/// The owner of an answer channel: passes events on to the session, with the channel's number.
+struct AnswerOwner {
+    number: usize,
+    session: Arc<dyn Owner>,
+}
+
+impl Owner for AnswerOwner {
+    fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
+        // The target is not at fault, so this is no strike: the session reconnects.
+        let why = match why {
+            Lost::Violation(violation) => Lost::Answers(violation),
+            why => why,
+        };
+        self.session.answers_lost(self.number, None);
+        self.session.as_arc_borrow().fail(why);
+    }
+
+    fn strike(&self, why: &Lost) {
+        self.session.answers_lost(self.number, Some(why));
+    }
+
+    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
+        self.session.answers_lost(number, why);
+    }
+
+    fn credit_missing(self: ArcBorrow<'_, Self>) {
+        self.session.as_arc_borrow().credit_missing();
+    }
+
+    fn units_changed(self: ArcBorrow<'_, Self>) {
+        self.session.as_arc_borrow().units_changed();
     }
 }
 

@@ -145,8 +145,8 @@ impl Connection {
             return Err(unknown);
         }
         let index = match tag.kind() {
-            Kind::TskMgmt(0) if self.task.answer(tag, rsp.tmf_status()) => return Ok(()),
-            Kind::TskMgmt(PROBE) if self.probe.answer(tag) => return Ok(()),
+            Kind::TskMgmt(0) if self.task.response(tag, rsp.tmf_status()) => return Ok(()),
+            Kind::TskMgmt(PROBE) if self.probe.response(tag) => return Ok(()),
             Kind::TskMgmt(_) => return Err(unknown),
             Kind::Command(index) => index,
         };

@@ -2,7 +2,13 @@
 
 //! Probes the target for a sign of life.
 
-use super::Connection;
+use super::{
+    control::{
+        Control,
+        Unsent, //
+    },
+    Connection, //
+};
 use crate::{
     random::random_u64,
     rdma::dma::Chunk,
@@ -13,26 +19,19 @@ use crate::{
                 RESERVE_COMMAND,
                 RESERVE_TSK_MGMT, //
             },
-            probe::Word,
+            exchange::{
+                Exchange,
+                State, //
+            },
             tag::Tag, //
         },
         proto::{
             cmd::Cmd,
             ids::Lun, //
         }, //
-    },
-    sync::state_cell::StateCell, //
-};
-use kernel::{
-    prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        rcu, //
     }, //
 };
+use kernel::sync::rcu;
 
 /// The number of a probe in its tag; a task management request has 0.
 pub(super) const PROBE: u16 = 1;
@@ -43,40 +42,29 @@ const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 
 /// The probe of a channel: a command to LUN 0 that changes nothing. Any response is a sign of life.
 pub struct Probe {
-    /// Memory for the message; the state word is a [`Word`].
-    cell: StateCell<Chunk>,
-    /// Number of commands of the channel that had ended at the last check.
-    ended: Atomic<i32>,
+    /// The state word is an [`Exchange`].
+    control: Control,
 }
 
 impl Probe {
     /// Creates a probe that is not in flight. Its message is written to `iu`.
     pub fn new(iu: Chunk) -> Self {
         Self {
-            cell: StateCell::new(Word::IDLE.raw(), iu),
-            ended: Atomic::new(0),
+            control: Control::new(Exchange::default().raw(), iu),
         }
     }
 
-    fn word(&self) -> Word {
-        Word::from_raw(self.cell.load().0)
+    fn word(&self) -> Exchange {
+        Exchange::from_raw(self.control.load().0)
     }
 
-    fn transition(&self, from: Word, to: Word) -> bool {
-        self.cell.transition(from.raw(), to.raw())
-    }
-
-    /// Returns whether `ended`, the number of ended commands, equals that of the last call. Only
-    /// for the session's keep-alive timer.
-    pub fn is_idle(&self, ended: i32) -> bool {
-        let before = self.ended.load(Relaxed);
-        self.ended.store(ended, Relaxed);
-        before == ended
+    fn transition(&self, from: Exchange, to: Exchange) -> bool {
+        self.control.transition(from.raw(), to.raw())
     }
 
     /// Whether a probe is in flight that the target must answer.
     pub fn is_out(&self) -> bool {
-        !self.word().is_free()
+        self.word().state() == State::Waiting
     }
 
     /// Sends a probe if the channel is connected and has a credit for a command. Does not sleep.
@@ -104,20 +92,14 @@ impl Probe {
         if connection.is_lost() || !connection.is_open() {
             return Ok(false);
         }
-        // CAST: Any 32 bits will do.
-        let generation = random_u64() as u32;
-        let out = Word::out(generation);
         let before = self.word();
-        if !before.is_free() {
+        if before.state() == State::Waiting {
             return Err(Lost::KeepAlive);
         }
-        let Some(mut iu) = self.cell.acquire(before.raw(), out.raw()) else {
-            return Err(Lost::KeepAlive);
-        };
-        let Some(tag) = Tag::tsk_mgmt(generation, connection.index(), PROBE)
-            .filter(|_| connection.take_credit(reserve))
-        else {
-            iu.release(Word::IDLE.raw());
+        // CAST: Any 32 bits will do.
+        let generation = random_u64() as u32;
+        let waiting = Exchange::new(State::Waiting, generation);
+        let Some(tag) = Tag::tsk_mgmt(generation, connection.index(), PROBE) else {
             return Ok(false);
         };
         let inquiry = Cmd {
@@ -125,37 +107,41 @@ impl Probe {
             lun: Lun::default(),
             cdb: &INQUIRY,
         };
-        let wr = match inquiry.build(iu.bytes_mut()) {
-            Ok(len) => connection
-                .live(&posting)
-                .and_then(|live| live.send(&mut iu, len)),
-            Err(_) => Err(EINVAL),
-        };
-        iu.release(out.raw());
-        wr.and_then(|wr| wr.post(true))
-            .map(|()| true)
-            .map_err(Lost::Post)
+        let sent = connection.send_control(
+            &posting,
+            &self.control,
+            (before.raw(), waiting.raw()),
+            Some(reserve),
+            |iu| inquiry.build(iu),
+            |wr| wr.post(true),
+        );
+        match sent {
+            Ok(()) => Ok(true),
+            Err(Unsent::NoCredit) => Ok(false),
+            Err(Unsent::Busy) => Err(Lost::KeepAlive),
+            Err(Unsent::Refused(e)) => Err(Lost::Post(e)),
+        }
     }
 
     /// Handles a response. Returns whether it belongs to the outstanding probe.
-    pub fn answer(&self, tag: Tag) -> bool {
-        let generation = tag.generation();
-        self.transition(Word::out(generation), Word::IDLE)
-            || self.transition(Word::recalled(generation), Word::IDLE)
+    pub fn response(&self, tag: Tag) -> bool {
+        let word = |state| Exchange::new(state, tag.generation());
+        self.transition(word(State::Waiting), word(State::Idle))
+            || self.transition(word(State::Abandoned), word(State::Idle))
     }
 
     /// Handles a reset of the unit `lun`: an outstanding probe of this unit may get no response,
     /// although one may be in flight.
     pub fn recall(&self, lun: Lun) {
         let now = self.word();
-        if let Some(recalled) = now.recall().filter(|_| lun == Lun::default()) {
+        if now.state() == State::Waiting && lun == Lun::default() {
             // Fails if the probe was answered meanwhile.
-            let _ = self.transition(now, recalled);
+            let _ = self.transition(now, now.with_state(State::Abandoned));
         }
     }
 
     /// Resets the state: the queue pair of any probe is shut down. No thread may start to send.
     pub fn reset(&self) {
-        self.transition(self.word(), Word::IDLE);
+        self.transition(self.word(), Exchange::default());
     }
 }

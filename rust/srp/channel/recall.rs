@@ -12,13 +12,18 @@ use crate::{
         ktime::ktime_get,
         log::session_log_ratelimited,
         logic::{
-            session::TSK_MGMT_TIMEOUT_MS,
+            credit,
             slot::{
                 Event,
                 State,
                 Word, //
             },
-            tag::Tag, //
+            tag::Tag,
+            timeouts::TSK_MGMT_TIMEOUT_MS,
+            watch::{
+                Credits,
+                Watch, //
+            }, //
         },
         proto::{
             ids::Lun,
@@ -151,6 +156,23 @@ impl Connection {
     /// Whether the target may have a command.
     pub fn has_any_out(&self) -> bool {
         self.slots.iter().any(|cell| is_out(&cell.word()))
+    }
+
+    /// Looks whether commands wait for credits that do not come. For the session's tick only.
+    pub fn look_at_credits(&self, watch: &mut Watch) -> Credits {
+        if !self.is_open() {
+            return Credits::Enough;
+        }
+        // A command in Building will be refused, or the next look finds it.
+        let out = self
+            .slots
+            .iter()
+            .any(|cell| !matches!(cell.word().state(), State::Free | State::Building));
+        // After the slots are read: a slot is freed after its credit is given and its end is
+        // counted.
+        let stuck = !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none();
+        // CAST: Modulo 2^32.
+        watch.credits(stuck, self.ended(), self.counts.credit_waits() as i32)
     }
 
     /// Whether the target may have a command for the unit.

@@ -3,7 +3,13 @@
 //! Messages of the target other than the common response: requests, to which the driver replies,
 //! and logout.
 
-use super::Connection;
+use super::{
+    control::{
+        Control,
+        Unsent, //
+    },
+    Connection, //
+};
 use crate::{
     rdma::dma::Chunk,
     srp::{
@@ -22,8 +28,7 @@ use crate::{
             },
             sense::Sense, //
         },
-    },
-    sync::state_cell::StateCell,
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -38,7 +43,7 @@ use kernel::{
 
 /// Memory for replies to the target, which are posted and sent in order.
 pub(super) struct Replies {
-    memory: KVec<StateCell<Chunk>>,
+    memory: KVec<Control>,
     /// Number of replies posted (`out`) and sent (`sent`), modulo 2^32. Changed by completion
     /// callbacks, which are serialised, and by the teardown after the last one.
     out: Atomic<u32>,
@@ -50,7 +55,7 @@ impl Replies {
         let mut memory = KVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
         for _ in 0..ANSWERS {
             let chunk = chunks.pop().ok_or(ENOMEM)?;
-            memory.push(StateCell::new(0, chunk), GFP_KERNEL)?;
+            memory.push(Control::new(0, chunk), GFP_KERNEL)?;
         }
         Ok(Self {
             memory,
@@ -120,19 +125,16 @@ impl Connection {
         if out.wrapping_sub(replies.sent.load(Relaxed)) >= ANSWERS {
             return Err(Violation::Request);
         }
-        let cell = replies.memory.get((out % ANSWERS) as usize);
-        let mut iu = cell
-            .and_then(|cell| cell.acquire(0, 0))
-            .ok_or(Violation::Request)?;
-        let section = rcu::read_lock();
-        let wr = match build(iu.bytes_mut()) {
-            Ok(len) => self.live(&section).and_then(|live| live.send(&mut iu, len)),
-            Err(_) => Err(EMSGSIZE),
-        };
-        iu.release(0);
+        let control = replies.memory.get((out % ANSWERS) as usize);
+        let control = control.ok_or(Violation::Request)?;
         replies.out.store(out.wrapping_add(1), Relaxed);
-        if let Err(e) = wr.and_then(|wr| wr.post_control()) {
-            self.fail(Lost::Post(e));
+        let section = rcu::read_lock();
+        match self.send_control(&section, control, (0, 0), None, build, |wr| {
+            wr.post_control()
+        }) {
+            Ok(()) => {}
+            Err(Unsent::Refused(e)) => self.fail(Lost::Post(e)),
+            Err(Unsent::Busy | Unsent::NoCredit) => return Err(Violation::Request),
         }
         Ok(())
     }

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The submission path of a command.
+//! The submission path of a command, and commands that are not sent: given back for a retry, or
+//! ended at once. Any context.
 
 use super::{
     trace,
+    Channel,
     Connection,
     Held, //
 };
 use crate::{
+    errno::ENOTCONN,
     random::random_u16,
     scsi::{
         self,
+        Busy,
         Command,
         Rejected,
         ScsiResult, //
     },
     srp::{
         error::Lost,
+        log::session_log_ratelimited,
         logic::{
             credit,
             registration,
             slot::Event,
+            state::Life,
             tag::Tag, //
         },
         mapping,
@@ -127,6 +133,69 @@ impl Connection {
         if let Err(e) = posted {
             self.fail(Lost::Post(e));
         }
+        Ok(())
+    }
+}
+
+impl Channel {
+    /// Undoes the preparation of a command that could not be mapped or must not be sent.
+    #[cold]
+    fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
+        // Returning a credit that was taken cannot exceed the maximum.
+        let _ = self.give_credits(1);
+        let cmd = slot.handle.detach().ok().flatten();
+        slot.release_after(Event::Cancel);
+        match cmd {
+            Some(cmd) if why == ENOMEM || why == ENOTCONN => self.busy(cmd),
+            Some(cmd) => {
+                session_log_ratelimited!(
+                    Warning,
+                    self.status,
+                    "command of {} bytes in {} segments cannot be sent: error {}",
+                    cmd.data_len(),
+                    cmd.segments(),
+                    why.to_errno()
+                );
+                cmd.done(ScsiResult::DID_ERROR);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back a command that there is no credit for, and has the session look whether credits
+    /// come.
+    #[cold]
+    #[inline(never)]
+    fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {
+        self.counts.credit_waits.increment();
+        self.owner.as_arc_borrow().credit_missing();
+        self.busy(cmd)
+    }
+
+    /// Gives a command back for a retry.
+    fn busy(&self, cmd: Command) -> Result<(), Rejected> {
+        self.counts.busy.increment();
+        Err(Rejected {
+            cmd,
+            why: Busy::Host,
+        })
+    }
+
+    /// Rejects a command while there is no connection.
+    #[cold]
+    fn refuse(&self, cmd: Command) -> Result<(), Rejected> {
+        let state = self.status.state();
+        let result = match state.life {
+            Life::Live | Life::Recovering if state.failing => ScsiResult::DID_TRANSPORT_FAILFAST,
+            // The midlayer blocks the host. This command passed earlier, or comes from the error
+            // handler, which retries.
+            Life::Live | Life::Recovering => {
+                return self.busy(cmd);
+            }
+            _ => ScsiResult::DID_NO_CONNECT,
+        };
+        cmd.done(result);
         Ok(())
     }
 }

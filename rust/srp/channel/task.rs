@@ -2,7 +2,13 @@
 
 //! Task management: one request at a time on each channel.
 
-use super::Connection;
+use super::{
+    control::{
+        Control,
+        Unsent, //
+    },
+    Connection, //
+};
 use crate::{
     errno::ENOTCONN,
     random::random_u64,
@@ -11,13 +17,13 @@ use crate::{
         error::Lost,
         logic::{
             credit::RESERVE_TSK_MGMT,
-            session::TSK_MGMT_TIMEOUT_MS,
-            tag::Tag,
-            task::{
+            exchange::{
                 self,
-                State,
-                Word, //
-            }, //
+                Exchange,
+                State, //
+            },
+            tag::Tag,
+            timeouts::TSK_MGMT_TIMEOUT_MS, //
         },
         proto::{
             ids::Lun,
@@ -29,10 +35,7 @@ use crate::{
             }, //
         }, //
     },
-    sync::{
-        state_cell::StateCell,
-        WaitQueue, //
-    },
+    sync::WaitQueue,
     trace::trace, //
 };
 use kernel::{
@@ -42,8 +45,8 @@ use kernel::{
 
 /// The task management request of a channel.
 pub struct Task {
-    /// Memory for the message; the state word is a [`Word`].
-    cell: StateCell<Chunk>,
+    /// The state word is an [`Exchange`].
+    control: Control,
     /// Woken when the state has changed.
     changed: Pin<KBox<WaitQueue>>,
 }
@@ -52,17 +55,17 @@ impl Task {
     /// Creates an idle one. Messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
-            cell: StateCell::new(Word::default().raw(), iu),
+            control: Control::new(Exchange::default().raw(), iu),
             changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
         })
     }
 
-    fn word(&self) -> Word {
-        Word::from_raw(self.cell.load().0)
+    fn word(&self) -> Exchange {
+        Exchange::from_raw(self.control.load().0)
     }
 
-    fn transition(&self, from: Word, to: Word) -> bool {
-        self.cell.transition(from.raw(), to.raw())
+    fn transition(&self, from: Exchange, to: Exchange) -> bool {
+        self.control.transition(from.raw(), to.raw())
     }
 
     /// Sends a request and waits for the response, at most 5 s, after at most 5 s for an earlier
@@ -85,7 +88,7 @@ impl Task {
             connection.host(),
             connection.index(),
             tag,
-            result.map_or_else(|e| e.to_errno(), |status| i32::from(task::code(status))),
+            result.map_or_else(|e| e.to_errno(), |status| i32::from(exchange::code(status))),
         ));
         result
     }
@@ -99,12 +102,12 @@ impl Task {
         task_tag: u64,
         sent: &mut u64,
     ) -> Result<TmfStatus> {
-        let mut before = Word::default();
+        let mut before = Exchange::default();
         let free = self.wait(connection, |now| {
             before = now;
-            matches!(now.state(), State::Idle | State::Stuck)
+            matches!(now.state(), State::Idle | State::Abandoned)
         })?;
-        if !free || before.state() == State::Stuck {
+        if !free || before.state() == State::Abandoned {
             return Err(EBUSY);
         }
         // CAST: Any 32 bits will do, except those of the last request.
@@ -112,98 +115,93 @@ impl Task {
         if generation == before.generation() {
             generation = generation.wrapping_add(1);
         }
-        let (waiting, idle) = (Word::waiting(generation), Word::idle(generation));
-        let tag = Tag::tsk_mgmt(generation, connection.index(), 0).ok_or(EINVAL)?;
+        let waiting = Exchange::new(State::Waiting, generation);
+        let tag = Tag::tsk_mgmt(generation, connection.index(), 0)
+            .ok_or(EINVAL)?
+            .to_wire();
+        let request = TskMgmt {
+            tag,
+            lun,
+            function,
+            task_tag,
+        };
         {
             let posting = rcu::read_lock();
             if connection.is_lost() {
                 return Err(ENOTCONN);
             }
-            // Another caller may have been faster.
-            let mut iu = self
-                .cell
-                .acquire(before.raw(), waiting.raw())
-                .ok_or(EBUSY)?;
-            if !connection.take_credit(RESERVE_TSK_MGMT) {
-                iu.release(idle.raw());
-                return Err(EBUSY);
-            }
-            let request = TskMgmt {
-                tag: tag.to_wire(),
-                lun,
-                function,
-                task_tag,
-            };
-            let wr = match request.build(iu.bytes_mut()) {
-                Ok(len) => connection
-                    .live(&posting)
-                    .and_then(|live| live.send(&mut iu, len)),
-                Err(_) => Err(EINVAL),
-            };
-            iu.release(waiting.raw());
-            *sent = tag.to_wire();
-            trace!(task(
-                connection.host(),
-                connection.index(),
-                *sent,
-                function as u8,
-                super::trace::lun(lun),
-                task_tag,
-            ));
-            if let Err(e) = wr.and_then(|wr| wr.post(true)) {
-                connection.fail(Lost::Post(e));
-                return Err(e);
-            }
+            connection
+                .send_control(
+                    &posting,
+                    &self.control,
+                    (before.raw(), waiting.raw()),
+                    Some(RESERVE_TSK_MGMT),
+                    |iu| request.build(iu),
+                    |wr| {
+                        *sent = tag;
+                        trace!(task(
+                            connection.host(),
+                            connection.index(),
+                            tag,
+                            function as u8,
+                            super::trace::lun(lun),
+                            task_tag,
+                        ));
+                        wr.post(true)
+                    },
+                )
+                .map_err(|why| self.unsent(connection, why))?;
         }
         let changed = self.wait(connection, |now| now != waiting)?;
-        if !changed && self.transition(waiting, Word::stuck(generation)) {
+        if !changed && self.transition(waiting, waiting.with_state(State::Abandoned)) {
             return Err(ETIMEDOUT);
         }
         let now = self.word();
         // No answer: the connection was lost, and there may be a new one already.
-        let status = now.answer(generation).ok_or(ENOTCONN)?;
-        self.transition(now, idle);
+        let status = now.response(generation).ok_or(ENOTCONN)?;
+        self.transition(now, now.with_state(State::Idle));
         self.changed.wake_all();
         Ok(status)
+    }
+
+    /// Returns the errno of a message that was not sent. If the device has refused it, the
+    /// connection has failed. Another caller may have been faster.
+    fn unsent(&self, connection: &Connection, why: Unsent) -> Error {
+        match why {
+            Unsent::Busy | Unsent::NoCredit => EBUSY,
+            Unsent::Refused(e) => {
+                connection.fail(Lost::Post(e));
+                e
+            }
+        }
     }
 
     /// Sends a logout, unless a request is in flight. No request can follow the logout. Returns
     /// whether it was sent.
     pub fn log_out(&self, connection: &Connection) -> bool {
         let posting = rcu::read_lock();
-        let (now, stuck) = (self.word(), Word::stuck(0));
+        let (now, last) = (self.word(), Exchange::new(State::Abandoned, 0));
         if connection.is_lost() || now.state() != State::Idle {
             return false;
         }
-        let Some(mut iu) = self.cell.acquire(now.raw(), stuck.raw()) else {
-            return false;
-        };
-        // Without a credit the target has no buffer for the logout.
-        if !connection.take_credit(RESERVE_TSK_MGMT) {
-            iu.release(now.raw());
-            return false;
-        }
-        let wr = match misc::i_logout(iu.bytes_mut(), random_u64()) {
-            Ok(len) => connection
-                .live(&posting)
-                .and_then(|live| live.send(&mut iu, len)),
-            Err(_) => Err(EINVAL),
-        };
-        iu.release(stuck.raw());
-        match wr.and_then(|wr| wr.post_last()) {
-            Ok(()) => true,
-            Err(e) => {
-                connection.fail(Lost::Post(e));
-                false
-            }
-        }
+        connection
+            .send_control(
+                &posting,
+                &self.control,
+                (now.raw(), last.raw()),
+                Some(RESERVE_TSK_MGMT),
+                |iu| misc::i_logout(iu, random_u64()),
+                |wr| wr.post_last(),
+            )
+            .map_err(|why| self.unsent(connection, why))
+            .is_ok()
     }
 
     /// Resets the state: the queue pair of any request is shut down. No thread may start to post.
     pub fn reset(&self) {
         // Only the waiter of the last request, which times out or takes its answer, can race, and
         // only once.
-        while !self.transition(self.word(), Word::default()) {}
+        while !self.transition(self.word(), Exchange::default()) {}
         self.changed.wake_all();
     }
 
@@ -212,7 +210,11 @@ impl Task {
     /// # Errors
     ///
     /// `ENOTCONN` if the connection is or gets lost.
-    fn wait(&self, connection: &Connection, mut done: impl FnMut(Word) -> bool) -> Result<bool> {
+    fn wait(
+        &self,
+        connection: &Connection,
+        mut done: impl FnMut(Exchange) -> bool,
+    ) -> Result<bool> {
         let mut lost = false;
         let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
             lost = connection.is_lost();
@@ -225,11 +227,12 @@ impl Task {
     }
 
     /// Handles a response. Returns whether it belongs to a request, even one that was given up.
-    pub fn answer(&self, tag: Tag, status: TmfStatus) -> bool {
+    pub fn response(&self, tag: Tag, status: TmfStatus) -> bool {
         let generation = tag.generation();
-        let answered = Word::answered(generation, status);
-        let done = self.transition(Word::waiting(generation), answered)
-            || self.transition(Word::stuck(generation), Word::idle(generation));
+        let word = |state| Exchange::new(state, generation);
+        let responded = Exchange::responded(generation, status);
+        let done = self.transition(word(State::Waiting), responded)
+            || self.transition(word(State::Abandoned), word(State::Idle));
         self.changed.wake_all();
         done
     }

@@ -38,7 +38,7 @@ use crate::{
                 NotFollowed,
                 Redirects, //
             },
-            session::RESOLVE_TIMEOUT_MS, //
+            timeouts::RESOLVE_TIMEOUT_MS, //
         },
         owner::Owner,
         proto::{

@@ -28,7 +28,7 @@ use crate::{
             Events,
             Progress, //
         },
-        logic::session::RESOLVE_TIMEOUT_MS,
+        logic::timeouts::RESOLVE_TIMEOUT_MS,
         owner::Owner,
         proto::{
             cm_rej::CmRej,

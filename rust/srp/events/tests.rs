@@ -61,13 +61,15 @@ use crate::{
         },
         logic::{
             recovery::{
-                Attempt,
                 BeginTry,
                 Recovery,
-                Reset,
                 Returned, //
             },
-            session::Life,
+            state::{
+                Attempt,
+                Life,
+                Reset, //
+            },
             window::Strikes, //
         },
         session::Session,

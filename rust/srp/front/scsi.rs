@@ -36,7 +36,7 @@ use crate::{
         },
         session::{
             Session,
-            Upper, //
+            SessionHost, //
         },
         statistics::Statistics, //
     },
@@ -68,7 +68,7 @@ impl Io {
     /// # Errors
     ///
     /// Those of [`Host::new`].
-    pub fn host(connected: &Connected<'_>, options: &Options<'_>) -> Result<Arc<dyn Upper>> {
+    pub fn host(connected: &Connected<'_>, options: &Options<'_>) -> Result<Arc<dyn SessionHost>> {
         let Connected {
             session,
             channels,

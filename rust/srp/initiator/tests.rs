@@ -42,7 +42,7 @@ use crate::{
             Violation, //
         },
         geometry::Geometry,
-        logic::session::Life,
+        logic::state::Life,
         proto::{
             guid::Gid,
             options::{

@@ -23,6 +23,8 @@ const MAX_FLAPS: u32 = 6;
 const MAX_DOUBLINGS: u32 = 20;
 /// Maximum number of doublings of the pause before adding missing channels.
 const MAX_FILL_DOUBLINGS: u32 = 6;
+/// Milliseconds without a loss of an answer channel after which a session forgets earlier ones.
+const FORGET_FLAPS_MS: u32 = 600_000;
 /// Minimum time between two port events that take effect, in milliseconds.
 const EVENT_MS: u32 = 250;
 /// Number of events that take effect [`EVENT_MS`] apart, enough for a port that comes up. Each
@@ -208,15 +210,77 @@ impl Backoff {
     }
 }
 
-/// Delay in milliseconds before attempt number `tries`, from 0, to add the channels that a login
-/// left out: 1, 2, 4 ... 64 s.
-pub const fn fill_delay_ms(tries: u32) -> u32 {
-    let doublings = if tries < MAX_FILL_DOUBLINGS {
-        tries
-    } else {
-        MAX_FILL_DOUBLINGS
-    };
-    doubled(doublings) * 1000
+/// A session's attempts to add the channels that a login left out, and the answer channels, which
+/// no reconnect sets up. The pauses are 1, 2, 4 ... 64 s.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fill {
+    /// Number of failed attempts on the current connection.
+    tries: u32,
+    /// How often an answer channel was lost, and when last. Each loss lengthens the pause, so that
+    /// a flapping channel disturbs the session less.
+    flaps: u32,
+    flapped: Ktime,
+}
+
+impl Fill {
+    /// Returns no attempts and no losses.
+    pub const fn new() -> Self {
+        Self {
+            tries: 0,
+            flaps: 0,
+            flapped: Ktime::MIN,
+        }
+    }
+
+    /// The pause after `tries` attempts, in milliseconds.
+    const fn pause(tries: u32) -> u32 {
+        let most = if tries < MAX_FILL_DOUBLINGS {
+            tries
+        } else {
+            MAX_FILL_DOUBLINGS
+        };
+        doubled(most) * 1000
+    }
+
+    /// The losses that count.
+    const fn flaps(&self, now: Ktime) -> u32 {
+        match now.ms_since(self.flapped) {
+            0..FORGET_FLAPS_MS => self.flaps,
+            _ => 0,
+        }
+    }
+
+    /// A connection begins without some channels. Returns the delay of the first attempt to add
+    /// them, in milliseconds. `refused`: the target has just refused a channel. `again`: the
+    /// session had a connection earlier, so this login has not requested the answer channels.
+    pub const fn begin(&mut self, now: Ktime, refused: bool, again: bool) -> u32 {
+        self.tries = 0;
+        match self.flaps(now) {
+            _ if refused => Self::pause(0),
+            0 if again => 0,
+            flaps => Self::pause(flaps),
+        }
+    }
+
+    /// An attempt has left channels missing. Returns the delay of the next one in milliseconds, and
+    /// whether that is longer than the last one.
+    pub const fn failed(&mut self) -> (u32, bool) {
+        let last = Self::pause(self.tries);
+        self.tries = self.tries.saturating_add(1);
+        (Self::pause(self.tries), Self::pause(self.tries) > last)
+    }
+
+    /// An answer channel is lost.
+    pub const fn flap(&mut self, now: Ktime) {
+        self.flaps = self.flaps(now).saturating_add(1);
+        self.flapped = now;
+    }
+
+    /// Whether the pause after the last loss of an answer channel is not over.
+    pub const fn is_flapping(&self, now: Ktime) -> bool {
+        let flaps = self.flaps(now);
+        flaps > 0 && now.ms_since(self.flapped) < Self::pause(flaps)
+    }
 }
 
 /// Random delay in milliseconds that spreads the attempts of a timer of whole seconds: at most a

@@ -32,81 +32,24 @@
 use super::{
     backoff::{
         Backoff,
-        Cause, //
+        Cause,
+        Fill, //
+    },
+    deadlines::{
+        Deadlines,
+        Due, //
     },
     ktime::Ktime,
-    session::Life,
+    state::{
+        Attempt,
+        Life,
+        Link,
+        Reset,
+        State, //
+    },
+    watch::Policy,
     window::Strikes, //
 };
-
-/// The connection of a session.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Link {
-    /// Commands can be sent, or the login is in progress.
-    Up,
-    /// The log-out has begun, so the end of the connection is not reported.
-    Closing,
-    /// The connection is lost. A work item that ends it is queued.
-    Lost,
-    /// The transport class is being told of the loss. It knows already if its timeouts have blocked
-    /// the port.
-    Notifying,
-    /// The class has been told, unless the session is ending. The commands are being ended.
-    Ending,
-    /// All commands have ended, and the queue pairs are gone.
-    Down,
-}
-
-/// Progress of a reconnect attempt.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Attempt {
-    /// No attempt.
-    None,
-    /// The attempt is connecting.
-    Connecting {
-        /// A loss was reported since the attempt began.
-        broken: bool,
-    },
-    /// The attempt has succeeded, and waits for the transport class to take the connection.
-    Ready {
-        /// A loss was reported since the attempt began.
-        broken: bool,
-    },
-    /// The class has taken the connection; its call has not returned.
-    Taken,
-    /// The attempt has failed, and is being torn down.
-    Failed,
-}
-
-/// A host reset, which needs one attempt regardless of the pause between attempts.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Reset {
-    /// No reset is pending.
-    None,
-    /// The next attempt is for the reset.
-    Wanted,
-    /// The current attempt is for the reset.
-    Tried,
-}
-
-/// The state of a session, except its history.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct State {
-    /// Life cycle state of the session.
-    pub life: Life,
-    /// The connection.
-    pub link: Link,
-    /// The reconnect attempt.
-    pub attempt: Attempt,
-    /// The pending host reset.
-    pub reset: Reset,
-    /// Commands fail at once: the target has been unreachable for `fast_io_fail_tmo`.
-    pub failing: bool,
-    /// The target has violated the protocol too often: there are no more attempts.
-    pub banned: bool,
-    /// A caller of [`Recovery::commit`] waits for the outcome of an attempt.
-    pub asked: bool,
-}
 
 /// What the caller of [`Recovery::logged_in`] does next.
 #[must_use]
@@ -228,45 +171,14 @@ pub enum Remove {
     Nothing,
 }
 
-impl State {
-    /// Whether there is no usable connection.
-    pub const fn is_lost(&self) -> bool {
-        !matches!(self.link, Link::Up | Link::Closing)
-    }
-
-    /// Whether the connection is lost and all commands have ended.
-    pub const fn is_down(&self) -> bool {
-        matches!(self.link, Link::Down)
-    }
-
-    /// Whether an attempt may start.
-    pub const fn may_try(&self) -> bool {
-        matches!(self.life, Life::Recovering) && self.is_down()
-    }
-
-    /// Whether waiting for recovery is over: the session is ending; or no reset is pending, and
-    /// either the session is live again, or it is failing or banned and no attempt has connected.
-    pub const fn is_settled(&self) -> bool {
-        let settled = match self.life {
-            Life::Connecting => false,
-            // The port is running once the call of the class has returned.
-            Life::Live => !matches!(self.attempt, Attempt::Taken),
-            Life::Recovering => {
-                let nearly = matches!(self.attempt, Attempt::Ready { .. } | Attempt::Taken);
-                (self.failing || self.banned) && !nearly
-            }
-            Life::Failed | Life::Removing | Life::Gone => return true,
-        };
-        settled && matches!(self.reset, Reset::None)
-    }
-}
-
-/// The state of a session, and its history of losses and attempts. An event that does not apply in
-/// the current state changes nothing.
+/// The state of a session, its deadlines, and its history of losses and attempts. An event that
+/// does not apply in the current state changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Recovery {
     state: State,
+    deadlines: Deadlines,
     backoff: Backoff,
+    fill: Fill,
     strikes: Strikes,
     /// When the connection came up.
     since: Ktime,
@@ -275,22 +187,16 @@ pub struct Recovery {
 impl Recovery {
     /// Returns a session that is logging in.
     pub const fn new() -> Self {
-        Self::of(State {
-            life: Life::Connecting,
-            link: Link::Up,
-            attempt: Attempt::None,
-            reset: Reset::None,
-            failing: false,
-            banned: false,
-            asked: false,
-        })
+        Self::of(State::NEW)
     }
 
     /// Returns a session in this state, with no history.
     pub const fn of(state: State) -> Self {
         Self {
             state,
+            deadlines: Deadlines::new(),
             backoff: Backoff::new(),
+            fill: Fill::new(),
             strikes: Strikes::new(),
             since: Ktime::from_ns(0),
         }
@@ -309,6 +215,11 @@ impl Recovery {
     /// Counter of protocol violations.
     pub const fn strikes(&self) -> Strikes {
         self.strikes
+    }
+
+    /// The attempts to add missing channels.
+    pub const fn fill(&mut self) -> &mut Fill {
+        &mut self.fill
     }
 
     /// The login is done, including the scan for disks.
@@ -332,6 +243,8 @@ impl Recovery {
                 life => life,
             };
             self.state.link = Link::Lost;
+            self.state.starving = false;
+            self.deadlines.lost();
             self.state.reset = if reset { Reset::Wanted } else { Reset::None };
             self.backoff.lost(now.ns_since(self.since), cause);
             self.count(cause, now);
@@ -386,6 +299,7 @@ impl Recovery {
             return Ended::Retry(Retry::None);
         }
         self.state.link = Link::Down;
+        self.deadlines.down();
         match self.state.life {
             Life::Failed => Ended::Remove,
             _ => Ended::Retry(self.retry()),
@@ -518,23 +432,94 @@ impl Recovery {
         self.state.banned = true;
     }
 
-    /// A port event, which does not change the state: see [`Backoff::event`].
-    pub const fn port_event(&mut self, now: Ktime) -> u32 {
-        self.backoff.event(now, self.state.is_lost())
+    /// A connection is in use: its deadlines begin. `keep_alive` is the parameter in milliseconds, 0
+    /// for none. `polled`: there are polled channels, which are polled until the connection is down.
+    pub const fn watch(&mut self, now: Ktime, keep_alive: u32, polled: bool) {
+        if self.state.is_ending() {
+            return;
+        }
+        let keep_alive = match self.state.is_lost() {
+            true => 0,
+            false => keep_alive,
+        };
+        let polled = polled && !self.state.is_down();
+        self.deadlines.connected(now, keep_alive, polled);
+    }
+
+    /// The port has changed, and with `moved`, the path to the target perhaps, too. This takes
+    /// effect when [`Backoff::event`] says, if the session waits to reconnect or may have to test
+    /// its connection.
+    pub const fn port_event(&mut self, now: Ktime, moved: bool) {
+        let moved = match self.state.life {
+            Life::Recovering => false,
+            Life::Live if moved => true,
+            _ => return,
+        };
+        let delay = self.backoff.event(now, self.state.is_lost());
+        self.deadlines.event(now, delay, moved);
+    }
+
+    /// The connection is to be tested, see [`Deadlines::test`].
+    pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
+        if !self.state.is_ending() && !self.state.is_lost() {
+            self.deadlines.test(now, due);
+        }
+    }
+
+    /// A command was refused for lack of a credit. The credits are looked at every `round`
+    /// milliseconds, until no command waits or the connection is lost.
+    pub const fn credit_missing(&mut self, now: Ktime, round: u32) {
+        if !self.state.starving && !self.state.is_lost() {
+            self.state.starving = true;
+            self.deadlines.credit_missing(now, round);
+        }
+    }
+
+    /// The tick fires, see [`Deadlines::tick`].
+    pub const fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
+        let mut due = self.deadlines.tick(now, keep_alive);
+        due.reconnect = due.reconnect && matches!(self.state.life, Life::Recovering);
+        due.moved = due.moved && matches!(self.state.life, Life::Live);
+        if due.credits {
+            // A command that is refused from here on counts in a round of its own.
+            self.state.starving = false;
+        }
+        due
+    }
+
+    /// Milliseconds until the next deadline, rounded up; `None` if there is none.
+    pub const fn next_tick(&self, now: Ktime) -> Option<u32> {
+        self.deadlines.next(now)
     }
 
     /// The session must go: log-out, module unload, device removal, a failed login, a target
     /// unreachable for too long.
-    pub const fn remove(&mut self) -> Remove {
+    ///
+    /// If no command ends for half of `patience` milliseconds, the target is probed; so many have
+    /// `ended` until now.
+    pub const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) -> Remove {
         if matches!(self.state.life, Life::Removing | Life::Gone) {
             return Remove::Nothing;
         }
         self.state.life = Life::Removing;
+        self.state.starving = false;
+        self.deadlines.remove(now, patience, ended);
         Remove::TearDown
+    }
+
+    /// The midlayer ends each command within so many milliseconds.
+    pub const fn limit_removal(&mut self, limit: u32) {
+        self.deadlines.limit_removal(limit);
+    }
+
+    /// A round of the removal ends. So many commands have ended until now.
+    pub const fn removal_round(&mut self, ended: i32) -> Policy {
+        self.deadlines.removal_round(ended)
     }
 
     /// The disks are gone, and the target is logged out.
     pub const fn log_out(&mut self) {
+        self.deadlines.removed();
         if matches!(self.state.link, Link::Up) {
             self.state.link = Link::Closing;
         }

@@ -39,7 +39,7 @@ use crate::{
             scsi::Io,
             sysfs::store_add_target, //
         },
-        logic::session::Life,
+        logic::state::Life,
         proto::{
             cm_rej::CmRej,
             login::LoginError,
@@ -51,7 +51,7 @@ use crate::{
         },
         session::{
             Session,
-            Upper, //
+            SessionHost, //
         },
         tests::{
             messages::{
@@ -153,7 +153,7 @@ pub(in crate::srp) fn log_in(
 pub(in crate::srp) fn log_in_with(
     stand: &Stand,
     text: &[u8],
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;

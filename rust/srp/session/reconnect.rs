@@ -11,7 +11,10 @@
 //! Queue pairs and identifiers are new each time. Slots, message memory, memory regions and
 //! completion queues are those of the login. Allocations for a reconnect do no I/O.
 
-use super::Session;
+use super::{
+    Session,
+    CONNECT, //
+};
 use crate::{
     errno,
     random::random_u16,
@@ -35,11 +38,14 @@ use crate::{
                 Commit,
                 Outcome,
                 Recovery,
-                Reset,
                 Retry,
                 Returned, //
             },
-            session::LOGIN_TIMEOUT_MS,
+            state::{
+                Life,
+                Reset, //
+            },
+            timeouts::LOGIN_TIMEOUT_MS,
             window::Strikes, //
         },
     },
@@ -59,10 +65,9 @@ use kernel::{
 /// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
 
-/// The next attempt.
-pub(super) type Reconnect = Delayed<Session, RECONNECT>;
-const RECONNECT: u64 = 1;
-impl_has_delayed! { impl HasDelayed<RECONNECT> for Session { self.reconnect } }
+/// The next login: a whole connection, or the channels that one lacks.
+pub(super) type Connect = Delayed<Session, CONNECT>;
+impl_has_delayed! { impl HasDelayed<CONNECT> for Session { self.connect } }
 
 impl Session {
     /// Starts to reconnect at once, if the session has lost its connection. If an attempt is in
@@ -76,7 +81,7 @@ impl Session {
         let recovery = self.recovery.lock();
         if recovery.state().may_try() {
             // Fails while the session's teardown cancels the timer.
-            let _ = Reconnect::hurry(self.clone(), delay);
+            let _ = Connect::hurry(self.clone(), delay);
         }
     }
 
@@ -103,7 +108,7 @@ impl Session {
             }
             (Pause::ReconnectDelay, _) => return,
         };
-        let _ = Reconnect::schedule(self.clone(), delay);
+        let _ = Connect::schedule(self.clone(), delay);
     }
 
     /// See [`Backoff::wanted_tries`](crate::srp::logic::backoff::Backoff::wanted_tries).
@@ -157,13 +162,13 @@ impl Session {
             }
             Commit::Wait => {
                 let wait = |done: &dyn Fn() -> bool| {
-                    let done = || done() || self.is_ending();
+                    let done = || done() || self.state().is_ending();
                     // In slices, as the kernel reports a thread that sleeps for minutes.
                     while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
                 };
-                wait(&|| self.is_down());
+                wait(&|| self.state().is_down());
                 self.begin_reconnect();
-                wait(&|| !self.view().is_asked());
+                wait(&|| !self.state().asked);
                 self.on(|recovery| recovery.waited(ktime_get()))
             }
             Commit::Protocol => return Err(errno::EPROTO),
@@ -203,7 +208,7 @@ impl Session {
         match self.on(Recovery::returned) {
             Returned::StartTimers => {}
             Returned::EndTry => {
-                if !self.is_ending() {
+                if !self.state().is_ending() {
                     // The reason for the loss is logged separately.
                     session_log!(
                         Warning,
@@ -236,21 +241,20 @@ impl Session {
 
     /// Arms the timers of a new connection, see [`Self::begin_fill`].
     pub(super) fn start_timers(self: &Arc<Self>, again: bool) {
-        self.begin_keep_alive();
-        self.begin_poll();
+        self.begin_watch();
         self.begin_fill(again);
-    }
-
-    /// Cancels further attempts. The session is ending. Sleeps.
-    pub(super) fn end_reconnect(self: &Arc<Self>) {
-        Reconnect::cancel_sync(self);
     }
 }
 
-impl DelayedItem<RECONNECT> for Session {
+impl DelayedItem<CONNECT> for Session {
     fn run(this: Arc<Self>) {
-        if let ((Some(channels), _), Some(rport)) = (this.parts(), this.rport()) {
-            noio(|| this.attempt(&channels, &rport));
-        }
+        let ((Some(channels), _), rport) = (this.parts(), this.rport()) else {
+            return;
+        };
+        noio(|| match (this.state().life, rport) {
+            (Life::Live, _) => this.add_missing(&channels),
+            (_, Some(rport)) => this.attempt(&channels, &rport),
+            (_, None) => {}
+        });
     }
 }

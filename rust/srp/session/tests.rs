@@ -4,7 +4,7 @@
 
 use super::{
     Session,
-    Upper, //
+    SessionHost, //
 };
 use crate::{
     rdma::{
@@ -31,7 +31,7 @@ use crate::{
             Lost,
             Violation, //
         },
-        logic::session::Life,
+        logic::state::Life,
         login::{
             tests::log_in_with,
             Connected, //
@@ -105,7 +105,11 @@ struct Made {
 }
 
 impl Made {
-    fn new(connected: &Connected<'_>, asked: &Arc<Asked>, addable: bool) -> Result<Arc<dyn Upper>> {
+    fn new(
+        connected: &Connected<'_>,
+        asked: &Arc<Asked>,
+        addable: bool,
+    ) -> Result<Arc<dyn SessionHost>> {
         let transport = connected.transport.clone();
         let made = Self {
             asked: asked.clone(),
@@ -122,7 +126,7 @@ impl Drop for Made {
     }
 }
 
-impl Upper for Made {
+impl SessionHost for Made {
     fn number(&self) -> u32 {
         self.host.number()
     }
@@ -134,7 +138,7 @@ impl Upper for Made {
         session: &Arc<Session>,
     ) -> Result<Rport<Session>> {
         match self.addable {
-            true => Upper::add(self.host.clone(), parent, port_id, session),
+            true => SessionHost::add(self.host.clone(), parent, port_id, session),
             false => Err(E2BIG),
         }
     }
@@ -202,7 +206,7 @@ fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,
     errno: Error,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;

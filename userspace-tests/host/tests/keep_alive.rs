@@ -2,39 +2,39 @@
 
 //! How long a target may be silent before its connection is lost.
 
-use srp_host::logic::keep_alive::{Stage, Verdict};
+use srp_host::logic::watch::{Policy, Verdict, Watch};
 
 /// `keep_alive`, in milliseconds.
 const PERIOD: u32 = 5_000;
 
 /// A channel that is tested periodically.
 struct Channel {
-    stage: Stage,
+    policy: Policy,
+    watch: Watch,
     /// When the timer fires.
     at: u32,
     /// When the unanswered request was sent.
     asked: Option<u32>,
-    /// When the last command ended, and when the timer fired last (`seen`).
-    ended: u32,
-    seen: u32,
+    /// Number of commands that have ended.
+    ended: i32,
     dead: Option<u32>,
 }
 
 impl Channel {
     fn new() -> Self {
         Self {
-            stage: Stage::Keep,
+            policy: Policy::Idle,
+            watch: Watch::default(),
             at: PERIOD,
             asked: None,
             ended: 0,
-            seen: 0,
             dead: None,
         }
     }
 
     fn test(&mut self, now: u32) {
-        if self.stage.begins_anew(self.asked.is_some()) {
-            self.stage = Stage::Ask;
+        if self.policy.begins_anew(self.asked.is_some()) {
+            self.policy = Policy::Ask;
             self.at = now;
         }
     }
@@ -47,21 +47,20 @@ impl Channel {
                 self.test(now);
             }
             if now < last {
-                self.ended = now;
+                self.ended += 1;
             }
             if now != self.at || self.dead.is_some() {
                 continue;
             }
-            let idle = self.ended <= self.seen;
-            self.seen = now;
-            match self.stage.verdict(idle, self.asked.is_some()) {
+            let idle = self.watch.round(self.ended) > 0;
+            match self.policy.verdict(idle, self.asked.is_some()) {
                 Verdict::Wait => {}
                 Verdict::Ask if now < broken => self.asked = None,
                 Verdict::Ask => self.asked = Some(now),
-                Verdict::Dead => self.dead = Some(now),
+                Verdict::Silent | Verdict::Stuck => self.dead = Some(now),
             }
-            let (stage, delay) = self.stage.next();
-            self.stage = stage;
+            let (policy, delay) = self.policy.next();
+            self.policy = policy;
             self.at = now + delay.unwrap_or(PERIOD);
         }
     }
@@ -72,15 +71,6 @@ fn dead(broken: u32, last: u32, test_ms: Option<u32>) -> Option<u32> {
     let mut channel = Channel::new();
     channel.run(60_000, broken, last, test_ms);
     channel.dead
-}
-
-#[test]
-fn numbers() {
-    for (number, stage) in (0..).zip([Stage::Keep, Stage::Ask, Stage::Look, Stage::Judge]) {
-        assert_eq!(Stage::from_number(number), stage);
-        assert_eq!(stage as u32, number);
-    }
-    assert_eq!(Stage::from_number(4), Stage::Keep);
 }
 
 #[test]

@@ -3,16 +3,15 @@
 //! Tables and arithmetic of the driver.
 
 use srp_host::logic::{
-    backoff,
+    backoff::Fill,
     channels::{self, Machine},
     credit::{self, OutOfRange},
     ktime::Ktime,
     registration::{way, Regions, Thresholds, Transfer, Way},
-    removal::{self, Next},
     send_queue::{DeviceLimits, Sizes},
     slot::{self, Word},
-    starving::{period_ms, Sample, Starving, Verdict},
     tag::{Kind, Tag, MAX_SLOTS},
+    watch::{credit_round_ms, removal_limit_ms, Credits, Policy, Verdict, Watch},
     window::Strikes,
 };
 
@@ -50,16 +49,26 @@ fn credits() {
 
 #[test]
 fn a_removal_asks_before_it_gives_up() {
-    let (patience, request) = (10_000, 30_000);
-    let (slice, limit) = (removal::slice_ms(patience), removal::limit_ms(request));
+    let (slice, request) = (5_000, 30_000);
+    let limit = removal_limit_ms(request);
     // A flush may take twice the request timeout, and the error handler follows.
     assert!(limit >= 2 * request + 30_000);
-    assert_eq!(removal::limit_ms(u32::MAX), u32::MAX);
-    // A response is overdue only after all patience has run out.
-    assert_eq!(removal::next(slice, slice, limit), Next::Ask);
-    assert_eq!(removal::next(patience, slice, limit), Next::AskAgain);
-    assert_eq!(removal::next(limit, slice, limit), Next::AskAgain);
-    assert_eq!(removal::next(limit + 1, slice, limit), Next::GiveUp);
+    assert_eq!(removal_limit_ms(u32::MAX), u32::MAX);
+    let limit = limit / slice;
+    let verdict = |rounds, due| Policy::Removal { rounds, limit }.verdict(true, due);
+    for due in [false, true] {
+        assert_eq!(verdict(0, due), Verdict::Wait);
+        assert_eq!(verdict(limit + 1, due), Verdict::Stuck);
+    }
+    for rounds in 1..=limit {
+        assert_eq!(verdict(rounds, false), Verdict::Ask);
+        // A response is overdue only after all patience has run out.
+        let overdue = match rounds {
+            1 => Verdict::Wait,
+            _ => Verdict::Silent,
+        };
+        assert_eq!(verdict(rounds, true), overdue);
+    }
 }
 
 #[test]
@@ -161,10 +170,37 @@ fn slot_words() {
 
 #[test]
 fn pauses_before_missing_channels_grow_to_a_minute() {
-    let pauses: Vec<u32> = (0..9).map(backoff::fill_delay_ms).collect();
+    let now = Ktime::from_ns(0);
+    let mut fill = Fill::new();
+    assert_eq!(fill.begin(now, false, true), 0);
+    // The target has just refused a channel.
+    let mut pauses = vec![fill.begin(now, true, true)];
+    for _ in 0..8 {
+        let last = pauses[pauses.len() - 1];
+        let (delay, longer) = fill.failed();
+        assert_eq!(longer, delay > last);
+        pauses.push(delay);
+    }
     assert_eq!(pauses[..4], [1_000, 2_000, 4_000, 8_000]);
     assert!(pauses.windows(2).all(|two| two[0] <= two[1]));
-    assert_eq!(backoff::fill_delay_ms(u32::MAX), 64_000);
+    assert_eq!(pauses[8], 64_000);
+    assert_eq!(fill.begin(now, true, true), 1_000);
+}
+
+#[test]
+fn a_flapping_answer_channel_waits_longer_each_time() {
+    let at = |ms| Ktime::from_ns(0).add_ms(ms);
+    let mut fill = Fill::new();
+    assert!(!fill.is_flapping(at(0)));
+    fill.flap(at(0));
+    assert!(fill.is_flapping(at(1_999)) && !fill.is_flapping(at(2_000)));
+    fill.flap(at(2_000));
+    assert!(fill.is_flapping(at(5_999)) && !fill.is_flapping(at(6_000)));
+    assert_eq!(fill.begin(at(6_000), false, true), 4_000);
+    // Ten minutes later it is forgotten.
+    assert_eq!(fill.begin(at(602_000), false, true), 0);
+    fill.flap(at(602_000));
+    assert!(!fill.is_flapping(at(604_000)));
 }
 
 #[test]
@@ -200,60 +236,50 @@ fn five_violations_in_a_minute_are_too_many() {
     assert!(strikes.is_out());
 }
 
-/// The end of a period of a channel, `(stuck, ended, refused)`.
-fn period(starving: &mut Starving, (stuck, ended, refused): (bool, i32, i32)) -> Verdict {
-    let verdict;
-    (*starving, verdict) = starving.next(Sample {
-        stuck,
-        ended,
-        refused,
-    });
-    verdict
+/// The end of a round of a channel, `(stuck, ended, refused)`.
+fn round(watch: &mut Watch, (stuck, ended, refused): (bool, i32, i32)) -> Credits {
+    watch.credits(stuck, ended, refused)
 }
 
 #[test]
 fn a_channel_starves_after_the_limit() {
-    assert_eq!(period_ms(30_000), 3_000);
-    assert_eq!(period_ms(30_001), 3_001);
+    assert_eq!(credit_round_ms(30_000), 3_000);
+    assert_eq!(credit_round_ms(30_001), 3_001);
     for held_back in [false, true] {
-        let mut starving = Starving::default();
+        let mut watch = Watch::default();
         for n in 1..=10 {
             // The midlayer may not even try to send while it waits for a command on another
             // channel.
             let refused = if held_back { 1 } else { n };
             assert_eq!(
-                period(&mut starving, (true, 7, refused)),
-                Verdict::Again,
+                round(&mut watch, (true, 7, refused)),
+                Credits::Missing,
                 "{n}"
             );
         }
-        assert_eq!(period(&mut starving, (true, 7, 10)), Verdict::Starved);
+        assert_eq!(round(&mut watch, (true, 7, 10)), Credits::Starved);
     }
 }
 
 #[test]
 fn progress_and_outstanding_commands_keep_a_channel() {
     // A command ends every three periods, so no three periods in a row are without progress.
-    let mut starving = Starving::default();
+    let mut watch = Watch::default();
     for n in 1..1000 {
-        assert_eq!(
-            period(&mut starving, (true, n / 3, n)),
-            Verdict::Again,
-            "{n}"
-        );
+        assert_eq!(round(&mut watch, (true, n / 3, n)), Credits::Missing, "{n}");
     }
     // Progress after ten periods: an outstanding command or a new credit, or an ended command.
     for progress in [(false, 0, 20), (true, 1, 20), (true, i32::MIN, 20)] {
-        let mut starving = Starving::default();
+        let mut watch = Watch::default();
         for n in 1..=10 {
-            assert_eq!(period(&mut starving, (true, 0, n)), Verdict::Again);
+            assert_eq!(round(&mut watch, (true, 0, n)), Credits::Missing);
         }
         let (_, ended, _) = progress;
-        assert_eq!(period(&mut starving, progress), Verdict::Again);
+        assert_eq!(round(&mut watch, progress), Credits::Missing);
         for n in 21..=29 {
             assert_eq!(
-                period(&mut starving, (true, ended, n)),
-                Verdict::Again,
+                round(&mut watch, (true, ended, n)),
+                Credits::Missing,
                 "{progress:?}"
             );
         }
@@ -262,11 +288,11 @@ fn progress_and_outstanding_commands_keep_a_channel() {
 
 #[test]
 fn a_channel_where_no_command_waits_is_left_alone() {
-    let mut starving = Starving::default();
-    assert_eq!(period(&mut starving, (true, 3, 0)), Verdict::Rest);
-    assert_eq!(period(&mut starving, (true, 3, 1)), Verdict::Again);
-    assert_eq!(period(&mut starving, (false, 9, 1)), Verdict::Rest);
-    assert_eq!(period(&mut starving, (true, 9, 1)), Verdict::Rest);
+    let mut watch = Watch::default();
+    assert_eq!(round(&mut watch, (true, 3, 0)), Credits::Enough);
+    assert_eq!(round(&mut watch, (true, 3, 1)), Credits::Missing);
+    assert_eq!(round(&mut watch, (false, 9, 1)), Credits::Enough);
+    assert_eq!(round(&mut watch, (true, 9, 1)), Credits::Enough);
 }
 
 #[test]

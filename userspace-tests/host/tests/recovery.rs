@@ -6,11 +6,9 @@ use srp_host::logic::{
     backoff::Cause,
     ktime::Ktime,
     recovery::{
-        Attempt, BeginTry, Commit, Ended, Ending, Link, LoggedIn, Loss, Outcome, Recovery, Reset,
-        Retry, Returned, State,
+        BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Retry, Returned,
     },
-    session::Life,
-    view::View,
+    state::{Attempt, Life, Link, Reset, State},
 };
 
 const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);
@@ -20,7 +18,7 @@ const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);
 #[test]
 fn every_pair() {
     let states = states();
-    assert!(states.len() > 5_000);
+    assert!(states.len() > 10_000);
     for state in states {
         let (life, link, attempt) = (state.life, state.link, state.attempt);
         let connecting = matches!(attempt, Attempt::Connecting { .. });
@@ -36,9 +34,14 @@ fn every_pair() {
         moves(state, attempt == Attempt::Failed, Recovery::try_ended);
         moves(state, !state.failing, Recovery::fail_fast);
         moves(state, !state.banned, Recovery::ban);
-        moves(state, !going, Recovery::remove);
+        moves(state, !going, |r| r.remove(at(0), 0, 0));
         moves(state, link == Link::Up, Recovery::log_out);
         moves(state, life == Life::Removing, Recovery::removed);
+        let waits = !state.starving && !state.is_lost();
+        moves(state, waits, |r| r.credit_missing(at(0), 0));
+        moves(state, false, |r| r.port_event(at(0), true));
+        moves(state, false, |r| r.test(at(0), None));
+        moves(state, false, |r| r.watch(at(0), 0, true));
         for cause in [Cause::Plain, Cause::Violation, Cause::Reset] {
             let (after, loss) = happens(state, |r| r.lost(cause, at(0)));
             let end = matches!(loss, Loss::End { .. });
@@ -74,24 +77,7 @@ fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T
     let mut recovery = Recovery::of(state);
     let outcome = event(&mut recovery);
     let after = recovery.state();
-    let view = View::from_word(after.view().word());
-    assert_eq!(view.life(), after.life);
-    assert_eq!(
-        (
-            view.is_lost(),
-            view.is_down(),
-            view.is_failing(),
-            view.is_settled(),
-            view.is_asked()
-        ),
-        (
-            after.is_lost(),
-            after.is_down(),
-            after.failing,
-            after.is_settled(),
-            after.asked
-        ),
-    );
+    assert_eq!(State::from_word(after.to_word()), after);
     assert!(
         !state.life.is_ending() || after.life.is_ending(),
         "{state:?} {after:?}"
@@ -131,8 +117,9 @@ fn states() -> Vec<State> {
         for link in links {
             for &attempt in &attempts {
                 for reset in [Reset::None, Reset::Wanted, Reset::Tried] {
-                    for bits in 0..8 {
+                    for bits in 0..16 {
                         let (failing, banned, asked) = (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0);
+                        let starving = bits & 8 > 0;
                         all.push(State {
                             life,
                             link,
@@ -141,6 +128,7 @@ fn states() -> Vec<State> {
                             failing,
                             banned,
                             asked,
+                            starving,
                         });
                     }
                 }

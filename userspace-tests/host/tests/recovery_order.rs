@@ -14,10 +14,9 @@ use srp_host::logic::{
     backoff::Cause,
     ktime::Ktime,
     recovery::{
-        Attempt, BeginTry, Commit, Ended, Ending, Link, LoggedIn, Loss, Outcome, Recovery, Remove,
-        Reset, Retry, Returned, State,
+        BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry, Returned,
     },
-    session::Life,
+    state::{Attempt, Life, Link, Reset, State},
 };
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -147,7 +146,7 @@ impl Session {
     }
 
     fn remove(&mut self) {
-        match self.on(Recovery::remove) {
+        match self.on(|r| r.remove(NOW, 0, 0)) {
             Remove::TearDown => {
                 assert_eq!(self.removal, Removal::None);
                 self.removal = Removal::Queued;
@@ -219,14 +218,17 @@ impl Session {
                 to.worker = Worker::Ending;
                 all.push(to);
             }
-            Worker::Ending => {
+            // A login in flight is waited for, and a scheduled one cancelled.
+            Worker::Ending if self.thread == Thread::Idle => {
                 let mut to = self;
+                to.armed = false;
                 to.worker = Worker::Idle;
                 match to.step(Recovery::ended) {
                     Ended::Remove => all.push(to.with(Self::remove)),
                     Ended::Retry(retry) => all.extend(to.retry(retry, rules)),
                 }
             }
+            Worker::Ending => {}
         }
         match self.thread {
             Thread::Idle if self.armed => {

@@ -24,7 +24,7 @@ use crate::{
     },
     srp::{
         ktime::ktime_get,
-        logic::session::Life,
+        logic::state::Life,
         session::Session,
         tests::messages::{
             get,

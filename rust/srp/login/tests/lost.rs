@@ -26,7 +26,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        logic::session::Life,
+        logic::state::Life,
         tests::{
             messages::Empty,
             stand::Stand, //

@@ -28,7 +28,7 @@ use crate::{
         error::LoginFailure,
         logic::{
             redirect::NotFollowed,
-            session::Life, //
+            state::Life, //
         },
         proto::{
             cm_rej::CmRej,

@@ -19,7 +19,7 @@ use crate::{
     srp::{
         connect::Purpose,
         error::LoginFailure,
-        logic::session::Life,
+        logic::state::Life,
         session::Session,
         tests::stand::Stand, //
     },

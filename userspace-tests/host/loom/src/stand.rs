@@ -14,9 +14,7 @@ use crate::{
         channels::Channels,
         error::Lost,
         geometry::Geometry,
-        logic::recovery::{Link, Recovery},
-        logic::session::Life,
-        logic::view::View,
+        logic::state::{Life, Link, State},
         owner::Owner,
         port::Port,
         proto::{
@@ -68,14 +66,16 @@ pub struct Stand {
     pub channels: Channels,
 }
 
-fn view(lost: bool) -> View {
-    let mut state = Recovery::new().state();
-    state.life = Life::Live;
-    state.link = match lost {
+fn live(lost: bool) -> State {
+    let link = match lost {
         true => Link::Lost,
         false => Link::Up,
     };
-    state.view()
+    State {
+        life: Life::Live,
+        link,
+        ..State::NEW
+    }
 }
 
 impl Stand {
@@ -86,7 +86,8 @@ impl Stand {
         let options = Options::parse(text, &Defaults::default()).unwrap();
         let geometry = Geometry::new(&options, DEVICE.limits()).unwrap();
         let port = Port::new(&DEVICE, 1, Health::new().unwrap()).unwrap();
-        let status = Status::new(port, PortId([0; 16]), geometry, view(false)).unwrap();
+        let status = Status::new(port, PortId([0; 16]), geometry).unwrap();
+        status.set_state(live(false));
         let told = Arc::new(Told::default(), GFP_KERNEL).unwrap();
         let owner: Arc<dyn Owner> = told.clone();
         let pd = pd();
@@ -131,7 +132,7 @@ impl Stand {
 
     /// Sets whether the session is lost. A lost session sends no commands.
     pub fn set_lost(&self, lost: bool) {
-        self.status.set_view(view(lost));
+        self.status.set_state(live(lost));
     }
 
     /// Loses the connection and ends it.

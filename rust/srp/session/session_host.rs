@@ -21,8 +21,8 @@ use kernel::{
     time::Msecs, //
 };
 
-/// What a session needs from its host.
-pub trait Upper: Send + Sync {
+/// What a session needs from its SCSI host.
+pub trait SessionHost: Send + Sync {
     /// The number of the host.
     fn number(&self) -> u32;
 
@@ -47,7 +47,7 @@ pub trait Upper: Send + Sync {
 
     /// Scans for disks again, and keeps the existing ones.
     ///
-    /// Context: as for [`Upper::scan`].
+    /// Context: as for [`SessionHost::scan`].
     fn rescan(&self);
 
     /// The longest request timeout of a disk, in milliseconds; 0 without a disk.
@@ -62,7 +62,7 @@ pub trait Upper: Send + Sync {
     fn remove(&self);
 }
 
-impl<T: Driver<Transport = Transport<Session>>> Upper for Host<T> {
+impl<T: Driver<Transport = Transport<Session>>> SessionHost for Host<T> {
     fn number(&self) -> u32 {
         Host::number(self)
     }

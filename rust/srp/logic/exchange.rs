@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State machine of the task management requests of a channel, which sends one at a time.
+//! State machine of a request beside the commands of a channel, and its response: task management,
+//! a probe. One is in flight at a time.
 //!
 //! ```text
-//!   Idle --send--> Waiting --answer--> Answered --taken--> Idle
-//!                     |
-//!                  timeout
-//!                     v
-//!                   Stuck --answer--> Idle
+//!   Idle --send--> Waiting --response--> Responded --taken--> Idle
+//!    ^                |                                         ^
+//!    +----response----+--given up--> Abandoned ----response-----+
+//!     (of a probe)
 //!
 //!   any --the queue pair is gone--> Idle
 //! ```
@@ -22,51 +22,32 @@ pub enum State {
     /// A request waits for its response.
     Waiting,
     /// The response has arrived.
-    Answered,
-    /// The request was given up. Its message may be in flight until the response arrives, so no
-    /// other request is sent.
-    Stuck,
+    Responded,
+    /// The request was given up: its response is late, or the target may have forgotten it after a
+    /// reset. Its message may be in flight until the response arrives.
+    Abandoned,
 }
 
-/// State, response and generation of the request in one word. The default is [`State::Idle`] of
+/// State, response and generation of a request in one word. The default is [`State::Idle`] of
 /// generation 0.
 ///
 /// Bits 0 and 1 are the state, bits 2 to 10 the response code, bits 16 to 47 the generation; the
 /// others are 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Word(u64);
-
-const IDLE: u64 = 0;
-const WAITING: u64 = 1;
-const ANSWERED: u64 = 2;
-const STUCK: u64 = 3;
+pub struct Exchange(u64);
 
 /// A response without a code.
 const NO_CODE: u16 = 0x100;
 
-impl Word {
-    const fn new(generation: u32, state: u64) -> Self {
-        Self((generation as u64) << 16 | state)
-    }
-
-    /// No request is in flight; the last one had this generation.
-    pub const fn idle(generation: u32) -> Self {
-        Self::new(generation, IDLE)
-    }
-
-    /// The request of this generation awaits its response.
-    pub const fn waiting(generation: u32) -> Self {
-        Self::new(generation, WAITING)
+impl Exchange {
+    /// The request of this generation is in this state.
+    pub const fn new(state: State, generation: u32) -> Self {
+        Self((generation as u64) << 16 | state as u64)
     }
 
     /// The request of this generation has its response.
-    pub const fn answered(generation: u32, status: TmfStatus) -> Self {
-        Self::new(generation, ANSWERED | (code(status) as u64) << 2)
-    }
-
-    /// The request of this generation was given up.
-    pub const fn stuck(generation: u32) -> Self {
-        Self::new(generation, STUCK)
+    pub const fn responded(generation: u32, status: TmfStatus) -> Self {
+        Self(Self::new(State::Responded, generation).0 | (code(status) as u64) << 2)
     }
 
     /// Converts a stored word.
@@ -82,10 +63,10 @@ impl Word {
     /// The state.
     pub const fn state(self) -> State {
         match self.0 & 3 {
-            IDLE => State::Idle,
-            WAITING => State::Waiting,
-            ANSWERED => State::Answered,
-            _ => State::Stuck,
+            0 => State::Idle,
+            1 => State::Waiting,
+            2 => State::Responded,
+            _ => State::Abandoned,
         }
     }
 
@@ -95,9 +76,14 @@ impl Word {
         (self.0 >> 16) as u32
     }
 
+    /// The same generation in another state, without a response code.
+    pub const fn with_state(self, state: State) -> Self {
+        Self::new(state, self.generation())
+    }
+
     /// The response to the request of this generation, if it has arrived.
-    pub const fn answer(self, generation: u32) -> Option<TmfStatus> {
-        if !matches!(self.state(), State::Answered) || self.generation() != generation {
+    pub const fn response(self, generation: u32) -> Option<TmfStatus> {
+        if !matches!(self.state(), State::Responded) || self.generation() != generation {
             return None;
         }
         // CAST: Nine bits.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session loses its connection, and how it reports that.
+//! The end of a session's connections, whatever the reason: the only error path.
 
 use super::{
-    ending::ENDING,
-    Session, //
+    reconnect::Connect,
+    Session,
+    END,
+    LOG_OUT_PATIENCE_MS, //
 };
 use crate::{
     clock::real_seconds,
@@ -17,10 +19,16 @@ use crate::{
         log::session_log,
         logic::{
             backoff::Cause,
-            recovery::Loss,
-            session::Life,
+            recovery::{
+                Ended,
+                Ending,
+                Loss,
+                Recovery, //
+            },
+            state::Life,
             window::Budget, //
-        }, //
+        },
+        owner::Owner, //
     },
     trace::{
         trace,
@@ -28,9 +36,16 @@ use crate::{
     }, //
 };
 use kernel::{
-    sync::Arc,
-    time::Msecs, //
+    impl_has_work,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    time::Msecs,
+    workqueue::WorkItem, //
 };
+
+impl_has_work! { impl HasWork<Session, END> for Session { self.end } }
 
 /// How long a host reset waits for the next connection, in milliseconds: for a permit, and for a
 /// silent target.
@@ -56,6 +71,29 @@ impl News {
     }
 }
 
+impl Owner for Session {
+    fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
+        Arc::from(self).lose(Some(why));
+    }
+
+    fn strike(&self, why: &Lost) {
+        self.on(|recovery| recovery.strike(ktime_get()));
+        self.say_lost(why);
+    }
+
+    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
+        self.count_flap(number, why);
+    }
+
+    fn credit_missing(self: ArcBorrow<'_, Self>) {
+        Arc::from(self).watch_credits();
+    }
+
+    fn units_changed(self: ArcBorrow<'_, Self>) {
+        Arc::from(self).begin_rescan();
+    }
+}
+
 impl Session {
     /// Ends a failed connection and its commands. A live session reconnects, any other ends.
     ///
@@ -71,8 +109,17 @@ impl Session {
         self.fail(Lost::HostReset);
         self.wait_down();
         // The commands have ended. The midlayer next tests the units, which needs a connection.
-        self.wait_settled(RESET_TIMEOUT_MS);
-        self.life() == Life::Live
+        let _ = self
+            .changed
+            .wait_timeout(RESET_TIMEOUT_MS, || self.state().is_settled());
+        self.state().life == Life::Live
+    }
+
+    /// Waits until all commands of a lost connection have ended, for as long as the device takes.
+    /// There may be a new connection by then. Sleeps.
+    pub(in crate::srp) fn wait_down(&self) {
+        self.changed
+            .wait(|| self.state().is_down() || !self.state().is_lost());
     }
 
     pub(super) fn lose(self: &Arc<Self>, why: Option<Lost>) {
@@ -91,7 +138,7 @@ impl Session {
                 }
                 // Cannot be queued already: the work item for the last connection ended before this
                 // connection began.
-                let _ = self.queues.ending.enqueue::<Self, ENDING>(self.clone());
+                let _ = self.queues.ending.enqueue::<Self, END>(self.clone());
             }
             Loss::Say => {
                 if let Some(why) = why {
@@ -101,12 +148,6 @@ impl Session {
             Loss::Try => self.begin_reconnect(),
             Loss::Nothing => {}
         }
-    }
-
-    /// As [`Owner::strike`](crate::srp::owner::Owner::strike): counts and logs a strike.
-    pub(super) fn count_strike(&self, why: &Lost) {
-        self.on(|recovery| recovery.strike(ktime_get()));
-        self.say_lost(why);
     }
 
     fn say_lost(&self, why: &Lost) {
@@ -146,5 +187,38 @@ impl Session {
     /// Whether the last loss was not logged.
     pub(super) fn is_quiet(&self) -> bool {
         self.news.lock().quiet
+    }
+
+    fn end_connections(self: &Arc<Self>) {
+        let (channels, _) = self.parts();
+        match self.on(Recovery::ending) {
+            Ending::Notify => {
+                if let Some(rport) = self.rport() {
+                    // Before the commands go back to the midlayer, which then holds them.
+                    rport.start_tl_fail_timers();
+                }
+                self.on(Recovery::notified);
+            }
+            Ending::EndCommands => {}
+        }
+        // A login that adds channels sees the loss. It must not connect anything after this.
+        self.nexus.waiting.interrupt();
+        Connect::cancel_sync(self);
+        self.forget_rounds();
+        if let Some(channels) = &channels {
+            channels.end(&self.crew);
+        }
+        match self.on(Recovery::ended) {
+            Ended::Remove => self.remove(LOG_OUT_PATIENCE_MS),
+            Ended::Retry(retry) => self.retry(retry),
+        }
+    }
+}
+
+impl WorkItem<END> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.end_connections();
     }
 }

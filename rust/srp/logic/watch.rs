@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a target is alive: one rule for all tests of a connection.
+//!
+//! A target that makes no progress for a while is asked by a probe; one that then does not respond
+//! for a while loses its connection. A [`Policy`] says how long a while is:
+//!
+//! ```text
+//!   Idle --test--> Ask --2.5 s--> Look --2.5 s--> Judge --> Idle
+//!    ^  |           ^               |               |
+//!    +--+           +----test-------+---------------+
+//! keep_alive
+//! ```
+//!
+//! If a path is lost in one direction, commands in flight in the other may still end. So only
+//! commands that end in the second half of a test's 5 s count as a sign of life.
+//!
+//! A command that waits for a credit is not in flight, so no timeout runs for it, and without a
+//! credit there is no probe. While other commands are outstanding, their timeouts tell whether the
+//! target works. With none outstanding, only a grant by the target helps, for which it has
+//! [`CREDIT_ROUNDS`] rounds of [`credit_round_ms`].
+
+/// Half of the time to respond to a probe of a test, in milliseconds.
+const HALF_MS: u32 = 2_500;
+/// A flush may take this many times as long as another command (`SD_FLUSH_TIMEOUT_MULTIPLIER`).
+const FLUSH_TIMES: u32 = 2;
+/// Maximum time in which the error handler ends a command that timed out, in milliseconds: its
+/// requests take up to 5 s each, then it ends the connection.
+const HANDLER_MS: u32 = 60_000;
+/// How many consecutive rounds without progress are tolerated while commands wait for a credit.
+const CREDIT_ROUNDS: u32 = 10;
+
+/// Length of a round in milliseconds. Commands may wait for a credit for `limit_ms`, plus two
+/// rounds at most.
+pub const fn credit_round_ms(limit_ms: u32) -> u32 {
+    limit_ms.div_ceil(CREDIT_ROUNDS)
+}
+
+/// Milliseconds within which a command ends, by the midlayer's timeout at the latest, if a request
+/// to a disk may take `request` milliseconds.
+pub const fn removal_limit_ms(request: u32) -> u32 {
+    request
+        .saturating_mul(FLUSH_TIMES)
+        .saturating_add(HANDLER_MS)
+}
+
+/// What a look at the channels is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Policy {
+    /// Every `keep_alive`: an idle channel is probed, and must respond before the next look.
+    Idle,
+    /// A test begins: all channels are probed.
+    Ask,
+    /// From here on, a completed command is a sign of life.
+    Look,
+    /// The test ends: an idle channel must have responded.
+    Judge,
+    /// The disks are being removed, and no command of the session has ended in so many rounds.
+    /// Pending writes may take as long as the midlayer allows, but the target must respond.
+    Removal {
+        /// Number of rounds without a completed command.
+        rounds: u32,
+        /// Number of rounds in which the midlayer ends any command.
+        limit: u32,
+    },
+}
+
+/// What to do with a channel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Do nothing now.
+    Wait,
+    /// Probe the channel.
+    Ask,
+    /// Give up the connection: a probe has had no response.
+    Silent,
+    /// Give up the connection: the target responds, but no command ends.
+    Stuck,
+}
+
+impl Policy {
+    /// What to do with a channel. `idle`: no command has ended on it since the last look. `due`:
+    /// the response to its probe is outstanding.
+    pub const fn verdict(self, idle: bool, due: bool) -> Verdict {
+        match (self, idle, due) {
+            (Self::Idle | Self::Judge, true, true) => Verdict::Silent,
+            (Self::Idle, true, false) | (Self::Ask, _, false) => Verdict::Ask,
+            (Self::Removal { rounds: 0, .. }, ..) => Verdict::Wait,
+            (Self::Removal { rounds, limit }, ..) if rounds > limit => Verdict::Stuck,
+            (Self::Removal { .. }, _, false) => Verdict::Ask,
+            // A probe that is in flight at the first round may be a recent one.
+            (Self::Removal { rounds: 2.., .. }, _, true) => Verdict::Silent,
+            _ => Verdict::Wait,
+        }
+    }
+
+    /// The policy after this one, and the delay until then in milliseconds; `None` for the
+    /// `keep_alive` interval.
+    pub const fn next(self) -> (Self, Option<u32>) {
+        match self {
+            Self::Ask => (Self::Look, Some(HALF_MS)),
+            Self::Look => (Self::Judge, Some(HALF_MS)),
+            _ => (Self::Idle, None),
+        }
+    }
+
+    /// Whether another trigger starts a new test. `due`: the response to a probe on any channel is
+    /// outstanding. The verdict of a test in progress must not be delayed again and again.
+    pub const fn begins_anew(self, due: bool) -> bool {
+        match self {
+            Self::Idle => true,
+            Self::Look | Self::Judge => !due,
+            Self::Ask | Self::Removal { .. } => false,
+        }
+    }
+}
+
+/// Counts rounds without progress.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Watch {
+    /// Number of commands that had ended at the last look, modulo 2^32.
+    ended: i32,
+    /// Number of commands that had been refused for lack of a credit, modulo 2^32.
+    refused: i32,
+    /// Number of consecutive rounds without progress.
+    rounds: u32,
+}
+
+/// Whether commands get credits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Credits {
+    /// No command waits: stop looking.
+    Enough,
+    /// Commands wait: look again.
+    Missing,
+    /// Commands have waited too long.
+    Starved,
+}
+
+impl Watch {
+    /// A watch that begins when this many commands have ended.
+    pub const fn new(ended: i32) -> Self {
+        Self {
+            ended,
+            refused: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Forgets the rounds: there is a new connection.
+    pub const fn reset(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Counts a round at whose end so many commands have ended. Returns the number of consecutive
+    /// rounds in which none has.
+    pub const fn round(&mut self, ended: i32) -> u32 {
+        self.rounds = match self.ended == ended {
+            true => self.rounds.saturating_add(1),
+            false => 0,
+        };
+        self.ended = ended;
+        self.rounds
+    }
+
+    /// Counts a round in which commands may have waited for credits. `stuck`: there is no credit
+    /// for a command, and no command is outstanding. `refused`: how many commands have been refused
+    /// for lack of a credit, modulo 2^32.
+    pub const fn credits(&mut self, stuck: bool, ended: i32, refused: i32) -> Credits {
+        let waits = refused != self.refused;
+        self.rounds = if !stuck {
+            0
+        } else if self.rounds > 0 && ended == self.ended {
+            // While no command ends, the midlayer may hold back the waiting commands.
+            self.rounds.saturating_add(1)
+        } else {
+            waits as u32
+        };
+        self.ended = ended;
+        self.refused = refused;
+        if self.rounds > CREDIT_ROUNDS {
+            Credits::Starved
+        } else if self.rounds > 0 || waits {
+            Credits::Missing
+        } else {
+            Credits::Enough
+        }
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The disks of a session: the scan at the end of the login, a scan when the target reports a
+//! change, and the removal, with the end of the session.
+
+use super::{
+    reconnect::Connect,
+    tick::Tick,
+    Session,
+    DISKS, //
+};
+use crate::{
+    srp::{
+        channel::Connection,
+        error::LoginFailure,
+        ktime::{
+            ktime_get,
+            Ktime, //
+        },
+        log::session_log,
+        logic::{
+            recovery::{
+                LoggedIn,
+                Recovery,
+                Remove, //
+            },
+            state::Life,
+            timeouts::LOG_OUT_TIMEOUT_MS,
+            watch::removal_limit_ms, //
+        }, //
+    },
+    workqueue::{
+        impl_has_delayed,
+        Delayed,
+        DelayedItem, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// The patience of a logout, in milliseconds; see [`Session::remove`].
+pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
+/// Maximum length of one wait, in milliseconds.
+const WAIT_SLICE_MS: Msecs = 10_000;
+/// Minimum interval of rescans, in milliseconds, whatever the target reports.
+const INTERVAL_MS: Msecs = 30_000;
+
+pub(super) type Disks = Delayed<Session, DISKS>;
+impl_has_delayed! { impl HasDelayed<DISKS> for Session { self.disks } }
+
+impl Session {
+    /// Scans for disks, as the last step of the login. Sleeps, for as long as the commands take.
+    ///
+    /// The midlayer's wait ignores signals, so the scan runs on a queue. A signal ends the
+    /// connection, and with it the commands.
+    ///
+    /// # Errors
+    ///
+    /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
+    pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
+        // Fails if the removal is queued, which ends the wait, too.
+        let _ = Disks::schedule(self.clone(), 0);
+        loop {
+            match self.scanned.wait_interruptible_timeout(WAIT_SLICE_MS) {
+                Err(e) if e == ETIMEDOUT => {}
+                Err(_) => {
+                    self.lose(None);
+                    return Err(LoginFailure::Signal);
+                }
+                Ok(()) => break,
+            }
+        }
+        match self.on(|recovery| recovery.logged_in(ktime_get())) {
+            LoggedIn::StartTimers => {
+                self.start_timers(false);
+                Ok(())
+            }
+            LoggedIn::TooLate => Err(LoginFailure::Disconnected),
+        }
+    }
+
+    /// Schedules a scan for disks, now or when the minimum interval has passed. Any context.
+    pub(in crate::srp) fn begin_rescan(self: &Arc<Self>) {
+        let passed = ktime_get().ms_since(self.last_scan());
+        let recovery = self.recovery.lock();
+        if !recovery.state().is_ending() {
+            // Fails if a scan is scheduled already, which suffices.
+            let _ = Disks::schedule(self.clone(), INTERVAL_MS.saturating_sub(passed));
+        }
+    }
+
+    /// The time of the last rescan.
+    pub(in crate::srp) fn last_scan(&self) -> Ktime {
+        self.last_scan.load()
+    }
+
+    fn rescan(&self) {
+        if let (_, Some(host)) = self.parts() {
+            session_log!(Info, self, "the target's LUNs have changed, rescanning");
+            host.rescan();
+        }
+    }
+
+    /// Ends the session in the background, the disks first. May sleep, for a mutex only.
+    ///
+    /// The disks may have much to write, for which a target may take as long as the midlayer
+    /// allows. If no command ends for half of `patience` milliseconds, the target is probed,
+    /// repeatedly. The connection is ended if the target does not respond in the other half, or if
+    /// no command ends in a minute plus twice the longest request timeout of a disk. Only the first
+    /// call counts.
+    pub fn remove(self: &Arc<Self>, patience: Msecs) {
+        let ended = self.ended();
+        match self.schedule(|recovery| recovery.remove(ktime_get(), patience, ended)) {
+            Remove::TearDown => {
+                self.nexus.waiting.interrupt();
+                // Fails if the item begins to run, which then finds the session ending.
+                let _ = Disks::hurry(self.clone(), 0);
+            }
+            Remove::Nothing => {}
+        }
+    }
+
+    fn tear_down(self: &Arc<Self>) {
+        let (channels, host) = self.parts();
+        let rport = self.rport();
+        if let Some(host) = &host {
+            if let Some(rport) = &rport {
+                // Even if there is a connection: the class may be taking it over, with the disks
+                // still blocked.
+                rport.stop();
+            }
+            let limit = removal_limit_ms(host.request_timeout());
+            self.on(|recovery| recovery.limit_removal(limit));
+            host.remove();
+            if let Some(rport) = &rport {
+                rport.stop();
+            }
+        }
+        self.on(Recovery::log_out);
+        if let Some(channels) = &channels {
+            log_out(channels);
+        }
+        self.lose(None);
+        self.changed.wait(|| self.state().is_down());
+        // An attempt in flight ends when it sees the state. Nothing sets a deadline any more.
+        Connect::cancel_sync(self);
+        Tick::cancel_sync(self);
+        drop(channels);
+        drop(rport);
+        drop(host);
+        let live = core::mem::take(&mut *self.live.lock());
+        // In this order: the remote port refers to the session, and the host to the connections.
+        drop(live.rport);
+        drop(live.host);
+        drop(live.channels);
+        drop(live.pd);
+        self.on(Recovery::removed);
+        self.registry.forget(self);
+    }
+}
+
+/// Sends a logout on all channels, and waits until they have been sent, at most a second in total.
+fn log_out(channels: &[Arc<Connection>]) {
+    let end = ktime_get().add_ms(LOG_OUT_TIMEOUT_MS);
+    for connection in channels {
+        connection.begin_log_out();
+    }
+    for connection in channels {
+        connection.end_log_out(end.ms_since(ktime_get()));
+    }
+}
+
+impl DelayedItem<DISKS> for Session {
+    fn run(this: Arc<Self>) {
+        match this.state().life {
+            Life::Connecting => {
+                if let (_, Some(host)) = this.parts() {
+                    host.scan();
+                }
+            }
+            Life::Live => {
+                this.last_scan.store(ktime_get());
+                this.rescan();
+            }
+            Life::Recovering => {
+                this.last_scan.store(ktime_get());
+                this.begin_rescan();
+            }
+            Life::Failed | Life::Removing | Life::Gone => {}
+        }
+        // A login may wait for this run, whatever the session has become meanwhile.
+        this.scanned.complete_all();
+        if this.state().life == Life::Removing {
+            this.tear_down();
+        }
+    }
+}
