@@ -9,7 +9,7 @@ src=${SRC:-$top}
 clippy() {
 	local k log bad=0
 	pick_series
-	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- kasan stock; }
+	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- stock ${LONG:+kasan}; }
 	for k; do
 		log=$(mktemp)
 		rm -f "$built/clippy-$k/rust/"{srp,vfab}_main.o

@@ -16,9 +16,9 @@ bench=
 
 # A stage: its NAME, the command, the kernels it needs (built ahead of time), and its lane. The stages of a lane run one
 # after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane uses emulated CPUs, where
-# two guests at once take more than twice the time. Stages with time limits run last (lane last), when the machine is
-# almost idle: only the idle lane, which counts instructions, runs on with the remaining CPU time, and the waiting lane,
-# which mostly waits for timers. A quiet stage prints nothing if it succeeds.
+# two guests at once take more than twice the time. Stages with time limits run when these are done: the demos, two at a
+# time (lane demos), and then the guests (lane last). Beside them run only the waiting lane, which mostly waits for timers,
+# and the idle lane, which counts instructions in the remaining CPU time. A quiet stage prints nothing if it succeeds.
 # NAME        LANE     QUIET  KERNELS  COMMAND
 table="
 fmt           tools    quiet  -        ci/lint.sh fmt-check
@@ -34,7 +34,7 @@ fabric        tools    -      -        userspace-tests/fabric/run test
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
-clippy        tools    quiet  stock,kasan ci/lint.sh clippy
+clippy        tools    quiet  stock    ci/lint.sh clippy
 doc           tools    quiet  kasan    ci/lint.sh doc
 kunit         waiting  -      kasan    ci/kunit.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
@@ -42,7 +42,7 @@ deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 next          tools    -      -        ci/next.sh
 bench         idle     -      stock    env SHORT=1 ONLY=${ONLY-$bench} ci/bench.sh
-demo          last     -      stock    ci/demo.sh
+demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan ci/guests.sh
 "
 # Stages on the other series. The remaining ones would need a debug kernel of that series.
@@ -112,9 +112,21 @@ start_ahead() {
 
 # Sets `cpu` to the CPU time of all terminated descendants of this shell, in seconds.
 cpu_now() {
-	local file=$logs/times-$lane
+	local file=$logs/times-$BASHPID
 	times >"$file"
 	cpu=$(awk 'NR == 2 {split($0, t, /[ms ]+/); print int(t[1] * 60 + t[2] + t[3] * 60 + t[4])}' "$file")
+}
+
+# Runs the stages of a lane in the background, in a process group, so that it can be killed as a whole.
+start_lane() {
+	lane=$1
+	set -m
+	(
+		[ $lane != idle ] || renice -n 19 $BASHPID >/dev/null
+		for name in ${lanes[$lane]}; do stage "$name"; done
+	) &
+	running[$lane]=$!
+	set +m
 }
 
 # The last line of a stage may be a count; otherwise its status counts as one test. The demo must end with its own final
@@ -155,7 +167,7 @@ stage() {
 }
 
 cd "$top"
-rm -f "$logs/failed" "$logs/counts"
+rm -f "$logs"/failed "$logs"/counts "$logs"/times-*
 declare -A lanes=()
 for name in $stages; do
 	look "$name"
@@ -163,22 +175,14 @@ for name in $stages; do
 done
 start_ahead
 declare -A running=()
-for lane in "${!lanes[@]}"; do
-	[ "$lane" != last ] || continue
-	# A process group, so that it can be killed as a whole.
-	set -m
-	(
-		[ $lane != idle ] || renice -n 19 $BASHPID >/dev/null
-		for name in ${lanes[$lane]}; do stage "$name"; done
-	) &
-	running[$lane]=$!
-	set +m
-done
+for lane in "${!lanes[@]}"; do case $lane in last|demos) ;; *) start_lane "$lane" ;; esac; done
 trap 'for p in "${ahead[@]}" "${running[@]}"; do kill -- "-$p" 2>/dev/null || true; done' EXIT
 for lane in "${!running[@]}"; do [[ $lane =~ ^(idle|waiting)$ ]] || wait "${running[$lane]}" || true; done
-# The longest stage is last, because it is the most affected by a slow machine.
-for name in ${lanes[last]-}; do case $name in guests*) ;; *) stage "$name" ;; esac; done
-for name in ${lanes[last]-}; do case $name in guests*) stage "$name" ;; esac; done
+n=0
+for name in ${lanes[demos]-}; do lanes[demos$((n++ % 2))]+=" $name"; done
+for lane in demos0 demos1; do [ -z "${lanes[$lane]-}" ] || start_lane $lane; done
+for lane in demos0 demos1; do [ -z "${running[$lane]-}" ] || wait "${running[$lane]}" || true; done
+for name in ${lanes[last]-}; do stage "$name"; done
 wait "${running[@]}" || true
 # Failures go to the end of the output.
 [ ! -e "$logs/failed" ] || { echo "failed:"; tail -n 20 "$logs/failed"; }
