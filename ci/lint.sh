@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
-# Two kernels: dead code or a useless cast in one may be needed in the other.
+# The long set looks at two kernels: dead code or a useless cast in one may be needed in the other.
 clippy() {
 	local k log bad=0
 	pick_series
