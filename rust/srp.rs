@@ -13,7 +13,6 @@ pub mod channel;
 pub mod channels;
 pub mod connect;
 pub mod error;
-pub mod events;
 pub mod front;
 pub mod geometry;
 pub mod initiator;
@@ -32,5 +31,3 @@ pub mod statistics;
 pub mod status;
 #[cfg(SRP_KUNIT)]
 mod tests;
-pub mod throttle;
-pub mod waiting;

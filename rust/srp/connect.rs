@@ -12,10 +12,13 @@
 
 mod attempt;
 mod connecting;
+mod events;
 mod ib;
 mod nexus;
 mod plan;
 mod rdma;
+mod throttle;
+mod waiting;
 
 use super::{
     channel::{
@@ -24,10 +27,6 @@ use super::{
     },
     channels::Channels,
     error::LoginFailure,
-    events::{
-        Progress,
-        Response, //
-    },
     ktime::{
         ktime_get,
         Ktime, //
@@ -43,11 +42,6 @@ use super::{
             Requested, //
         },
         redirect::Redirect, //
-    },
-    throttle::{
-        Permit,
-        Throttle,
-        SILENCE_MS, //
     }, //
 };
 use crate::{
@@ -63,10 +57,18 @@ use connecting::{
     Retired, //
 };
 use core::cell::Cell;
+use events::{
+    Progress,
+    Response, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
     time::Msecs, //
+};
+use throttle::{
+    Permit,
+    SILENCE_MS, //
 };
 
 pub use ib::Service;
@@ -77,6 +79,8 @@ pub use plan::{
     Plan, //
 };
 pub use rdma::Address;
+pub use throttle::Throttle;
+pub use waiting::Waiting;
 
 /// Maximum number of concurrent RDMA reads that we serve, if the device can.
 const RESPONDER_RESOURCES: u8 = 16;

@@ -3,7 +3,7 @@
 //! Why a session lost its connection or a login failed, as text for the kernel log.
 
 use super::{
-    logic::redirect::NotFollowed,
+    logic::redirects::NotFollowed,
     proto::{
         cm_rej::CmRej,
         error::ProtocolError,

@@ -13,7 +13,7 @@ pub mod exchange;
 pub mod geometry;
 pub mod ktime;
 pub mod recovery;
-pub mod redirect;
+pub mod redirects;
 pub mod registration;
 pub mod send_queue;
 pub mod slot;

@@ -35,7 +35,9 @@ use super::{
         Login,
         Nexus,
         Plan,
-        Purpose, //
+        Purpose,
+        Throttle,
+        Waiting, //
     },
     error::LoginFailure,
     geometry::Geometry,
@@ -49,9 +51,7 @@ use super::{
     },
     port::Port,
     proto::guid::Guid,
-    status::Status,
-    throttle::Throttle,
-    waiting::Waiting, //
+    status::Status, //
 };
 use crate::{
     rdma::pd::Pd,

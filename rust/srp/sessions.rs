@@ -3,7 +3,10 @@
 //! The sessions of a port.
 
 use super::{
-    connect::Plan,
+    connect::{
+        Plan,
+        Throttle, //
+    },
     error::Lost,
     geometry::Geometry,
     port::Port,
@@ -12,8 +15,7 @@ use super::{
         Queues,
         Registry,
         Session, //
-    },
-    throttle::Throttle, //
+    }, //
 };
 use crate::scsi::transport::srp::Transport;
 use kernel::{

@@ -2,14 +2,14 @@
 
 //! Common interface of the two connection managers for a login.
 
+use super::events::{
+    Events,
+    Progress, //
+};
 use crate::{
     rdma::link::Link,
     srp::{
         error::LoginFailure,
-        events::{
-            Events,
-            Progress, //
-        },
         proto::{
             login::Requested,
             redirect::Redirect, //

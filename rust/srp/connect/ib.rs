@@ -10,7 +10,12 @@ use super::{
         Attempt,
         Terms, //
     },
-    Nexus, //
+    events::{
+        Events,
+        Progress, //
+    },
+    Nexus,
+    Throttle, //
 };
 use crate::{
     errno,
@@ -29,12 +34,8 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        events::{
-            Events,
-            Progress, //
-        },
         logic::{
-            redirect::{
+            redirects::{
                 NotFollowed,
                 Redirects, //
             },
@@ -53,8 +54,7 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        },
-        throttle::Throttle, //
+        }, //
     },
 };
 use kernel::{

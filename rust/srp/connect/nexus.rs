@@ -4,13 +4,11 @@
 
 use super::{
     Destination,
-    Plan, //
+    Plan,
+    Throttle,
+    Waiting, //
 };
-use crate::srp::{
-    status::Status,
-    throttle::Throttle,
-    waiting::Waiting, //
-};
+use crate::srp::status::Status;
 use kernel::{
     sync::{
         atomic::{

@@ -12,7 +12,8 @@ use super::{
         Address,
         Rdma, //
     },
-    Nexus, //
+    Nexus,
+    Throttle, //
 };
 use crate::srp::{
     error::LoginFailure,
@@ -20,8 +21,7 @@ use crate::srp::{
     proto::{
         guid::Gid,
         ids::PortId, //
-    },
-    throttle::Throttle, //
+    }, //
 };
 use kernel::{
     fmt,

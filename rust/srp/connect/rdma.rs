@@ -7,7 +7,12 @@ use super::{
         Attempt,
         Terms, //
     },
-    Nexus, //
+    events::{
+        Events,
+        Progress, //
+    },
+    Nexus,
+    Throttle, //
 };
 use crate::{
     errno,
@@ -24,10 +29,6 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        events::{
-            Events,
-            Progress, //
-        },
         logic::timeouts::RESOLVE_TIMEOUT_MS,
         owner::Owner,
         proto::{
@@ -38,8 +39,7 @@ use crate::{
                 Requested, //
             },
             redirect::Redirect, //
-        },
-        throttle::Throttle, //
+        }, //
     },
 };
 use kernel::{

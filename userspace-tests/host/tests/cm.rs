@@ -6,7 +6,7 @@ mod common;
 
 use common::hex;
 use srp_host::{
-    logic::redirect::{NotFollowed, Redirects, MAX_REDIRECTS},
+    logic::redirects::{NotFollowed, Redirects, MAX_REDIRECTS},
     proto::{
         guid::Gid,
         ids::PortId,

@@ -27,7 +27,7 @@ use crate::{
         connect::Purpose,
         error::LoginFailure,
         logic::{
-            redirect::NotFollowed,
+            redirects::NotFollowed,
             state::Life, //
         },
         proto::{

@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use srp_host::{
-    logic::redirect::Redirects,
+    logic::redirects::Redirects,
     proto::{cm_rej::CmRej, redirect::Redirect},
 };
 

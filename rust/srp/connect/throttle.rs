@@ -8,12 +8,14 @@
 //! login that hears nothing for a while waits without its permit, so an unreachable target holds up
 //! no other login.
 
-use super::ktime::{
-    ktime_get,
-    AtomicKtime,
-    Ktime, //
+use crate::{
+    srp::ktime::{
+        ktime_get,
+        AtomicKtime,
+        Ktime, //
+    },
+    sync::Completion, //
 };
-use crate::sync::Completion;
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -23,7 +25,7 @@ use kernel::{
 /// Maximum number of logins in flight.
 const PERMITS: usize = 8;
 /// Milliseconds of silence of the target after which a login gives its permit back.
-pub const SILENCE_MS: Msecs = 2_000;
+pub(super) const SILENCE_MS: Msecs = 2_000;
 
 /// The permits for one target.
 #[pin_data]

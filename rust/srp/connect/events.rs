@@ -2,24 +2,7 @@
 
 //! The connection events of one channel.
 
-use super::{
-    error::{
-        LoginFailure,
-        Lost, //
-    },
-    ktime::{
-        ktime_get,
-        AtomicKtime,
-        Ktime, //
-    },
-    owner::Owner,
-    proto::{
-        cm_rej::CmRej,
-        login_rej::LoginRej,
-        redirect::Redirect, //
-    },
-    throttle::Throttle, //
-};
+use super::Throttle;
 use crate::{
     rdma::{
         cm::{
@@ -28,6 +11,23 @@ use crate::{
             EventKind, //
         },
         ib_cm, //
+    },
+    srp::{
+        error::{
+            LoginFailure,
+            Lost, //
+        },
+        ktime::{
+            ktime_get,
+            AtomicKtime,
+            Ktime, //
+        },
+        owner::Owner,
+        proto::{
+            cm_rej::CmRej,
+            login_rej::LoginRej,
+            redirect::Redirect, //
+        }, //
     },
     sync::Completion, //
 };
@@ -51,7 +51,7 @@ const RESPONSE: usize = 64;
 
 /// The response of a target to a login request.
 #[derive(Clone, Copy)]
-pub struct Response {
+pub(super) struct Response {
     bytes: [u8; RESPONSE],
     len: usize,
 }
@@ -73,14 +73,14 @@ impl Response {
     }
 
     /// The bytes received.
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
 /// Progress of one step of a login.
 #[derive(Clone, Copy)]
-pub enum Progress {
+pub(super) enum Progress {
     /// The step has not ended.
     Pending,
     /// The step is done.
@@ -93,7 +93,7 @@ pub enum Progress {
 
 /// Receives the events of a connection: first as steps of the login, then as its loss.
 #[pin_data]
-pub struct Events {
+pub(super) struct Events {
     owner: Arc<dyn Owner>,
     /// Shared by all logins at the target.
     throttle: Arc<Throttle>,
@@ -117,7 +117,11 @@ impl Events {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(owner: Arc<dyn Owner>, throttle: Arc<Throttle>, topspin: bool) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        owner: Arc<dyn Owner>,
+        throttle: Arc<Throttle>,
+        topspin: bool,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -133,13 +137,13 @@ impl Events {
     }
 
     /// The throttle of all logins to this destination.
-    pub fn throttle(&self) -> &Arc<Throttle> {
+    pub(super) fn throttle(&self) -> &Arc<Throttle> {
         &self.throttle
     }
 
     /// Waits for the end of a step, at most `timeout` milliseconds, and returns the result once.
     /// Sleeps.
-    pub fn wait(&self, timeout: Msecs) -> Progress {
+    pub(super) fn wait(&self, timeout: Msecs) -> Progress {
         match self.ended.wait_interruptible_timeout(timeout) {
             Err(e) if e != ETIMEDOUT => Progress::Failed(LoginFailure::Signal),
             _ => {
@@ -151,7 +155,7 @@ impl Events {
     }
 
     /// Whether the time that the target has asked for is not over. Any context.
-    pub fn is_deferred(&self) -> bool {
+    pub(super) fn is_deferred(&self) -> bool {
         ktime_get() < self.until.load()
     }
 
@@ -169,7 +173,7 @@ impl Events {
     /// # Errors
     ///
     /// `ENOTCONN` if the connection has ended already.
-    pub fn go_live(&self) -> Result {
+    pub(super) fn go_live(&self) -> Result {
         let progress = self.progress.lock();
         if matches!(&*progress, Progress::Failed(_)) {
             return Err(crate::errno::ENOTCONN);
@@ -180,7 +184,7 @@ impl Events {
     }
 
     /// The connection will not be used: its end is not the end of the session.
-    pub fn go_dead(&self) {
+    pub(super) fn go_dead(&self) {
         let _progress = self.progress.lock();
         self.live.store(false, Release);
     }
