@@ -10,13 +10,11 @@
 //! been silent for too long; then the connection manager notifies it. A target that answers other
 //! logins, or has asked for time, is busy, and the login waits for it.
 
-mod attempt;
-mod connecting;
+mod channel_login;
 mod events;
-mod ib;
+mod ib_cm;
 mod nexus;
-mod plan;
-mod rdma;
+mod rdma_cm;
 mod throttle;
 mod waiting;
 
@@ -34,34 +32,26 @@ use super::{
     log::session_log,
     logic::timeouts::ANSWERS_TIMEOUT_MS,
     owner::Owner,
-    proto::{
-        login::{
-            Granted,
-            LoginRsp,
-            MultiChannel,
-            Requested, //
-        },
-        redirect::Redirect, //
+    proto::login::{
+        Granted,
+        MultiChannel, //
     }, //
 };
-use crate::{
-    random::random_u64,
-    rdma::pd::Pd, //
+use crate::rdma::pd::Pd;
+use channel_login::{
+    Candidate,
+    ChannelLogin, //
 };
-use attempt::{
-    Attempt,
-    Terms, //
+use core::{
+    cell::Cell,
+    iter::once, //
 };
-use connecting::{
-    Connecting,
-    Retired, //
-};
-use core::cell::Cell;
 use events::{
     Progress,
     Response, //
 };
 use kernel::{
+    alloc::AllocError,
     prelude::*,
     sync::Arc,
     time::Msecs, //
@@ -71,22 +61,17 @@ use throttle::{
     SILENCE_MS, //
 };
 
-pub use ib::Service;
-pub use nexus::Nexus;
-pub use plan::{
+pub use ib_cm::Service;
+pub use nexus::{
     AnswersFrom,
     Destination,
+    Nexus,
     Plan, //
 };
-pub use rdma::Address;
+pub use rdma_cm::Address;
 pub use throttle::Throttle;
 pub use waiting::Waiting;
 
-/// Maximum number of concurrent RDMA reads that we serve, if the device can.
-const RESPONDER_RESOURCES: u8 = 16;
-/// RNR retry count 7: no limit. The peer always has a receive posted for each credit that it
-/// granted.
-const RNR_RETRY_COUNT: u8 = 7;
 /// Interval at which a waiting login checks whether the session has ended, in milliseconds.
 const SLICE_MS: u32 = 100;
 /// Length of one wait for a permit, in milliseconds.
@@ -107,13 +92,6 @@ pub enum Purpose {
     More,
 }
 
-/// A channel in address or route resolution.
-struct Resolving {
-    attempt: Arc<dyn Attempt>,
-    /// `None` for channel 0 of a new session, which is created after route resolution.
-    connection: Option<Arc<Connection>>,
-}
-
 /// A login in progress.
 pub struct Login<'a> {
     nexus: &'a Arc<Nexus>,
@@ -126,7 +104,9 @@ pub struct Login<'a> {
     permit: Cell<Option<Permit>>,
     /// When the first connect request was sent.
     asked: Cell<Option<Ktime>>,
-    retired: Retired,
+    /// Connections that have failed. Their queue pairs are destroyed together, after one grace
+    /// period.
+    retired: Cell<KVec<Arc<Connection>>>,
 }
 
 impl<'a> Login<'a> {
@@ -152,7 +132,7 @@ impl<'a> Login<'a> {
             patience: Cell::new(patience),
             permit: Cell::new(None),
             asked: Cell::new(None),
-            retired: Retired::new(),
+            retired: Cell::new(KVec::new()),
         };
         while !this.is_over() {
             // The end of the session interrupts the wait.
@@ -161,9 +141,8 @@ impl<'a> Login<'a> {
                 false => nexus.throttle.acquire(PERMIT_MS),
             });
             match permit {
-                Ok(None) => {}
-                Ok(permit) => {
-                    this.permit.set(permit);
+                Ok(Some(permit)) => {
+                    this.permit.set(Some(permit));
                     if purpose != Purpose::More {
                         nexus.status.statistics.login_tries.increment();
                     }
@@ -174,7 +153,7 @@ impl<'a> Login<'a> {
                 Err(_) if purpose == Purpose::First && !this.is_over() => {
                     return Err(LoginFailure::Signal);
                 }
-                Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
         }
         Err(LoginFailure::Removed)
@@ -192,20 +171,19 @@ impl<'a> Login<'a> {
     ///
     /// If the first channel fails, the session ends, or a signal arrives.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
-        let memory = |_| LoginFailure::Step("channel list", ENOMEM);
-        let leader = self.lead(None)?;
+        let (nexus, status) = (self.nexus, &self.nexus.status);
+        let (connection, leader) = self.lead(None)?;
         let mut channels = Channels::default();
-        channels.push(leader.0.clone()).map_err(memory)?;
-        for index in 1..self.nexus.status.geometry.all_channels() {
-            match Channel::new(&self.nexus.status, &self.owner, index, &self.pd) {
+        channels.push(connection).map_err(memory)?;
+        let wanted = status.geometry.all_channels();
+        for index in 1..wanted {
+            match Channel::new(status, &self.owner, index, &self.pd) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
                         Warning,
-                        self.nexus.status,
-                        "resources for only {} of {} channels: error {}",
-                        index,
-                        self.nexus.status.geometry.all_channels(),
+                        status,
+                        "resources for only {index} of {wanted} channels: error {}",
                         e.to_errno()
                     );
                     break;
@@ -213,17 +191,13 @@ impl<'a> Login<'a> {
             }
         }
         let others = channels.iter().skip(1);
-        let mut granted = KVec::new();
-        for (_, grant) in self.follow("channels", others, Some(leader))? {
-            granted.push(grant, GFP_KERNEL).map_err(memory)?;
-        }
-        for number in 0..self.nexus.plan.answers_from.len() {
-            let status = &self.nexus.status;
+        let granted = self.follow("channels", others, Some(leader))?;
+        for number in 0..nexus.plan.answers_from.len() {
             let answers = Channel::answering(status, &self.owner, number, &self.pd, &channels)
                 .map_err(|e| LoginFailure::Step("answer channel", e))?;
             channels.push_answers(answers).map_err(memory)?;
         }
-        self.answering(&channels)?;
+        self.connect_answer_channels(&channels)?;
         Ok((channels, granted))
     }
 
@@ -240,7 +214,7 @@ impl<'a> Login<'a> {
                 .renew_regions()
                 .map_err(|e| LoginFailure::Step("memory regions", e))?;
         }
-        let leader = self.lead(Some(first))?;
+        let (_, leader) = self.lead(Some(first))?;
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
@@ -256,13 +230,13 @@ impl<'a> Login<'a> {
             return Err(why);
         }
         if answers {
-            self.answering(channels)?;
+            self.connect_answer_channels(channels)?;
         }
         result.map(|_| ())
     }
 
     /// Connects the missing answer channels. Their peers may be down while the target is up.
-    fn answering(&self, channels: &Channels) -> Result<(), LoginFailure> {
+    fn connect_answer_channels(&self, channels: &Channels) -> Result<(), LoginFailure> {
         self.patience.set(ANSWERS_TIMEOUT_MS);
         self.asked.set(None);
         let missing = channels.answers().iter().filter(|c| !c.is_open());
@@ -275,174 +249,79 @@ impl<'a> Login<'a> {
         &self,
         connection: Option<&Arc<Connection>>,
     ) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let leader = self.resolve(connection)?;
-        self.wait(&leader, "address resolution")?;
-        leader.attempt.route()?;
-        self.wait(&leader, "route resolution")?;
-        self.accept(self.connect(leader, MultiChannel::Single)?)
+        let (mut leader, lost) = self.open_all(once(connection), MultiChannel::Single)?;
+        let leader = leader.pop().and_then(Candidate::opened);
+        leader.ok_or(lost.unwrap_or(LoginFailure::Removed))
     }
 
-    /// Connects further channels, called `name` in the log. Starts each step for all channels
-    /// before it waits for one.
+    /// Connects further channels, called `name` in the log. Returns what the target granted to the
+    /// leader, if given, and to them.
     fn follow<'b>(
         &self,
         name: &str,
         others: impl Iterator<Item = &'b Arc<Connection>>,
-        leader: Option<(Arc<Connection>, Granted)>,
-    ) -> Result<KVec<(Arc<Connection>, Granted)>, LoginFailure> {
-        let mut channels = KVec::new();
-        let mut lost = None;
-        if let Some(leader) = leader {
-            self.keep(&mut channels, Ok(leader), &mut lost)?;
-        }
-        let mut wanted = channels.len();
-        let mut all = KVec::new();
-        for connection in others {
-            wanted += 1;
-            self.keep(&mut all, self.resolve(Some(connection)), &mut lost)?;
-        }
-        let mut ready = KVec::new();
-        for channel in all {
-            let step = self
-                .wait(&channel, "address resolution")
-                .and_then(|()| channel.attempt.route())
-                .map(|()| channel);
-            self.keep(&mut ready, step, &mut lost)?;
-        }
-        let mut asked = KVec::new();
-        for channel in ready {
-            let step = self
-                .wait(&channel, "route resolution")
-                .and_then(|()| self.connect(channel, MultiChannel::Multi));
-            self.keep(&mut asked, step, &mut lost)?;
-        }
-        for channel in asked {
-            let step = self.accept(channel);
-            self.keep(&mut channels, step, &mut lost)?;
-        }
-        self.retired.clear();
+        leader: Option<Granted>,
+    ) -> Result<KVec<Granted>, LoginFailure> {
+        let mut wanted = usize::from(leader.is_some());
+        let others = others.inspect(|_| wanted += 1).map(Some);
+        let (open, lost) = self.open_all(others, MultiChannel::Multi)?;
+        self.disconnect_retired();
         self.permit.set(None);
+        let mut granted = KVec::new();
+        let others = open.into_iter().filter_map(Candidate::opened);
+        for grant in Iterator::chain(leader.into_iter(), others.map(|(_, grant)| grant)) {
+            granted.push(grant, GFP_KERNEL).map_err(memory)?;
+        }
         match lost {
-            Some(why) if self.purpose == Purpose::More && channels.is_empty() => Err(why),
-            Some(why) => {
-                session_log!(
-                    Warning,
-                    self.nexus.status,
-                    "only {} of {} {name} connected: {}",
-                    channels.len(),
-                    wanted,
-                    format_args!("{why}")
-                );
-                Ok(channels)
-            }
-            None => Ok(channels),
+            Some(why) if self.purpose == Purpose::More && granted.is_empty() => return Err(why),
+            Some(why) => session_log!(
+                Warning,
+                self.nexus.status,
+                "only {} of {wanted} {name} connected: {}",
+                granted.len(),
+                format_args!("{why}")
+            ),
+            None => {}
         }
+        Ok(granted)
     }
 
-    /// Adds a channel that completed a step to `list`. One that failed is dropped; a failure of the
-    /// whole login is returned.
-    fn keep<T>(
-        &self,
-        list: &mut KVec<T>,
-        step: Result<T, LoginFailure>,
-        lost: &mut Option<LoginFailure>,
-    ) -> Result<(), LoginFailure> {
-        match step {
-            Ok(channel) => list
-                .push(channel, GFP_KERNEL)
-                .map_err(|_| LoginFailure::Step("channel list", ENOMEM)),
-            Err(why @ (LoginFailure::Signal | LoginFailure::Removed)) => Err(why),
-            Err(why) => {
-                *lost = Some(why);
-                Ok(())
-            }
-        }
-    }
-
-    fn resolve(&self, connection: Option<&Arc<Connection>>) -> Result<Resolving, LoginFailure> {
-        let (nexus, plan) = (self.nexus, &self.nexus.plan);
-        let attempt = match connection.and_then(|c| c.as_answers()) {
-            Some((number, owner)) => {
-                let from = plan.answers_from.get(number);
-                let from = from.ok_or(LoginFailure::Removed)?;
-                from.destination.attempt(nexus, owner, &from.throttle)
-            }
-            None => plan
-                .destination
-                .attempt(nexus, &self.owner, &nexus.throttle),
-        }?;
-        attempt.resolve()?;
-        Ok(Resolving {
-            attempt,
-            connection: connection.cloned(),
-        })
-    }
-
-    fn connect(
-        &self,
-        channel: Resolving,
+    /// Takes channels through all steps of a login. Starts each step for all of them before it
+    /// waits for one. Returns those that are open, and why the last of the others failed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the whole login.
+    fn open_all<'b, 'c>(
+        &'c self,
+        all: impl Iterator<Item = Option<&'b Arc<Connection>>>,
         multichannel: MultiChannel,
-    ) -> Result<Connecting<'_>, LoginFailure> {
-        let (geometry, plan) = (&self.nexus.status.geometry, &self.nexus.plan);
-        let Resolving {
-            attempt,
-            connection,
-        } = channel;
-        let queue_pair = |e| LoginFailure::Step("queue pair", e);
-        let connection = match connection {
-            Some(connection) => connection,
-            None => {
-                Channel::new(&self.nexus.status, &self.owner, 0, &self.pd).map_err(queue_pair)?
+    ) -> Result<(KVec<Candidate<'c>>, Option<LoginFailure>), LoginFailure> {
+        let (mut list, mut lost) = (KVec::new(), None);
+        for connection in all {
+            let candidate = Candidate::new(self, connection, multichannel);
+            keep(&mut list, candidate, &mut lost)?;
+        }
+        while !list.iter().all(Candidate::is_open) {
+            for mut candidate in core::mem::take(&mut list) {
+                let step = candidate.advance().map(|()| candidate);
+                keep(&mut list, step, &mut lost)?;
             }
-        };
-        connection.renew();
-        connection.connect(attempt.link()).map_err(queue_pair)?;
-        let channel = Connecting {
-            attempt,
-            connection: Some(connection),
-            requested: Requested {
-                tag: random_u64(),
-                max_it_iu_len: geometry.it_iu_len,
-                descriptors: geometry.descriptors,
-                immediate: geometry.immediate,
-                multichannel,
-                initiator: plan.initiator,
-                target: plan.target,
-            },
-            since: ktime_get(),
-            retired: &self.retired,
-        };
-        let terms = Terms {
-            responder_resources: geometry.device.max_qp_rd_atom.min(RESPONDER_RESOURCES),
-            retry_count: plan.retry_count,
-            rnr_retry_count: RNR_RETRY_COUNT,
-        };
-        let throttle = channel.attempt.events().throttle();
-        self.in_time(throttle, || {
-            channel.attempt.request(&channel.requested, &terms)
-        })
-        .map_err(|why| match why {
-            LoginFailure::Signal if self.is_over() => LoginFailure::Removed,
-            // Only the process of a first login may have other signals.
-            LoginFailure::Signal if self.purpose != Purpose::First => {
-                LoginFailure::Timeout("connect request")
-            }
-            why => why,
-        })?;
-        Ok(channel)
+        }
+        Ok((list, lost))
     }
 
-    /// Calls `f`, which may wait without a deadline: an iWARP device opens the TCP connection in
-    /// the connect request, with TCP's own retries. The wait is interrupted when the time is over
-    /// or the session is ending; the target has no request then.
+    /// Calls `request`, which may wait without a deadline: an iWARP device opens the TCP connection
+    /// in the connect request, with TCP's own retries. The wait is interrupted when the time is
+    /// over or the session is ending; the target has no request then.
     fn in_time(
         &self,
-        throttle: &Throttle,
-        f: impl FnOnce() -> Result<(), LoginFailure>,
+        throttle: &Arc<Throttle>,
+        request: impl FnOnce() -> Result<(), LoginFailure>,
     ) -> Result<(), LoginFailure> {
         let nexus = self.nexus;
         let now = ktime_get();
-        let asked = match core::ptr::eq(throttle, &raw const *nexus.throttle) {
+        let asked = match Arc::ptr_eq(throttle, &nexus.throttle) {
             true => self.asked.get().unwrap_or(now),
             // Each answering peer has a time limit of its own.
             false => now,
@@ -455,101 +334,39 @@ impl<'a> Login<'a> {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
         };
+        let timeout = Err(LoginFailure::Timeout("connect request"));
         nexus.waiting.run(|| {
             if self.is_over() {
-                return Err(LoginFailure::Signal);
+                return Err(LoginFailure::Removed);
             }
             if limit == 0 {
-                return Err(LoginFailure::Timeout("connect request"));
+                return timeout;
             }
-            let (result, over) = nexus.waiting.at_most(limit, f);
-            match result {
-                Err(LoginFailure::Signal) if over && !self.is_over() => {
-                    Err(LoginFailure::Timeout("connect request"))
+            match nexus.waiting.at_most(limit, request) {
+                (Err(LoginFailure::Signal), _) if self.is_over() => Err(LoginFailure::Removed),
+                // Only the process of a first login may have other signals.
+                (Err(LoginFailure::Signal), over) if over || self.purpose != Purpose::First => {
+                    timeout
                 }
-                result => result,
+                (result, _) => result,
             }
         })
     }
 
-    /// Sends the login request to the port that the target redirects to. The channel keeps its
-    /// memory.
-    fn redirect(
-        &self,
-        mut from: Connecting<'_>,
-        to: &Redirect,
-    ) -> Result<Connecting<'_>, LoginFailure> {
-        let attempt = from.attempt.redirect(to)?;
-        let connection = from.connection.take().ok_or(LoginFailure::Removed)?;
-        connection.disconnect();
-        let next = Resolving {
-            attempt,
-            connection: Some(connection),
-        };
-        next.attempt.resolve()?;
-        self.wait(&next, "address resolution")?;
-        next.attempt.route()?;
-        self.wait(&next, "route resolution")?;
-        self.connect(next, from.requested.multichannel)
+    /// Keeps a failed connection until [`Self::disconnect_retired`].
+    fn retire(&self, connection: Arc<Connection>) {
+        let mut all = self.retired.take();
+        if all.push(connection.clone(), GFP_KERNEL).is_err() {
+            connection.disconnect();
+        }
+        self.retired.set(all);
     }
 
-    /// Waits for the target's response, following redirections.
-    fn response<'b>(
-        &'b self,
-        mut channel: Connecting<'b>,
-    ) -> Result<(Connecting<'b>, Response), LoginFailure> {
-        loop {
-            match self.wait_for(&*channel.attempt, "login response", channel.since) {
-                Ok(response) => return Ok((channel, response)),
-                Err(LoginFailure::Redirected(to)) => channel = self.redirect(channel, &to)?,
-                Err(why) => return Err(why),
-            }
+    /// Disconnects all failed connections. Sleeps.
+    fn disconnect_retired(&self) {
+        for connection in self.retired.take() {
+            connection.disconnect();
         }
-    }
-
-    /// Waits for the login response and opens the channel.
-    fn accept(&self, channel: Connecting<'_>) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let (mut channel, response) = self.response(channel)?;
-        let attempt = channel.attempt.clone();
-        let connection = channel.connection.as_ref().ok_or(LoginFailure::Removed)?;
-        let granted = self
-            .granted(&response, &channel.requested, connection)
-            .inspect_err(|_| attempt.refuse())?;
-        let timeout = attempt.confirm().inspect_err(|_| attempt.refuse())?;
-        self.nexus.allow_time(timeout);
-        attempt
-            .events()
-            .go_live()
-            .map_err(|_| LoginFailure::Disconnected)?;
-        let opened = connection.open(&granted);
-        if opened.is_err() && !connection.is_open() {
-            return Err(LoginFailure::Disconnected);
-        }
-        // From here on, commands may be in flight on the connection. They end when the session has
-        // no connection left, even if this one has failed.
-        let connection = channel.connection.take().ok_or(LoginFailure::Removed)?;
-        opened.map_err(|_| LoginFailure::Disconnected)?;
-        Ok((connection, granted))
-    }
-
-    fn granted(
-        &self,
-        response: &Response,
-        requested: &Requested,
-        connection: &Connection,
-    ) -> Result<Granted, LoginFailure> {
-        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::Answer)?;
-        if connection.as_answers().is_some() {
-            return response
-                .check_answers(requested)
-                .map_err(LoginFailure::Response);
-        }
-        let granted = response.check(requested).map_err(LoginFailure::Response)?;
-        // The midlayer keeps the limits of the first login.
-        if u32::from(granted.descriptors) < self.nexus.needed_descriptors() {
-            return Err(LoginFailure::Shrunk);
-        }
-        Ok(granted)
     }
 
     /// Whether to abandon this login.
@@ -561,17 +378,11 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Waits for the end of a step before the connect request.
-    fn wait(&self, channel: &Resolving, what: &'static str) -> Result<(), LoginFailure> {
-        self.wait_for(&*channel.attempt, what, ktime_get())
-            .map(|_| ())
-    }
-
-    /// Waits for the end of a step that began at the time `since`. Returns the response if that was
-    /// the connect request.
-    fn wait_for(
+    /// Waits for the end of a step that began at the time `since`. Returns the response to a login
+    /// request; an empty one if the step has none.
+    fn wait(
         &self,
-        attempt: &dyn Attempt,
+        cm: &dyn ChannelLogin,
         what: &'static str,
         since: Ktime,
     ) -> Result<Response, LoginFailure> {
@@ -579,17 +390,17 @@ impl<'a> Login<'a> {
             if self.is_over() {
                 return Err(LoginFailure::Removed);
             }
-            match attempt.wait(SLICE_MS) {
+            match cm.wait(SLICE_MS) {
                 Progress::Failed(LoginFailure::Signal) if self.is_over() => {
                     return Err(LoginFailure::Removed)
                 }
                 Progress::Failed(why) => return Err(why),
-                Progress::Done => return Ok(Response::default()),
+                Progress::Done => return Ok(Response::new(&[])),
                 Progress::Response(response) => return Ok(response),
                 Progress::Pending => {}
             }
-            let silence = attempt.events().throttle().silence(since);
-            if silence >= self.patience.get() && !attempt.events().is_deferred() {
+            let silence = cm.events().throttle().silence(since);
+            if silence >= self.patience.get() && !cm.events().is_deferred() {
                 return Err(LoginFailure::Timeout(what));
             }
             if silence >= SILENCE_MS {
@@ -597,4 +408,32 @@ impl<'a> Login<'a> {
             }
         }
     }
+}
+
+impl Drop for Login<'_> {
+    fn drop(&mut self) {
+        self.permit.set(None);
+        self.disconnect_retired();
+    }
+}
+
+/// Adds a channel that has completed a step to `list`. One that failed is dropped; a failure of the
+/// whole login is returned.
+fn keep<T>(
+    list: &mut KVec<T>,
+    step: Result<T, LoginFailure>,
+    lost: &mut Option<LoginFailure>,
+) -> Result<(), LoginFailure> {
+    match step {
+        Ok(channel) => list.push(channel, GFP_KERNEL).map_err(memory),
+        Err(why @ (LoginFailure::Signal | LoginFailure::Removed)) => Err(why),
+        Err(why) => {
+            *lost = Some(why);
+            Ok(())
+        }
+    }
+}
+
+fn memory(_: AllocError) -> LoginFailure {
+    LoginFailure::Step("channel list", ENOMEM)
 }

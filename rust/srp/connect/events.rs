@@ -4,6 +4,7 @@
 
 use super::Throttle;
 use crate::{
+    errno::ENOTCONN,
     rdma::{
         cm::{
             Event,
@@ -56,14 +57,8 @@ pub(super) struct Response {
     len: usize,
 }
 
-impl Default for Response {
-    fn default() -> Self {
-        Self::new(&[])
-    }
-}
-
 impl Response {
-    fn new(data: &[u8]) -> Self {
+    pub(super) fn new(data: &[u8]) -> Self {
         let mut bytes = [0; RESPONSE];
         let len = data.len().min(RESPONSE);
         for (to, from) in bytes.iter_mut().zip(data) {
@@ -100,7 +95,7 @@ pub(super) struct Events {
     /// Whether the target redirects as Topspin targets do.
     topspin: bool,
     /// Whether the channel is in use.
-    live: Atomic<bool>,
+    in_use: Atomic<bool>,
     /// End of the time that the target has asked for; [`Ktime::MIN`] if it has not asked.
     until: AtomicKtime,
     #[pin]
@@ -127,13 +122,22 @@ impl Events {
                 owner,
                 throttle,
                 topspin,
-                live: Atomic::new(false),
+                in_use: Atomic::new(false),
                 until: AtomicKtime::new(Ktime::MIN),
                 progress <- new_spinlock!(Progress::Pending, "Events::progress"),
                 ended <- Completion::new(),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Returns events of another connection, with the same owner and throttle.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn renew(&self) -> Result<Arc<Self>> {
+        Self::new(self.owner.clone(), self.throttle.clone(), self.topspin)
     }
 
     /// The throttle of all logins to this destination.
@@ -168,35 +172,19 @@ impl Events {
         }
     }
 
-    /// The login is done: from here on the end of the connection is the end of the session.
+    /// Sets whether the channel is in use: the end of its connection is then the end of the session.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the connection has ended already.
-    pub(super) fn go_live(&self) -> Result {
-        let progress = self.progress.lock();
-        if matches!(&*progress, Progress::Failed(_)) {
-            return Err(crate::errno::ENOTCONN);
-        }
+    /// `ENOTCONN` if the connection to be used has ended already.
+    pub(super) fn set_in_use(&self, in_use: bool) -> Result {
         // Set under the lock, so that a later event sees it.
-        self.live.store(true, Release);
-        Ok(())
-    }
-
-    /// The connection will not be used: its end is not the end of the session.
-    pub(super) fn go_dead(&self) {
-        let _progress = self.progress.lock();
-        self.live.store(false, Release);
-    }
-
-    fn end(&self, progress: Progress) {
-        let mut place = self.progress.lock();
-        // The first failure explains the later ones.
-        if !matches!(&*place, Progress::Failed(_)) {
-            *place = progress;
+        let progress = self.progress.lock();
+        if in_use && matches!(&*progress, Progress::Failed(_)) {
+            return Err(ENOTCONN);
         }
-        drop(place);
-        self.ended.complete();
+        self.in_use.store(in_use, Release);
+        Ok(())
     }
 
     /// A step or the connection has ended.
@@ -208,8 +196,14 @@ impl Events {
             self.throttle.hear();
         }
         let failed = matches!(progress, Progress::Failed(_));
-        self.end(progress);
-        if failed && self.live.load(Acquire) {
+        let mut place = self.progress.lock();
+        // The first failure explains the later ones.
+        if !matches!(&*place, Progress::Failed(_)) {
+            *place = progress;
+        }
+        drop(place);
+        self.ended.complete();
+        if failed && self.in_use.load(Acquire) {
             self.owner.as_arc_borrow().fail(Lost::Cm(event));
         }
     }
@@ -252,12 +246,12 @@ impl EventHandler for Events {
 
 impl ib_cm::EventHandler for Events {
     fn event(&self, event: ib_cm::Event<'_>) {
-        let (progress, kind) = match event {
+        let (why, kind) = match event {
             ib_cm::Event::Later(ms) => return self.defer(ms),
-            ib_cm::Event::Answered(data) => (
-                Progress::Response(Response::new(data)),
-                EventKind::Established,
-            ),
+            ib_cm::Event::Answered(data) => {
+                let response = Progress::Response(Response::new(data));
+                return self.step_ended(response, EventKind::Established);
+            }
             ib_cm::Event::Rejected {
                 reason,
                 info,
@@ -268,22 +262,16 @@ impl ib_cm::EventHandler for Events {
                     Some(Err(e)) => LoginFailure::BadRedirect(e),
                     None => rejected(CmRej::Ib(reason), private_data),
                 };
-                (Progress::Failed(why), EventKind::Rejected)
+                (why, EventKind::Rejected)
             }
             ib_cm::Event::Unreachable => {
-                let status = ETIMEDOUT.to_errno();
-                (
-                    Progress::Failed(LoginFailure::Unreachable(status)),
-                    EventKind::Unreachable,
-                )
+                let why = LoginFailure::Unreachable(ETIMEDOUT.to_errno());
+                (why, EventKind::Unreachable)
             }
-            ib_cm::Event::Disconnected => (
-                Progress::Failed(LoginFailure::Disconnected),
-                EventKind::Disconnected,
-            ),
+            ib_cm::Event::Disconnected => (LoginFailure::Disconnected, EventKind::Disconnected),
             ib_cm::Event::TimewaitExit => return,
         };
-        self.step_ended(progress, kind);
+        self.step_ended(Progress::Failed(why), kind);
     }
 }
 

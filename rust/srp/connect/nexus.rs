@@ -1,15 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State shared by all logins of a session.
+//! Where a session logs in, and what its logins share.
 
 use super::{
-    Destination,
-    Plan,
+    channel_login::{
+        no_identifier,
+        ChannelLogin, //
+    },
+    events::Events,
+    ib_cm::{
+        IbCm,
+        Service, //
+    },
+    rdma_cm::{
+        Address,
+        RdmaCm, //
+    },
     Throttle,
     Waiting, //
 };
-use crate::srp::status::Status;
+use crate::srp::{
+    error::LoginFailure,
+    owner::Owner,
+    proto::{
+        guid::Gid,
+        ids::PortId, //
+    },
+    status::Status, //
+};
 use kernel::{
+    fmt,
+    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -19,6 +40,112 @@ use kernel::{
     },
     time::Msecs, //
 };
+
+/// Maximum number of concurrent RDMA reads that we serve, if the device can.
+const RESPONDER_RESOURCES: u8 = 16;
+
+/// Where the target is, and the connection manager to reach it.
+pub enum Destination {
+    /// By `rdma_cm`.
+    Rdma(Address),
+    /// By `ib_cm`.
+    Ib(Service),
+}
+
+impl Destination {
+    /// The address, if it is reached by `rdma_cm`.
+    pub fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Rdma(address) => Some(address),
+            Self::Ib(_) => None,
+        }
+    }
+
+    /// The service, if it is reached by `ib_cm`.
+    pub fn service(&self) -> Option<&Service> {
+        match self {
+            Self::Ib(service) => Some(service),
+            Self::Rdma(_) => None,
+        }
+    }
+
+    /// Whether both are the same port of the target.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Rdma(one), Self::Rdma(two)) => one.dest == two.dest,
+            (Self::Ib(one), Self::Ib(two)) => one.dgid == two.dgid,
+            _ => false,
+        }
+    }
+
+    /// Returns a login of one channel for `owner`; all logins at this destination share `throttle`.
+    pub(super) fn channel_login(
+        &self,
+        nexus: &Arc<Nexus>,
+        owner: &Arc<dyn Owner>,
+        throttle: &Arc<Throttle>,
+    ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
+        let events = Events::new(owner.clone(), throttle.clone(), nexus.is_topspin());
+        let events = events.map_err(no_identifier)?;
+        match self {
+            Self::Rdma(address) => RdmaCm::begin(nexus, events, address),
+            Self::Ib(service) => IbCm::begin(nexus, events, service),
+        }
+    }
+}
+
+/// The address, or the port's GID.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rdma(address) => fmt::Display::fmt(&address.dest, f),
+            Self::Ib(service) => core::fmt::Display::fmt(&service.dgid, f),
+        }
+    }
+}
+
+/// A peer that answers in place of the target.
+pub struct AnswersFrom {
+    /// Where the peer is.
+    pub destination: Destination,
+    /// A throttle of its own, because the peer can be silent while the target is not.
+    pub(super) throttle: Arc<Throttle>,
+}
+
+impl AnswersFrom {
+    /// Returns the peer at this destination.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(destination: Destination) -> Result<Self> {
+        let throttle = Throttle::new()?;
+        Ok(Self {
+            destination,
+            throttle,
+        })
+    }
+}
+
+/// Where to log in, and as which initiator.
+pub struct Plan {
+    /// Where the target is.
+    pub destination: Destination,
+    /// Peers that answer in place of the target.
+    pub answers_from: KVec<AnswersFrom>,
+    /// GID of our port.
+    pub sgid: Gid,
+    /// Our port identifier.
+    pub initiator: PortId,
+    /// The target's port identifier.
+    pub target: PortId,
+    /// Retry count of the transport.
+    pub retry_count: u8,
+    /// ACK timeout of the transport, as n in 4.096 us * 2^n, if given.
+    pub ack_timeout: Option<u8>,
+    /// Type of service with `rdma_cm`, if given.
+    pub tos: Option<u8>,
+}
 
 /// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. All logins
 /// of a session are for the same nexus.
@@ -62,6 +189,12 @@ impl Nexus {
 
     pub(super) fn needed_descriptors(&self) -> u32 {
         self.descriptors.load(Relaxed)
+    }
+
+    /// Maximum number of concurrent RDMA reads of the target that we serve.
+    pub(super) fn responder_resources(&self) -> u8 {
+        let device = &self.status.geometry.device;
+        device.max_qp_rd_atom.min(RESPONDER_RESOURCES)
     }
 
     /// Records that a channel may take this many milliseconds to end a command.

@@ -152,7 +152,7 @@ impl Scene {
             Ok(())
         })?;
         self.with(more, |session, events| {
-            events.go_live()?;
+            events.set_in_use(true)?;
             let log = Log::from_now();
             bring(events);
             check_eq!(session.is_lost(), lost.is_some());
@@ -410,7 +410,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         ends(events, "response 1 to 1, 1")?;
         told(events, ib_cm::Event::Disconnected);
         // The login sees the failure; the session is not lost.
-        check_eq!(events.go_live(), Err(ENOTCONN));
+        check_eq!(events.set_in_use(true), Err(ENOTCONN));
         check!(!session.is_lost());
         told(events, ib_cm::Event::Disconnected);
         check!(!session.is_lost());
@@ -419,7 +419,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
     // An unread response does not prevent going live.
     scene.with("", |session, events| {
         told(events, ib_cm::Event::Answered(&[1]));
-        events.go_live()?;
+        events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
         check!(session.is_lost());
         Ok(())
@@ -428,8 +428,8 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
 
 fn an_end_after_it_is_dead(soft: &Soft) -> Result {
     Scene::new(soft)?.with("", |session, events| {
-        events.go_live()?;
-        events.go_dead();
+        events.set_in_use(true)?;
+        events.set_in_use(false)?;
         told(events, ib_cm::Event::Disconnected);
         check!(!session.is_lost());
         Ok(())
@@ -529,7 +529,7 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
         // Without a host there are no disks to scan for.
         session.scan().map_err(|why| why.errno())?;
         check_eq!(session.life(), Life::Live);
-        events.go_live()?;
+        events.set_in_use(true)?;
         told(events, ib_cm::Event::TimewaitExit);
         check_eq!((session.life(), session.is_lost()), (Life::Live, false));
         told(events, ib_cm::Event::Disconnected);
@@ -541,7 +541,7 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     })?;
     // A session that is connecting does not recover.
     scene.with("", |session, events| {
-        events.go_live()?;
+        events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
         check!(session.is_ending());
         scene.stand.sessions.wait_gone(session);

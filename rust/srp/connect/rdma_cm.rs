@@ -3,16 +3,13 @@
 //! Connecting by `rdma_cm`, to an IP address.
 
 use super::{
-    attempt::{
-        Attempt,
-        Terms, //
+    channel_login::{
+        no_identifier,
+        ChannelLogin,
+        RNR_RETRY_COUNT, //
     },
-    events::{
-        Events,
-        Progress, //
-    },
-    Nexus,
-    Throttle, //
+    events::Events,
+    Nexus, //
 };
 use crate::{
     errno,
@@ -30,7 +27,6 @@ use crate::{
     srp::{
         error::LoginFailure,
         logic::timeouts::RESOLVE_TIMEOUT_MS,
-        owner::Owner,
         proto::{
             cm_rej::CmRej,
             login::{
@@ -50,7 +46,6 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::Msecs, //
 };
 
 /// The address to connect to.
@@ -87,44 +82,39 @@ impl Address {
     }
 }
 
-/// An attempt by `rdma_cm`.
-pub(super) struct Rdma {
+/// The login of a channel by `rdma_cm`.
+pub(super) struct RdmaCm {
     nexus: Arc<Nexus>,
     src: Option<SocketAddr>,
     dest: SocketAddr,
-    events: Arc<Events>,
     id: Arc<Id<Events>>,
 }
 
-impl Rdma {
+impl RdmaCm {
     pub(super) fn begin(
         nexus: &Arc<Nexus>,
-        owner: &Arc<dyn Owner>,
-        throttle: &Arc<Throttle>,
+        events: Arc<Events>,
         to: &Address,
-    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
-        let step = |e: Error| LoginFailure::Step("connection identifier", e);
-        let events = Events::new(owner.clone(), throttle.clone(), false).map_err(step)?;
-        let id = Id::new(&to.net, events.clone()).map_err(step)?;
+    ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
+        let id = Id::new(&to.net, events).map_err(no_identifier)?;
         let plan = &nexus.plan;
         if let Some(tos) = plan.tos {
             id.set_service_type(tos);
         }
         if let Some(timeout) = plan.ack_timeout {
-            id.set_ack_timeout(timeout).map_err(step)?;
+            id.set_ack_timeout(timeout).map_err(no_identifier)?;
         }
         let this = Self {
             nexus: nexus.clone(),
             src: to.src,
             dest: to.dest,
-            events,
             id,
         };
-        Ok(Arc::new(this, GFP_KERNEL).map_err(|e| step(e.into()))?)
+        Ok(Arc::new(this, GFP_KERNEL).map_err(|e| no_identifier(e.into()))?)
     }
 }
 
-impl Attempt for Rdma {
+impl ChannelLogin for RdmaCm {
     fn resolve(&self) -> Result<(), LoginFailure> {
         self.id
             .resolve_addr(self.src.as_ref(), &self.dest, RESOLVE_TIMEOUT_MS)
@@ -145,7 +135,7 @@ impl Attempt for Rdma {
         self.id.clone()
     }
 
-    fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
+    fn request(&self, what: &Requested) -> Result<(), LoginFailure> {
         if let (MultiChannel::Single, Some(address)) =
             (what.multichannel, self.nexus.plan.destination.address())
         {
@@ -155,9 +145,9 @@ impl Attempt for Rdma {
         self.id
             .connect(&ConnectParam {
                 private_data: request.as_bytes(),
-                responder_resources: terms.responder_resources,
-                retry_count: terms.retry_count,
-                rnr_retry_count: terms.rnr_retry_count,
+                responder_resources: self.nexus.responder_resources(),
+                retry_count: self.nexus.plan.retry_count,
+                rnr_retry_count: RNR_RETRY_COUNT,
             })
             .map_err(|e| match e {
                 EINTR | ERESTARTSYS => LoginFailure::Signal,
@@ -166,10 +156,6 @@ impl Attempt for Rdma {
                 }
                 e => LoginFailure::Step("connect request", e),
             })
-    }
-
-    fn wait(&self, timeout: Msecs) -> Progress {
-        self.events.wait(timeout)
     }
 
     fn confirm(&self) -> Result<u32, LoginFailure> {
@@ -182,10 +168,10 @@ impl Attempt for Rdma {
     }
 
     fn events(&self) -> &Events {
-        &self.events
+        self.id.handler()
     }
 
-    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure> {
+    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
         // `rdma_cm` reports no redirections.
         Err(LoginFailure::Redirected(*to))
     }

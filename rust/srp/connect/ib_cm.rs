@@ -6,16 +6,16 @@
 //! service ID made of its TCP port. This allows tests with I/O on RoCE.
 
 use super::{
-    attempt::{
-        Attempt,
-        Terms, //
+    channel_login::{
+        no_identifier,
+        ChannelLogin,
+        RNR_RETRY_COUNT, //
     },
     events::{
         Events,
         Progress, //
     },
-    Nexus,
-    Throttle, //
+    Nexus, //
 };
 use crate::{
     errno,
@@ -41,7 +41,6 @@ use crate::{
             },
             timeouts::RESOLVE_TIMEOUT_MS, //
         },
-        owner::Owner,
         proto::{
             guid::Gid,
             ip_cm::{
@@ -100,7 +99,7 @@ impl Service {
     }
 }
 
-/// Progress of an attempt.
+/// The step of a login.
 enum Stage {
     /// Nothing has been started.
     Begin,
@@ -112,87 +111,64 @@ enum Stage {
     Asked(Path, bool),
 }
 
-/// An attempt by `ib_cm`.
-#[pin_data]
-pub(super) struct Ib {
-    nexus: Arc<Nexus>,
-    owner: Arc<dyn Owner>,
+/// The port of the target that a login goes to. A redirection changes it.
+struct TargetPort {
     dgid: Gid,
     pkey: u16,
-    service_id: u64,
-    /// Queue pair number of the target's connection manager, if it is not the usual one.
+    /// Queue pair number of its connection manager, if it is not the usual one.
     cm_qpn: Option<u32>,
+    /// The redirections that led there.
     redirects: Redirects,
-    events: Arc<Events>,
+}
+
+/// The login of a channel by `ib_cm`.
+#[pin_data]
+pub(super) struct IbCm {
+    nexus: Arc<Nexus>,
+    service_id: u64,
+    to: TargetPort,
     id: Arc<Id<Events>>,
     #[pin]
     stage: Mutex<Stage>,
 }
 
-/// What differs between attempts of one login.
-struct To {
-    dgid: Gid,
-    pkey: u16,
-    cm_qpn: Option<u32>,
-    redirects: Redirects,
-    stage: Stage,
-}
-
-impl Ib {
+impl IbCm {
     pub(super) fn begin(
         nexus: &Arc<Nexus>,
-        owner: &Arc<dyn Owner>,
-        throttle: &Arc<Throttle>,
-        to: &Service,
-    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
-        let dgid = to.dgid;
-        Self::make(
-            nexus,
-            owner,
-            throttle,
-            to.service_id,
-            To {
-                dgid,
-                pkey: to.pkey,
-                cm_qpn: None,
-                redirects: Redirects::new(dgid.subnet_prefix()),
-                stage: Stage::Begin,
-            },
-        )
+        events: Arc<Events>,
+        service: &Service,
+    ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
+        let to = TargetPort {
+            dgid: service.dgid,
+            pkey: service.pkey,
+            cm_qpn: None,
+            redirects: Redirects::new(service.dgid.subnet_prefix()),
+        };
+        Self::new(nexus, events, service.service_id, to, Stage::Begin)
     }
 
-    fn make(
+    fn new(
         nexus: &Arc<Nexus>,
-        owner: &Arc<dyn Owner>,
-        throttle: &Arc<Throttle>,
+        events: Arc<Events>,
         service_id: u64,
-        to: To,
-    ) -> Result<Arc<dyn Attempt>, LoginFailure> {
-        let step = |e: Error| LoginFailure::Step("connection identifier", e);
+        to: TargetPort,
+        stage: Stage,
+    ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
         let port = nexus.status.port();
-        let events =
-            Events::new(owner.clone(), throttle.clone(), nexus.is_topspin()).map_err(step)?;
-        let id = Id::new(port.device(), port.number(), to.pkey, events.clone()).map_err(step)?;
+        let id = Id::new(port.device(), port.number(), to.pkey, events).map_err(no_identifier)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 nexus: nexus.clone(),
-                owner: owner.clone(),
-                dgid: to.dgid,
-                pkey: to.pkey,
                 service_id,
-                cm_qpn: to.cm_qpn,
-                redirects: to.redirects,
-                events,
+                to,
                 id,
-                stage <- new_mutex!(to.stage, "Ib::stage"),
+                stage <- new_mutex!(stage, "IbCm::stage"),
             }),
             GFP_KERNEL,
         );
-        Ok(this.map_err(step)?)
+        Ok(this.map_err(no_identifier)?)
     }
-}
 
-impl Ib {
     /// Whether the port is RoCE: GIDs are IP addresses, and there are no LIDs.
     fn is_roce(&self) -> bool {
         let port = self.nexus.status.port();
@@ -200,7 +176,7 @@ impl Ib {
     }
 }
 
-impl Attempt for Ib {
+impl ChannelLogin for IbCm {
     fn resolve(&self) -> Result<(), LoginFailure> {
         let mut stage = self.stage.lock();
         // After a redirection the path may be known.
@@ -212,8 +188,8 @@ impl Attempt for Ib {
                 .map_err(|e| LoginFailure::Step("GID of the port", e))?;
             let rec = PathRec {
                 sgid,
-                dgid: self.dgid.0,
-                pkey: self.pkey,
+                dgid: self.to.dgid.0,
+                pkey: self.to.pkey,
                 service_id: self.service_id,
             };
             let lookup = Lookup::start(device, number, &rec, RESOLVE_TIMEOUT_MS)
@@ -232,7 +208,7 @@ impl Attempt for Ib {
         self.id.clone()
     }
 
-    fn request(&self, what: &Requested, terms: &Terms) -> Result<(), LoginFailure> {
+    fn request(&self, what: &Requested) -> Result<(), LoginFailure> {
         let mut stage = self.stage.lock();
         let Stage::Found(mut path) = core::mem::replace(&mut *stage, Stage::Begin) else {
             return Err(LoginFailure::Path(errno::EHOSTUNREACH));
@@ -250,10 +226,10 @@ impl Attempt for Ib {
             &Request {
                 service_id: self.service_id,
                 private_data,
-                responder_resources: terms.responder_resources,
-                retry_count: terms.retry_count,
-                rnr_retry_count: terms.rnr_retry_count,
-                remote_cm_qpn: self.cm_qpn,
+                responder_resources: self.nexus.responder_resources(),
+                retry_count: self.nexus.plan.retry_count,
+                rnr_retry_count: RNR_RETRY_COUNT,
+                remote_cm_qpn: self.to.cm_qpn,
             },
         );
         *stage = Stage::Asked(path, what.multichannel == MultiChannel::Single);
@@ -267,7 +243,7 @@ impl Attempt for Ib {
             Stage::Begin | Stage::Found(_) => return Progress::Done,
             Stage::Asked(..) => {
                 drop(stage);
-                return self.events.wait(timeout);
+                return self.events().wait(timeout);
             }
         };
         match found {
@@ -302,11 +278,12 @@ impl Attempt for Ib {
     }
 
     fn events(&self) -> &Events {
-        &self.events
+        self.id.handler()
     }
 
-    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn Attempt>, LoginFailure> {
+    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
         let redirects = self
+            .to
             .redirects
             .follow(to.gid.map(|gid| gid.subnet_prefix()))
             .map_err(LoginFailure::NotFollowed)?;
@@ -324,18 +301,14 @@ impl Attempt for Ib {
             }
             _ => Stage::Begin,
         };
-        Self::make(
-            &self.nexus,
-            &self.owner,
-            self.events.throttle(),
-            self.service_id,
-            To {
-                dgid: to.gid.unwrap_or(self.dgid),
-                pkey: to.pkey.unwrap_or(self.pkey),
-                cm_qpn: to.qpn,
-                redirects,
-                stage,
-            },
-        )
+        let to = TargetPort {
+            dgid: to.gid.unwrap_or(self.to.dgid),
+            pkey: to.pkey.unwrap_or(self.to.pkey),
+            cm_qpn: to.qpn,
+            redirects,
+        };
+        let events = self.events().renew();
+        let events = events.map_err(no_identifier)?;
+        Self::new(&self.nexus, events, self.service_id, to, stage)
     }
 }

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The login of one channel, through one of the two connection managers.
+
+use super::{
+    events::{
+        Events,
+        Progress,
+        Response, //
+    },
+    Login, //
+};
+use crate::{
+    random::random_u64,
+    rdma::link::Link,
+    srp::{
+        channel::{
+            Channel,
+            Connection, //
+        },
+        error::LoginFailure,
+        ktime::{
+            ktime_get,
+            Ktime, //
+        },
+        proto::{
+            login::{
+                Granted,
+                LoginRsp,
+                MultiChannel,
+                Requested, //
+            },
+            redirect::Redirect, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// RNR retry count 7: no limit. The peer always has a receive posted for each credit that it
+/// granted.
+pub(super) const RNR_RETRY_COUNT: u8 = 7;
+
+/// What a connection manager does for the login of one channel.
+///
+/// Its steps are `resolve`, `route`, `request`, each of which ends when [`ChannelLogin::wait`]
+/// reports it, and `confirm`. The queue pair is created on [`ChannelLogin::link`] between `route`
+/// and `request`. All methods may sleep.
+pub(super) trait ChannelLogin: Send + Sync {
+    /// Starts to resolve the target's address.
+    ///
+    /// # Errors
+    ///
+    /// The error of the connection manager.
+    fn resolve(&self) -> Result<(), LoginFailure>;
+
+    /// Starts to resolve the route to the target.
+    ///
+    /// # Errors
+    ///
+    /// [`LoginFailure::OtherPort`] if the route leads through another port, otherwise the error of
+    /// the connection manager.
+    fn route(&self) -> Result<(), LoginFailure>;
+
+    /// The link to create the queue pair on.
+    fn link(&self) -> Arc<dyn Link>;
+
+    /// Sends the login request to the target.
+    ///
+    /// # Errors
+    ///
+    /// The error of the connection manager.
+    fn request(&self, what: &Requested) -> Result<(), LoginFailure>;
+
+    /// Waits for the end of the current step, at most `timeout` milliseconds.
+    fn wait(&self, timeout: Msecs) -> Progress {
+        self.events().wait(timeout)
+    }
+
+    /// Accepts the target's response. Returns the milliseconds after which the transport has
+    /// certainly ended a command, or 0 if unknown.
+    ///
+    /// # Errors
+    ///
+    /// [`LoginFailure::Disconnected`] if the connection has ended, otherwise the error of the
+    /// device driver.
+    fn confirm(&self) -> Result<u32, LoginFailure>;
+
+    /// Rejects the target's response.
+    fn refuse(&self);
+
+    /// The receiver of the connection's events.
+    fn events(&self) -> &Events;
+
+    /// Returns a login at the port that the target has redirected this one to.
+    ///
+    /// # Errors
+    ///
+    /// [`LoginFailure::NotFollowed`] if the redirection must not be followed, `ENOMEM`.
+    fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure>;
+}
+
+/// The failure of a login without an identifier of the connection manager.
+pub(super) fn no_identifier(e: Error) -> LoginFailure {
+    LoginFailure::Step("connection identifier", e)
+}
+
+/// The step that a channel's login is in.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Address resolution.
+    Address,
+    /// Route resolution.
+    Route,
+    /// The wait for the response to a request, sent at this time.
+    Response(Requested, Ktime),
+    /// None: the channel is open.
+    Open(Granted),
+}
+
+/// A channel that logs in. Dropping it ends its connection, unless the channel is open.
+pub(super) struct Candidate<'a> {
+    login: &'a Login<'a>,
+    cm: Arc<dyn ChannelLogin>,
+    /// `None` for channel 0 of a new session, until its route is resolved.
+    connection: Option<Arc<Connection>>,
+    multichannel: MultiChannel,
+    step: Step,
+}
+
+impl<'a> Candidate<'a> {
+    /// Starts to resolve the address for a channel; without `connection`, for channel 0 of a new
+    /// session. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection manager.
+    pub(super) fn new(
+        login: &'a Login<'a>,
+        connection: Option<&Arc<Connection>>,
+        multichannel: MultiChannel,
+    ) -> Result<Self, LoginFailure> {
+        let nexus = login.nexus;
+        let (destination, owner, throttle) = match connection.and_then(|c| c.as_answers()) {
+            Some((number, owner)) => {
+                let from = nexus.plan.answers_from.get(number);
+                let from = from.ok_or(LoginFailure::Removed)?;
+                (&from.destination, owner, &from.throttle)
+            }
+            None => (&nexus.plan.destination, &login.owner, &nexus.throttle),
+        };
+        let cm = destination.channel_login(nexus, owner, throttle)?;
+        cm.resolve()?;
+        Ok(Self {
+            login,
+            cm,
+            connection: connection.cloned(),
+            multichannel,
+            step: Step::Address,
+        })
+    }
+
+    /// Waits for the end of the current step, and starts the next one. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// If a step failed, the session ends, or a signal arrives.
+    pub(super) fn advance(&mut self) -> Result<(), LoginFailure> {
+        match self.step {
+            Step::Address => {
+                self.wait("address resolution", ktime_get())?;
+                self.cm.route()?;
+                self.step = Step::Route;
+                Ok(())
+            }
+            Step::Route => {
+                self.wait("route resolution", ktime_get())?;
+                self.request()
+            }
+            Step::Response(requested, since) => match self.wait("login response", since) {
+                Ok(response) => self.accept(&requested, &response),
+                Err(LoginFailure::Redirected(to)) => self.redirect(&to),
+                Err(why) => Err(why),
+            },
+            Step::Open(_) => Ok(()),
+        }
+    }
+
+    fn wait(&self, what: &'static str, since: Ktime) -> Result<Response, LoginFailure> {
+        self.login.wait(&*self.cm, what, since)
+    }
+
+    /// Creates the queue pair, and sends the login request.
+    fn request(&mut self) -> Result<(), LoginFailure> {
+        let login = self.login;
+        let (status, plan) = (&login.nexus.status, &login.nexus.plan);
+        let queue_pair = |e| LoginFailure::Step("queue pair", e);
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Channel::new(status, &login.owner, 0, &login.pd).map_err(queue_pair)?,
+        };
+        connection.renew();
+        connection.connect(self.cm.link()).map_err(queue_pair)?;
+        self.connection = Some(connection);
+        let requested = Requested {
+            tag: random_u64(),
+            max_it_iu_len: status.geometry.it_iu_len,
+            descriptors: status.geometry.descriptors,
+            immediate: status.geometry.immediate,
+            multichannel: self.multichannel,
+            initiator: plan.initiator,
+            target: plan.target,
+        };
+        self.step = Step::Response(requested, ktime_get());
+        login.in_time(self.cm.events().throttle(), || self.cm.request(&requested))
+    }
+
+    /// Goes back to address resolution, for the port that the target redirects to. The channel
+    /// keeps its memory.
+    fn redirect(&mut self, to: &Redirect) -> Result<(), LoginFailure> {
+        let cm = self.cm.redirect(to)?;
+        if let Some(connection) = &self.connection {
+            connection.disconnect();
+        }
+        self.cm = cm;
+        self.step = Step::Address;
+        self.cm.resolve()
+    }
+
+    /// Opens the channel, if the target has accepted the request.
+    fn accept(&mut self, requested: &Requested, response: &Response) -> Result<(), LoginFailure> {
+        let connection = self.connection.as_ref().ok_or(LoginFailure::Removed)?;
+        let refuse = |_: &LoginFailure| self.cm.refuse();
+        let granted = self.check(requested, response, connection);
+        let granted = granted.inspect_err(refuse)?;
+        let timeout = self.cm.confirm().inspect_err(refuse)?;
+        self.login.nexus.allow_time(timeout);
+        let events = self.cm.events();
+        let disconnected = |_| LoginFailure::Disconnected;
+        events.set_in_use(true).map_err(disconnected)?;
+        let opened = connection.open(&granted);
+        // On an open channel, commands may be in flight. They end when the session has no
+        // connection left, even if this one has failed.
+        if opened.is_ok() || connection.is_open() {
+            self.step = Step::Open(granted);
+        }
+        opened.map_err(disconnected)
+    }
+
+    /// Returns what the target grants in this response.
+    fn check(
+        &self,
+        requested: &Requested,
+        response: &Response,
+        connection: &Connection,
+    ) -> Result<Granted, LoginFailure> {
+        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::Answer)?;
+        if connection.as_answers().is_some() {
+            return response
+                .check_answers(requested)
+                .map_err(LoginFailure::Response);
+        }
+        let granted = response.check(requested).map_err(LoginFailure::Response)?;
+        // The midlayer keeps the limits of the first login.
+        if u32::from(granted.descriptors) < self.login.nexus.needed_descriptors() {
+            return Err(LoginFailure::Shrunk);
+        }
+        Ok(granted)
+    }
+
+    /// Whether the login is done.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.step, Step::Open(_))
+    }
+
+    /// Returns the channel and what the target granted, if the login is done.
+    pub(super) fn opened(mut self) -> Option<(Arc<Connection>, Granted)> {
+        match self.step {
+            Step::Open(granted) => Some((self.connection.take()?, granted)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Candidate<'_> {
+    fn drop(&mut self) {
+        if let (Step::Response(..), Some(connection)) = (self.step, self.connection.take()) {
+            let _ = self.cm.events().set_in_use(false);
+            connection.hang_up();
+            connection.shutdown();
+            connection.close();
+            connection.retire();
+            self.login.retire(connection);
+        }
+    }
+}
