@@ -53,8 +53,19 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A connected session without a SCSI host.
-pub struct Connected<'a> {
+/// Logs why the driver does not log in through this port.
+macro_rules! refuse {
+    ($port:expr, $($why:tt)+) => {
+        pr_warn!(
+            "{}: login refused: {}\n",
+            format_args!("{}", $port.name()),
+            format_args!($($why)+)
+        )
+    };
+}
+
+/// What the SCSI host of a connected session is created from.
+pub struct HostParams<'a> {
     /// The session.
     pub session: &'a Arc<Session>,
     /// Channels of the session, connected or not, one for each hardware queue.
@@ -81,10 +92,10 @@ pub struct Connected<'a> {
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result {
     let session = begin(sessions, options)?;
-    let result = connect(sessions, &session, options, host);
+    let result = set_up(sessions, &session, options, host);
     if let Err(why) = &result {
         session_log!(
             Warning,
@@ -104,40 +115,37 @@ fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>
     let port = sessions.port();
     let plan = plan(port, options)?;
     let geometry = Geometry::new(options, port.device().limits()).inspect_err(|e| {
-        pr_warn!(
-            "{}: login refused: options do not fit the RDMA device: error {}\n",
-            format_args!("{}", port.name()),
-            e.to_errno()
-        );
+        let e = e.to_errno();
+        refuse!(port, "options do not fit the RDMA device: error {e}");
     })?;
     sessions.begin(options.key(), plan, geometry)
 }
 
 /// Connects the session, adds its host and scans for disks.
-fn connect(
+fn set_up(
     sessions: &Sessions,
     session: &Arc<Session>,
     options: &Options<'_>,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result<(), LoginFailure> {
     let login = session.log_in(Purpose::First, LOGIN_TIMEOUT_MS)?;
     let (channels, granted) = login.first()?;
     let add = || -> Result<u16> {
         let channels = Arc::new(channels, GFP_KERNEL)?;
-        let connected = Connected {
+        let params = HostParams {
             session,
             channels: channels.clone(),
             limits: session.geometry.host_limits(channels.len(), &granted)?,
             transport: sessions.transport(),
         };
         let descriptors = session.geometry.needed_descriptors(&granted);
-        let host = host(&connected)?;
+        let host = host(&params)?;
         session.keep(login.pd().clone(), channels, host.clone(), descriptors)?;
         // sysfs always shows the order of revision 16a.
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
         let parent = session.port().device().parent();
         session.keep_rport(host.add(parent, &port_id.0, session)?)?;
-        Ok(connected.limits.queue_depth)
+        Ok(params.limits.queue_depth)
     };
     let depth = add().map_err(|e| match e {
         _ if session.is_ending() => LoginFailure::Removed,
@@ -165,27 +173,26 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
             ),
         )?;
     }
-    let destination = match options.target {
-        Target::Rdma { src, dest } => Destination::Rdma(address(port, "dest", src, dest)?),
+    let (destination, answers_src) = match options.target {
+        Target::Rdma { src, dest } => {
+            let to = address(port, "dest", src, dest)?;
+            // The local port is for the first channel at the target only.
+            let src = src.map(|src| proto::address::Address { port: None, ..src });
+            (Destination::Rdma(to), src)
+        }
         Target::Ib {
             dgid,
             pkey,
             service_id,
         } => {
             check_service(port, pkey)?;
-            Destination::Ib(Service::new(dgid, pkey, service_id, topspin)?)
+            let service = Service::new(dgid, pkey, service_id, topspin)?;
+            (Destination::Ib(service), None)
         }
     };
     let mut answers_from = KVec::new();
     for from in options.answers_from.iter() {
-        let src = match options.target {
-            // The local port is for the first channel at the target only.
-            Target::Rdma { src, .. } => {
-                src.map(|src| proto::address::Address { port: None, ..src })
-            }
-            Target::Ib { .. } => None,
-        };
-        let to = address(port, "answers_from", src, *from)?;
+        let to = address(port, "answers_from", answers_src, *from)?;
         answers_from.push(AnswersFrom::new(Destination::Rdma(to))?, GFP_KERNEL)?;
     }
     let sgid = port
@@ -193,10 +200,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         .gid(port.number(), 0)
         .map(Gid)
         .inspect_err(|_| {
-            pr_warn!(
-                "{}: login refused: the port has no GID; is its network interface up?\n",
-                format_args!("{}", port.name())
-            );
+            refuse!(port, "the port has no GID; is its network interface up?");
         })?;
     let initiator = if topspin {
         PortId::topspin(port.device().node_guid())
@@ -230,13 +234,7 @@ fn address(
             address.port.unwrap_or(0),
             address.scope.map(str::as_bytes),
         )
-        .inspect_err(|_| {
-            pr_warn!(
-                "{}: login refused: {what}={}: no such network interface\n",
-                format_args!("{}", port.name()),
-                format_args!("{address}")
-            )
-        })
+        .inspect_err(|_| refuse!(port, "{what}={address}: no such network interface"))
     };
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve(what, &dest)?;
@@ -246,10 +244,7 @@ fn address(
 /// Fails with `EOPNOTSUPP` unless the port is InfiniBand or RoCE, and logs `why`.
 fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
     if port.device().fabric(port.number()) == Fabric::Other {
-        pr_warn!(
-            "{}: login refused: {why}\n",
-            format_args!("{}", port.name())
-        );
+        refuse!(port, "{why}");
         return Err(crate::errno::EOPNOTSUPP);
     }
     Ok(())
@@ -264,12 +259,7 @@ fn check_service(port: &Port, pkey: u16) -> Result {
     port.device()
         .pkey_index(port.number(), pkey)
         .map(|_| ())
-        .inspect_err(|_| {
-            pr_warn!(
-                "{}: login refused: pkey={pkey:04x}: the port is not in that partition\n",
-                format_args!("{}", port.name())
-            )
-        })
+        .inspect_err(|_| refuse!(port, "pkey={pkey:04x}: the port is not in that partition"))
 }
 
 #[cfg(SRP_KUNIT)]

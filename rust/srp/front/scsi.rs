@@ -27,7 +27,7 @@ use crate::{
         channels::Channels,
         connect::Plan,
         error::Trouble,
-        login::Connected,
+        login::HostParams,
         port::Port,
         proto::{
             guid::Guid,
@@ -68,13 +68,13 @@ impl Io {
     /// # Errors
     ///
     /// Those of [`Host::new`].
-    pub fn host(connected: &Connected<'_>, options: &Options<'_>) -> Result<Arc<dyn SessionHost>> {
-        let Connected {
+    pub fn host(params: &HostParams<'_>, options: &Options<'_>) -> Result<Arc<dyn Upper>> {
+        let HostParams {
             session,
             channels,
             limits,
             transport,
-        } = connected;
+        } = params;
         let io = Self {
             session: Arc::clone(session),
             channels: channels.clone(),

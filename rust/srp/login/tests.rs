@@ -8,7 +8,7 @@ mod lost;
 mod redirect;
 mod removed;
 
-use super::Connected;
+use super::HostParams;
 use crate::{
     errno::{
         ECONNRESET,
@@ -153,12 +153,12 @@ pub(in crate::srp) fn log_in(
 pub(in crate::srp) fn log_in_with(
     stand: &Stand,
     text: &[u8],
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;
     Ok(
-        match super::connect(&stand.sessions, &session, &options, host) {
+        match super::set_up(&stand.sessions, &session, &options, host) {
             Ok(()) => Ok(session),
             Err(why) => {
                 stand.end(&session);

@@ -34,7 +34,7 @@ use crate::{
         logic::state::Life,
         login::{
             tests::log_in_with,
-            Connected, //
+            HostParams, //
         },
         tests::{
             messages::{
@@ -106,10 +106,10 @@ struct Made {
 
 impl Made {
     fn new(
-        connected: &Connected<'_>,
+        connected: &HostParams<'_>,
         asked: &Arc<Asked>,
         addable: bool,
-    ) -> Result<Arc<dyn SessionHost>> {
+    ) -> Result<Arc<dyn Upper>> {
         let transport = connected.transport.clone();
         let made = Self {
             asked: asked.clone(),
@@ -206,7 +206,7 @@ fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,
     errno: Error,
-    host: impl FnOnce(&Connected<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
 ) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;

@@ -4,7 +4,7 @@
 
 use super::super::{
     defaults,
-    Connected, //
+    HostParams, //
 };
 use super::readers::Readers;
 use crate::{
@@ -323,8 +323,8 @@ impl Play {
             .push(AnswersFrom::new(Destination::Ib(service))?, GFP_KERNEL)?;
         let geometry = Geometry::new(&options, port.device().limits())?;
         let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
-        let host = |connected: &Connected<'_>| Io::host(connected, &options);
-        let result = login::connect(&self.stand.sessions, &session, &options, host);
+        let host = |params: &HostParams<'_>| Io::host(params, &options);
+        let result = login::set_up(&self.stand.sessions, &session, &options, host);
         result.map(|()| session.clone()).map_err(|why| {
             pr_err!("{}\n", format_args!("{why:?}"));
             self.stand.end(&session);
