@@ -28,8 +28,8 @@ use super::{
     geometry::RECEIVE_SIZE,
     logic::send_queue::{
         Sizes,
-        ANSWERS,
         RECEIVE_BATCH, //
+        REPLIES,
     },
     owner::Owner,
     proto::login::Granted,
@@ -182,7 +182,7 @@ impl Channel {
         let iu_len = geometry.message_len as usize;
         // One message for each slot, one for task management, one for the probe, and the rest for
         // replies to the target.
-        let count = depth + 2 + ANSWERS as usize;
+        let count = depth + 2 + REPLIES as usize;
         let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
         let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);

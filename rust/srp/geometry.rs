@@ -5,6 +5,7 @@
 use super::{
     logic::{
         channels::Machine,
+        data_path::Regions, //
         geometry::{
             self,
             Device,
@@ -12,7 +13,6 @@ use super::{
             Parameters,
             Unfit, //
         },
-        registration::Regions, //
     },
     proto::{
         login::Granted,

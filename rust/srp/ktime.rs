@@ -8,7 +8,7 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-pub use super::logic::ktime::Ktime;
+pub use super::logic::time::Ktime;
 
 /// The time now. Any context.
 pub fn ktime_get() -> Ktime {

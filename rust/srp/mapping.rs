@@ -3,11 +3,9 @@
 //! Builds the message that carries a SCSI command.
 
 use super::{
-    logic::registration::{
-        way,
-        Thresholds,
-        Transfer,
-        Way, //
+    logic::data_path::{
+        DataPath,
+        Thresholds, //
     },
     proto::{
         cmd::{
@@ -92,23 +90,18 @@ pub fn prepare<'a>(
         handle,
         bounce,
         lun,
-        way: to_way,
+        path: to_path,
         len: to_len,
         ..
     } = slot;
     let cmd = handle.get().ok_or(EINVAL)?;
     let len = cmd.data_len();
     let direction = direction(cmd);
-    let transfer = match direction {
-        Direction::None => Transfer::None,
-        Direction::ToDevice => Transfer::Write(len),
-        Direction::FromDevice => Transfer::Read(len),
-    };
-    let way = way(transfer, thresholds);
-    (*to_way, *to_len) = (way, len);
-    if way.is_dynamic() {
-        let access = match way {
-            Way::DynamicRead => DataDirection::FromDevice,
+    let path = DataPath::choose(direction, len, thresholds);
+    (*to_path, *to_len) = (path, len);
+    if path.is_dynamic() {
+        let access = match path {
+            DataPath::DynamicRead => DataDirection::FromDevice,
             _ => DataDirection::ToDevice,
         };
         let random = u64::from(random_u32());
@@ -120,15 +113,15 @@ pub fn prepare<'a>(
         lun: *lun,
         cdb: cmd.cdb(),
     };
-    let length = match way {
-        Way::None if asks_for_no_lun(cmd) => return Err(EINVAL),
-        Way::None => head.build(iu.bytes_mut()),
-        Way::Immediate => {
+    let length = match path {
+        DataPath::None if asks_for_no_lun(cmd) => return Err(EINVAL),
+        DataPath::None => head.build(iu.bytes_mut()),
+        DataPath::Immediate => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
             cmd.copy_from_buffer(piece.place(len));
             head.build_immediate(iu.bytes_mut(), len)
         }
-        Way::Static => {
+        DataPath::Static => {
             let piece = bounce.as_mut().ok_or(EINVAL)?;
             if is_cleared(cmd) {
                 if asks_for_no_lun(cmd) {
@@ -140,7 +133,7 @@ pub fn prepare<'a>(
             let data = DirectBuf::new(piece.addr, piece.key, piece.len);
             head.build_direct(iu.bytes_mut(), direction, &data)
         }
-        Way::DynamicWrite | Way::DynamicRead => match handle.segment() {
+        DataPath::DynamicWrite | DataPath::DynamicRead => match handle.segment() {
             Some(one) => {
                 let data = DirectBuf::new(one.addr, one.key, one.len);
                 head.build_direct(iu.bytes_mut(), direction, &data)
@@ -149,10 +142,10 @@ pub fn prepare<'a>(
         },
     };
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
-    match (way, bounce) {
-        (Way::Immediate, Some(piece)) => wr = wr.with(piece.chunk(), len as usize)?,
+    match (path, bounce) {
+        (DataPath::Immediate, Some(piece)) => wr = wr.with(piece.chunk(), len as usize)?,
         // Last: from here on the target counts as able to reach the memory.
-        (Way::DynamicWrite | Way::DynamicRead, _) => wr = wr.register(handle)?,
+        (DataPath::DynamicWrite | DataPath::DynamicRead, _) => wr = wr.register(handle)?,
         _ => {}
     }
     Ok(wr)

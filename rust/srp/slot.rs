@@ -9,7 +9,7 @@
 use super::{
     bounce::Piece,
     logic::{
-        registration::Way,
+        data_path::DataPath,
         slot::{
             Event,
             State,
@@ -53,7 +53,7 @@ pub struct Slot {
     /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,
     /// The data path of the command.
-    pub way: Way,
+    pub path: DataPath,
     /// Length of the command's data, in bytes.
     pub len: u32,
     /// The logical unit of the command.
@@ -77,7 +77,7 @@ impl Slot {
             handle,
             result: ScsiResult::DID_ERROR,
             bounce,
-            way: Way::None,
+            path: DataPath::None,
             len: 0,
             lun: Lun([0; 8]),
             index,

@@ -31,7 +31,7 @@ use crate::{
         },
         pd::Pd, //
     },
-    srp::logic::registration, //
+    srp::logic::data_path, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -417,7 +417,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
 /// The longest command that the driver allows the block layer can be mapped at any offset, even as
 /// one piece, which is the worst case.
 fn longest_command_fits(soft: &Soft) -> Result {
-    let shape = registration::Regions {
+    let shape = data_path::Regions {
         page_size: PAGE,
         pages: PAGES,
         gaps: false,

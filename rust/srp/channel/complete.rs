@@ -26,7 +26,7 @@ use crate::{
         },
         log::session_log_ratelimited,
         logic::{
-            registration::Way,
+            data_path::DataPath,
             slot::{
                 Event,
                 State,
@@ -124,8 +124,10 @@ impl Connection {
         let Some(slot) = cell.take_from(posted, Event::Answer) else {
             return false;
         };
-        self.counts.answered(slot.way, slot.len);
-        if let (Way::Static, Some(piece), Some(cmd)) = (slot.way, &slot.bounce, slot.handle.get()) {
+        self.counts.answered(slot.path, slot.len);
+        if let (DataPath::Static, Some(piece), Some(cmd)) =
+            (slot.path, &slot.bounce, slot.handle.get())
+        {
             cmd.copy_to_buffer(piece.read(slot.len));
         }
         let credits = self.give_credits(good.req_lim_delta);
@@ -178,7 +180,7 @@ impl Connection {
             };
         };
         let (result, len) = self.result(&slot, rsp);
-        elsewhere.unwrap_or(&self.counts).answered(slot.way, len);
+        elsewhere.unwrap_or(&self.counts).answered(slot.path, len);
         if elsewhere.is_some() {
             self.counts.elsewhere.increment();
         }
@@ -191,7 +193,7 @@ impl Connection {
     #[inline(always)]
     pub(super) fn conclude(&self, mut slot: Held<'_>, result: ScsiResult) {
         trace::response(self, &slot, slot.word(), result);
-        if !slot.way.is_dynamic() {
+        if !slot.path.is_dynamic() {
             self.end(slot, result);
             return;
         }
@@ -223,7 +225,7 @@ impl Channel {
         };
         match rsp.outcome(cmd.data_len(), mapping::direction(cmd)) {
             Ok(mut outcome) => {
-                if let (Way::Static, Some(piece)) = (slot.way, &slot.bounce) {
+                if let (DataPath::Static, Some(piece)) = (slot.path, &slot.bounce) {
                     if !mapping::is_cleared(cmd) {
                         let known = outcome.transferred();
                         if known != Transferred::AllButResid {

@@ -6,7 +6,7 @@ use super::super::{
     error::Violation,
     logic::{
         credit,
-        registration::Way,
+        data_path::DataPath,
         send_queue::SIGNAL_EVERY, //
     },
     proto::login::MAX_REQ_LIM,
@@ -29,8 +29,8 @@ pub struct Counts {
     pub(super) credits: Atomic<i32>,
     /// Number of sends that no other completion recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
-    /// Number of answered commands, by [`Way`].
-    ways: [Count; Way::COUNT],
+    /// Number of answered commands, by [`DataPath`].
+    paths: [Count; DataPath::COUNT],
     /// Data of answered commands, in bytes: read, written.
     bytes: [Count; 2],
     /// Number of commands that have ended without an answer. The second cache line begins here.
@@ -53,7 +53,7 @@ impl Counts {
         Self {
             credits: Atomic::new(0),
             unsignaled: Atomic::new(0),
-            ways: [const { Count::new() }; Way::COUNT],
+            paths: [const { Count::new() }; DataPath::COUNT],
             bytes: [const { Count::new() }; 2],
             unanswered: Count::new(),
             credit_waits: Count::new(),
@@ -65,10 +65,10 @@ impl Counts {
     /// Counts a command answered on this channel, and `len` bytes of data. Only for its completion
     /// callbacks, which are serialised.
     #[inline(always)]
-    pub(super) fn answered(&self, way: Way, len: u32) {
+    pub(super) fn answered(&self, path: DataPath, len: u32) {
         let counts = (
-            self.ways.get(way as usize),
-            self.bytes.get(usize::from(way.is_write())),
+            self.paths.get(path as usize),
+            self.bytes.get(usize::from(path.is_write())),
         );
         if let (Some(command), Some(bytes)) = counts {
             command.add_alone(1);
@@ -80,8 +80,8 @@ impl Counts {
         counts.iter().map(Count::get).fold(0, u64::wrapping_add)
     }
 
-    fn of(&self, way: Way) -> u64 {
-        self.ways.get(way as usize).map_or(0, Count::get)
+    fn of(&self, path: DataPath) -> u64 {
+        self.paths.get(path as usize).map_or(0, Count::get)
     }
 
     /// Number of commands that have ended, answered here, on an answer channel or not at all,
@@ -94,27 +94,31 @@ impl Counts {
 
     /// Number of commands that were answered on this channel.
     pub fn commands(&self) -> u64 {
-        Self::sum(&self.ways)
+        Self::sum(&self.paths)
     }
 
     /// Number of answered commands without data.
     pub fn none(&self) -> u64 {
-        self.of(Way::None)
+        self.of(DataPath::None)
     }
 
     /// Number of answered commands with immediate data.
     pub fn immediate(&self) -> u64 {
-        self.of(Way::Immediate)
+        self.of(DataPath::Immediate)
     }
 
     /// Number of answered commands with data that went through the channel's own registered memory.
     pub fn fixed(&self) -> u64 {
-        self.of(Way::Static)
+        self.of(DataPath::Static)
     }
 
     /// Number of answered commands with data that was registered for the command.
     pub fn dynamic(&self) -> u64 {
-        Self::sum(self.ways.get(Way::DynamicWrite as usize..).unwrap_or(&[]))
+        Self::sum(
+            self.paths
+                .get(DataPath::DynamicWrite as usize..)
+                .unwrap_or(&[]),
+        )
     }
 
     /// Number of bytes read by answered commands, according to their responses.

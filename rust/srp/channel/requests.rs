@@ -18,7 +18,7 @@ use crate::{
             Violation, //
         },
         log::session_log_ratelimited,
-        logic::send_queue::ANSWERS,
+        logic::send_queue::REPLIES,
         proto::{
             error::BuildError,
             message::Message,
@@ -52,8 +52,8 @@ pub(super) struct Replies {
 
 impl Replies {
     pub(super) fn new(chunks: &mut KVVec<Chunk>) -> Result<Self> {
-        let mut memory = KVec::with_capacity(ANSWERS as usize, GFP_KERNEL)?;
-        for _ in 0..ANSWERS {
+        let mut memory = KVec::with_capacity(REPLIES as usize, GFP_KERNEL)?;
+        for _ in 0..REPLIES {
             let chunk = chunks.pop().ok_or(ENOMEM)?;
             memory.push(Control::new(0, chunk), GFP_KERNEL)?;
         }
@@ -122,10 +122,10 @@ impl Connection {
     ) -> Result<(), Violation> {
         let replies = &self.replies;
         let out = replies.out.load(Relaxed);
-        if out.wrapping_sub(replies.sent.load(Relaxed)) >= ANSWERS {
+        if out.wrapping_sub(replies.sent.load(Relaxed)) >= REPLIES {
             return Err(Violation::Request);
         }
-        let control = replies.memory.get((out % ANSWERS) as usize);
+        let control = replies.memory.get((out % REPLIES) as usize);
         let control = control.ok_or(Violation::Request)?;
         replies.out.store(out.wrapping_add(1), Relaxed);
         let section = rcu::read_lock();

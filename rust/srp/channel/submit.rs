@@ -24,7 +24,7 @@ use crate::{
         log::session_log_ratelimited,
         logic::{
             credit,
-            registration,
+            data_path,
             slot::Event,
             state::Life,
             tag::Tag, //
@@ -110,7 +110,7 @@ impl Connection {
             slot.release_after(Event::Cancel);
             return self.busy(cmd);
         }
-        let thresholds = registration::Thresholds {
+        let thresholds = data_path::Thresholds {
             immediate: self.immediate.load(Relaxed),
             static_read: self.status.geometry.static_read,
         };
@@ -126,7 +126,7 @@ impl Connection {
         };
         trace::send(self, &slot, slot.word());
         // The completion of an invalidation also recycles the sends before it.
-        let signaled = !slot.way.is_dynamic() && self.counts.signal();
+        let signaled = !slot.path.is_dynamic() && self.counts.signal();
         // Release the slot first: the response may come before the doorbell returns.
         slot.release_after(Event::Post);
         let posted = wr.post(signaled);

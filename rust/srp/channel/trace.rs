@@ -10,7 +10,7 @@ use crate::{
     scsi::ScsiResult,
     srp::{
         logic::{
-            registration::Way,
+            data_path::DataPath,
             slot::Word,
             tag::Tag, //
         },
@@ -52,12 +52,12 @@ fn direction(direction: Direction) -> u8 {
     }
 }
 
-fn way(way: Way) -> u8 {
-    match way {
-        Way::None => 0,
-        Way::Immediate => 1,
-        Way::Static => 2,
-        Way::DynamicWrite | Way::DynamicRead => 3,
+fn path(path: DataPath) -> u8 {
+    match path {
+        DataPath::None => 0,
+        DataPath::Immediate => 1,
+        DataPath::Static => 2,
+        DataPath::DynamicWrite | DataPath::DynamicRead => 3,
     }
 }
 
@@ -94,7 +94,7 @@ events! {
             cdb_low,
             cmd.map_or(0, |cmd| cmd.data_len()),
             cmd.map_or(0, |cmd| direction(mapping::direction(cmd))),
-            way(slot.way),
+            path(slot.path),
             // CAST: No command has more than a few hundred segments.
             slot.handle.segments().count() as u16,
         );

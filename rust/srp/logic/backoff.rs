@@ -12,7 +12,7 @@
 //! A rejected login is tried again, whatever the reason: LIO also reports "channel limit reached"
 //! to an initiator that it does not know yet.
 
-use super::ktime::Ktime;
+use super::time::Ktime;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Lifetime of a connection after which earlier losses are forgotten, in nanoseconds.

@@ -4,7 +4,7 @@
 //! deadlines; [`Recovery`](super::recovery::Recovery) sets them with its state.
 
 use super::{
-    ktime::Ktime,
+    time::Ktime,
     watch::{
         Policy,
         Watch, //

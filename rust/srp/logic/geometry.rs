@@ -15,7 +15,7 @@ use super::{
         },
     },
     channels,
-    registration::Regions,
+    data_path::Regions,
     send_queue::{
         DeviceLimits,
         Sizes, //

@@ -39,7 +39,6 @@ use super::{
         Deadlines,
         Due, //
     },
-    ktime::Ktime,
     state::{
         Attempt,
         Life,
@@ -47,6 +46,7 @@ use super::{
         Reset,
         State, //
     },
+    time::Ktime,
     watch::Policy,
     window::Strikes, //
 };

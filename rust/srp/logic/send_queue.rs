@@ -8,10 +8,10 @@ const SENDS_PER_COMMAND: u32 = 1;
 const PER_REGION: u32 = 2;
 /// Maximum number of responses to requests of the target in flight. The target may send its next
 /// request when it has a response, which can be before the send completion arrives here.
-pub const ANSWERS: u32 = 4;
+pub const REPLIES: u32 = 4;
 /// Number of sends beside commands: task management, responses to the target, a logout, and the
 /// registration of the static memory. A probe later uses the last entry.
-const EXTRA_SENDS: u32 = 1 + ANSWERS + 1 + 1;
+const EXTRA_SENDS: u32 = 1 + REPLIES + 1 + 1;
 /// Among the sends that no later completion of the same command recycles, one in this many is
 /// signaled.
 pub const SIGNAL_EVERY: u32 = 16;

@@ -2,7 +2,7 @@
 
 //! Counters of events within a minute.
 
-use super::ktime::Ktime;
+use super::time::Ktime;
 
 /// Length of a window: a minute, in nanoseconds.
 const WINDOW_NS: i64 = 60_000_000_000;

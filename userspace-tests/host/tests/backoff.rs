@@ -4,7 +4,7 @@
 
 use srp_host::logic::{
     backoff::{self, Backoff, Cause, Pause},
-    ktime::Ktime,
+    time::Ktime,
     window::Budget,
 };
 

@@ -2,7 +2,7 @@
 
 //! Memory that the device sees as a bounce buffer, and the regions that it needs.
 
-use srp_host::logic::registration::Regions;
+use srp_host::logic::data_path::Regions;
 
 /// A list of one command, as `(address, length)`.
 type List = Vec<(u64, u64)>;

@@ -5,9 +5,9 @@
 use srp_host::logic::{
     backoff::Cause,
     deadlines::Due,
-    ktime::Ktime,
     recovery::{BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry},
     state::Life,
+    time::Ktime,
     watch::Policy,
 };
 

@@ -5,8 +5,8 @@
 use srp_host::{
     logic::{
         channels::Machine,
+        data_path::Regions,
         geometry::{Device, Geometry, HostLimits, Lowered, Parameters, Unfit},
-        registration::Regions,
         send_queue::Sizes,
     },
     proto::{

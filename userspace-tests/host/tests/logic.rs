@@ -6,14 +6,15 @@ use srp_host::logic::{
     backoff::Fill,
     channels::{self, Machine},
     credit::{self, OutOfRange},
-    ktime::Ktime,
-    registration::{way, Regions, Thresholds, Transfer, Way},
+    data_path::{DataPath, Regions, Thresholds},
     send_queue::{DeviceLimits, Sizes},
     slot::{self, Word},
     tag::{Kind, Tag, MAX_SLOTS},
+    time::Ktime,
     watch::{credit_round_ms, removal_limit_ms, Credits, Policy, Verdict, Watch},
     window::Strikes,
 };
+use srp_host::proto::cmd::Direction;
 
 #[test]
 fn credits() {
@@ -305,27 +306,38 @@ fn ways() {
         immediate: 0,
         static_read: 0,
     };
-    for (transfer, with, without) in [
-        (Transfer::None, Way::None, Way::None),
-        (Transfer::Read(0), Way::None, Way::None),
-        (Transfer::Write(0), Way::None, Way::None),
-        (Transfer::Write(1), Way::Immediate, Way::DynamicWrite),
-        (Transfer::Write(8192), Way::Immediate, Way::DynamicWrite),
-        (Transfer::Write(8193), Way::DynamicWrite, Way::DynamicWrite),
-        (Transfer::Read(1), Way::Static, Way::DynamicRead),
-        (Transfer::Read(4096), Way::Static, Way::DynamicRead),
-        (Transfer::Read(4097), Way::DynamicRead, Way::DynamicRead),
+    use Direction::{FromDevice, ToDevice};
+    for (direction, len, with, without) in [
+        (Direction::None, 0, DataPath::None, DataPath::None),
+        (FromDevice, 0, DataPath::None, DataPath::None),
+        (ToDevice, 0, DataPath::None, DataPath::None),
+        (ToDevice, 1, DataPath::Immediate, DataPath::DynamicWrite),
+        (ToDevice, 8192, DataPath::Immediate, DataPath::DynamicWrite),
+        (
+            ToDevice,
+            8193,
+            DataPath::DynamicWrite,
+            DataPath::DynamicWrite,
+        ),
+        (FromDevice, 1, DataPath::Static, DataPath::DynamicRead),
+        (FromDevice, 4096, DataPath::Static, DataPath::DynamicRead),
+        (
+            FromDevice,
+            4097,
+            DataPath::DynamicRead,
+            DataPath::DynamicRead,
+        ),
     ] {
-        let is_write = matches!(transfer, Transfer::Write(1..));
-        for way in [with, without] {
-            assert_eq!(way.is_write(), is_write);
-            assert!((way as usize) < Way::COUNT);
+        let is_write = direction == ToDevice && len > 0;
+        for path in [with, without] {
+            assert_eq!(path.is_write(), is_write);
+            assert!((path as usize) < DataPath::COUNT);
         }
-        assert!(with == Way::None || without.is_dynamic() && !Way::Static.is_dynamic());
+        assert!(with == DataPath::None || without.is_dynamic() && !DataPath::Static.is_dynamic());
         assert_eq!(
-            (way(transfer, thresholds), way(transfer, none)),
-            (with, without),
-            "{transfer:?}"
+            [thresholds, none].map(|given| DataPath::choose(direction, len, given)),
+            [with, without],
+            "{direction:?} {len}"
         );
     }
 }

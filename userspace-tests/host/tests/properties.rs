@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use srp_host::{
     logic::{
         credit,
-        registration::Regions,
+        data_path::Regions,
         send_queue::{DeviceLimits, Sizes},
         slot::{self, Event, Word},
         tag::{Kind, Tag},

@@ -4,11 +4,11 @@
 
 use srp_host::logic::{
     backoff::Cause,
-    ktime::Ktime,
     recovery::{
         BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Retry, Returned,
     },
     state::{Attempt, Life, Link, Reset, State},
+    time::Ktime,
 };
 
 const ACCEPT: Commit = Commit::Outcome(Outcome::Accept);

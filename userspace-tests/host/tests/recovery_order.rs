@@ -12,11 +12,11 @@ mod outcomes;
 use outcomes::Named;
 use srp_host::logic::{
     backoff::Cause,
-    ktime::Ktime,
     recovery::{
         BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry, Returned,
     },
     state::{Attempt, Life, Link, Reset, State},
+    time::Ktime,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};

@@ -151,7 +151,7 @@ pub mod log {
 }
 
 pub mod ktime {
-    pub use crate::srp::logic::ktime::Ktime;
+    pub use crate::srp::logic::time::Ktime;
 
     pub fn ktime_get() -> Ktime {
         Ktime::from_ns(crate::clock::monotonic_ns())

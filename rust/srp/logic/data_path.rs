@@ -2,6 +2,8 @@
 
 //! How the data of a command reaches the target, and how many memory regions that takes.
 
+use super::super::proto::cmd::Direction;
+
 /// Inputs of the policy. All lengths are in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Thresholds {
@@ -11,21 +13,10 @@ pub struct Thresholds {
     pub static_read: u32,
 }
 
-/// What a command transfers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Transfer {
-    /// Nothing.
-    None,
-    /// This many bytes from the device.
-    Read(u32),
-    /// This many bytes to the device.
-    Write(u32),
-}
-
 /// How the data is transferred. Writes have odd numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
-pub enum Way {
+pub enum DataPath {
     /// There is no data.
     None = 0,
     /// Copied into the message; the target can access no memory.
@@ -38,9 +29,21 @@ pub enum Way {
     DynamicRead = 4,
 }
 
-impl Way {
+impl DataPath {
     /// Number of variants.
     pub const COUNT: usize = 5;
+
+    /// Chooses how to transfer `len` bytes in this direction.
+    pub const fn choose(direction: Direction, len: u32, thresholds: Thresholds) -> Self {
+        match direction {
+            _ if len == 0 => Self::None,
+            Direction::None => Self::None,
+            Direction::ToDevice if len <= thresholds.immediate => Self::Immediate,
+            Direction::FromDevice if len <= thresholds.static_read => Self::Static,
+            Direction::ToDevice => Self::DynamicWrite,
+            Direction::FromDevice => Self::DynamicRead,
+        }
+    }
 
     /// Whether the data is registered for the command.
     pub const fn is_dynamic(self) -> bool {
@@ -50,17 +53,6 @@ impl Way {
     /// Whether the command transfers data to the device.
     pub const fn is_write(self) -> bool {
         self as u8 & 1 != 0
-    }
-}
-
-/// Chooses how to transfer the data.
-pub const fn way(transfer: Transfer, thresholds: Thresholds) -> Way {
-    match transfer {
-        Transfer::None | Transfer::Read(0) | Transfer::Write(0) => Way::None,
-        Transfer::Write(len) if len <= thresholds.immediate => Way::Immediate,
-        Transfer::Read(len) if len <= thresholds.static_read => Way::Static,
-        Transfer::Write(_) => Way::DynamicWrite,
-        Transfer::Read(_) => Way::DynamicRead,
     }
 }
 
