@@ -44,6 +44,7 @@ pub mod dma;
 pub mod ib_cm;
 mod iova;
 mod kept;
+pub mod limits;
 pub mod link;
 pub mod lookup;
 pub mod mr;

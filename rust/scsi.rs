@@ -78,6 +78,7 @@ pub mod command;
 pub mod device;
 pub mod error;
 pub mod host;
+pub mod limits;
 pub mod log;
 #[cfg(all(SRP_KUNIT, CONFIG_KUNIT))]
 pub(crate) mod tests;
@@ -100,7 +101,7 @@ pub use self::{
     host::{
         driver::Driver,
         Host,
-        Limits,
         SG_MAX_SEGMENTS, //
-    }, //
+    },
+    limits::Limits, //
 };

@@ -24,6 +24,7 @@ use core::{
 use kernel::{
     device,
     error::to_result,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -36,6 +37,8 @@ use kernel::{
     },
     types::Opaque, //
 };
+
+pub use super::limits::Limits;
 
 /// A registered `struct ib_device`.
 ///
@@ -73,33 +76,6 @@ pub struct PortInfo {
     pub subnet_timeout: u8,
     /// The active MTU, an `enum ib_mtu`.
     pub(super) active_mtu: bindings::ib_mtu,
-}
-
-/// Limits of a device, in the units of `struct ib_device_attr`.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Maximum number of work requests per queue of a queue pair.
-    pub max_qp_wr: u32,
-    /// Maximum number of entries of a completion queue.
-    pub max_cqe: u32,
-    /// Maximum number of SGEs per send request.
-    pub max_send_sge: u32,
-    /// Maximum number of RDMA reads that a queue pair serves concurrently.
-    pub max_qp_rd_atom: u8,
-    /// Page size of memory regions, in bytes; at least 4096.
-    pub mr_page_size: u32,
-    /// Maximum number of pages per fast registration; 0 if the device has no fast registration.
-    pub max_pages_per_mr: u32,
-    /// Whether a region may have gaps between its segments.
-    pub sg_gaps: bool,
-    /// DMA may use bounce buffers (swiotlb), which change the offset of a segment in its page.
-    pub bounces: bool,
-    /// The bits of a region's address that may differ from the DMA address of its memory.
-    pub iova_mask: u64,
-    /// Maximum length of a DMA segment, in bytes.
-    pub max_segment_size: u32,
-    /// Number of completion vectors, at least 1.
-    pub num_comp_vectors: u32,
 }
 
 impl Device {
@@ -254,6 +230,8 @@ impl Device {
             sg_gaps: attrs.kernel_cap_flags & gaps != 0,
             // SAFETY: The device is registered.
             bounces: unsafe { bindings::srp_helper_ib_dma_bounces(self.as_raw(), page_size - 1) },
+            // CAST: At most 64 KiB.
+            memory_page: PAGE_SIZE as u32,
             iova_mask: iova_mask(driver),
             // SAFETY: The device is registered.
             max_segment_size: unsafe { bindings::srp_helper_ib_dma_max_seg_size(self.as_raw()) },

@@ -25,11 +25,10 @@ use super::{
         Lost,
         Violation, //
     },
-    geometry::RECEIVE_SIZE,
     logic::send_queue::{
-        Sizes,
-        RECEIVE_BATCH, //
-        REPLIES,
+        RECEIVE_BATCH,
+        RECEIVE_SIZE,
+        REPLIES, //
     },
     owner::Owner,
     proto::login::Granted,
@@ -79,7 +78,7 @@ use probe::Probe;
 use requests::Replies;
 use task::Task;
 
-// `Sizes::receives()` includes the receives that wait for a repost.
+// `Slots::receives()` includes the receives that wait for a repost.
 const _: () = assert!(qp::RECEIVE_BATCH == RECEIVE_BATCH as usize);
 
 /// A queue pair with its channel.
@@ -158,27 +157,17 @@ impl Channel {
         answers: Option<Answers>,
     ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
-        let (sizes, receives, context) = match &answers {
-            None => (
-                geometry.sizes,
-                geometry.sizes.receives(),
-                match geometry.is_polled(u32::from(index)) {
-                    true => PollContext::Direct,
-                    false => PollContext::Interrupt,
-                },
-            ),
-            Some(_) => (
-                Sizes {
-                    depth: 0,
-                    ..geometry.sizes
-                },
-                geometry.answer_receives(),
-                PollContext::Interrupt,
-            ),
+        let mut slots = geometry.slots;
+        let (receives, context) = match &answers {
+            Some(_) => {
+                slots.depth = 0;
+                (geometry.answer_receives(), PollContext::Interrupt)
+            }
+            None if geometry.is_polled(index.into()) => (slots.receives(), PollContext::Direct),
+            None => (slots.receives(), PollContext::Interrupt),
         };
-        let depth = sizes.depth as usize;
-        let per_slot = geometry.sizes.regions as usize;
-        let (regions, handles) = Regions::new(pd, depth, per_slot)?;
+        let depth = slots.depth as usize;
+        let (regions, handles) = Regions::new(pd, depth, slots.regions as usize)?;
         let iu_len = geometry.message_len as usize;
         // One message for each slot, one for task management, one for the probe, and the rest for
         // replies to the target.
@@ -188,15 +177,14 @@ impl Channel {
         let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
         let bounce = match geometry.bounce() {
-            _ if depth == 0 => Bounce::default(),
-            (0, _) => Bounce::default(),
-            (size, reach) => Bounce::new(pd, depth, size, reach)?,
+            (size, reach) if size > 0 && depth > 0 => Bounce::new(pd, depth, size, reach)?,
+            _ => Bounce::default(),
         };
         let mut pieces = bounce.pieces.into_iter();
-        let mut slots = KVVec::with_capacity(depth, GFP_KERNEL)?;
+        let mut cells = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
             let slot = Slot::new(index, iu, handle, pieces.next());
-            slots.push(Cell::new(slot), GFP_KERNEL)?;
+            cells.push(Cell::new(slot), GFP_KERNEL)?;
         }
         let (_, receive_chunks) = Pool::new(
             pd,
@@ -208,7 +196,7 @@ impl Channel {
             index,
             status: status.clone(),
             owner: owner.clone(),
-            slots,
+            slots: cells,
             counts: Counts::new(),
             immediate: Atomic::new(0),
             task,
@@ -222,7 +210,7 @@ impl Channel {
             answers,
         };
         let sizes = qp::Sizes {
-            send: sizes.send_queue(),
+            send: slots.send_queue(),
             send_sge: if geometry.immediate > 0 { 2 } else { 1 },
             receive: receives,
             vector: geometry.vector(u32::from(index)),

@@ -6,7 +6,6 @@
 //! The same files are built and tested in user space.
 
 pub mod backoff;
-pub mod channels;
 pub mod credit;
 pub mod data_path;
 pub mod deadlines;

@@ -13,7 +13,6 @@ use super::{
         Service, //
     },
     error::LoginFailure,
-    geometry::Geometry,
     log::session_log,
     logic::timeouts::LOGIN_TIMEOUT_MS,
     port::Port,
@@ -34,7 +33,8 @@ use super::{
         SessionHost,
         LOG_OUT_PATIENCE_MS, //
     },
-    sessions::Sessions, //
+    sessions::Sessions,
+    sizes, //
 };
 use crate::{
     net::{
@@ -114,7 +114,7 @@ pub fn log_in(
 fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>> {
     let port = sessions.port();
     let plan = plan(port, options)?;
-    let geometry = Geometry::new(options, port.device().limits()).inspect_err(|e| {
+    let geometry = sizes::geometry(options, port.device().limits()).inspect_err(|e| {
         let e = e.to_errno();
         refuse!(port, "options do not fit the RDMA device: error {e}");
     })?;
@@ -135,7 +135,10 @@ fn set_up(
         let params = HostParams {
             session,
             channels: channels.clone(),
-            limits: session.geometry.host_limits(channels.len(), &granted)?,
+            limits: session
+                .geometry
+                .host_limits(channels.len(), &granted)
+                .ok_or(EINVAL)?,
             transport: sessions.transport(),
         };
         let descriptors = session.geometry.needed_descriptors(&granted);

@@ -40,7 +40,6 @@ use super::{
         Waiting, //
     },
     error::LoginFailure,
-    geometry::Geometry,
     ktime::{
         AtomicKtime,
         Ktime, //
@@ -51,6 +50,7 @@ use super::{
     },
     port::Port,
     proto::guid::Guid,
+    sizes::Geometry,
     status::Status, //
 };
 use crate::{

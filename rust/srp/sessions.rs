@@ -8,14 +8,14 @@ use super::{
         Throttle, //
     },
     error::Lost,
-    geometry::Geometry,
     port::Port,
     session::{
         Key,
         Queues,
         Registry,
         Session, //
-    }, //
+    },
+    sizes::Geometry, //
 };
 use crate::scsi::transport::srp::Transport;
 use kernel::{

@@ -3,7 +3,6 @@
 //! The state of a session, as its connections and other code see it.
 
 use super::{
-    geometry::Geometry,
     logic::state::{
         Life,
         State, //
@@ -13,6 +12,7 @@ use super::{
         PortName, //
     },
     proto::ids::PortId,
+    sizes::Geometry,
     statistics::Statistics, //
 };
 use core::fmt;

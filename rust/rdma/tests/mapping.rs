@@ -22,6 +22,7 @@ use crate::{
     errno::EOPNOTSUPP,
     random::random_u64,
     rdma::{
+        device::Limits,
         mr::{
             Bound,
             Handle,
@@ -31,7 +32,6 @@ use crate::{
         },
         pd::Pd, //
     },
-    srp::logic::data_path, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -417,16 +417,15 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
 /// The longest command that the driver allows the block layer can be mapped at any offset, even as
 /// one piece, which is the worst case.
 fn longest_command_fits(soft: &Soft) -> Result {
-    let shape = data_path::Regions {
-        page_size: PAGE,
-        pages: PAGES,
-        gaps: false,
-        bounced: false,
+    let limits = Limits {
+        mr_page_size: PAGE,
+        max_pages_per_mr: PAGES,
         memory_page: PAGE,
+        ..Limits::default()
     };
     for count in 1..=5 {
-        let sectors = shape.max_sectors(count);
-        check_eq!(shape.per_command(sectors, 0), count);
+        let sectors = limits.max_sectors(count);
+        check_eq!(limits.mrs_per_command(sectors, 0), count);
         let len = sectors as usize * 512;
         for begin in [0, 512, PAGE_SIZE / 2, PAGE_SIZE - 4] {
             let handle = mapped(soft, count as usize, List::new(32, &[(begin, len)])?)?;

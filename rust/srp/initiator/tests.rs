@@ -41,7 +41,6 @@ use crate::{
             Lost,
             Violation, //
         },
-        geometry::Geometry,
         logic::state::Life,
         proto::{
             guid::Gid,
@@ -51,6 +50,7 @@ use crate::{
             },
         },
         session::Session,
+        sizes,
         tests::{
             messages::{
                 get,
@@ -193,7 +193,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
         ack_timeout: None,
         tos: None,
     };
-    let geometry = Geometry::new(&options, soft.device.limits())?;
+    let geometry = sizes::geometry(&options, soft.device.limits())?;
     stand.sessions.begin(options.key(), plan, geometry)
 }
 

@@ -14,14 +14,19 @@ use super::{
             SG_TABLESIZE_MAX, //
         },
     },
-    channels,
-    data_path::Regions,
-    send_queue::{
-        DeviceLimits,
-        Sizes, //
-    }, //
+    send_queue::Slots,
+    tag::MAX_CHANNELS, //
+};
+use crate::{
+    rdma::limits::Limits,
+    scsi::limits as scsi, //
 };
 
+/// Default number of channels per NUMA node.
+const PER_NODE: u32 = 4;
+/// Maximum number of channels by default: four for each of four nodes. Each costs a queue pair with
+/// its memory, on the device and on the target, for every session.
+const MAX_UNASKED: u32 = 16;
 /// Default of `max_sect` in 512-byte sectors, if [`DEFAULT_REGIONS`] hold them: 1 MiB. The
 /// midlayer's default is half of that.
 const DEFAULT_SECTORS: u32 = 2048;
@@ -37,26 +42,15 @@ const MAX_STATIC_READ: u32 = 32 << 10;
 /// Maximum number of commands per disk: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;
 
-/// Limits of the device.
+/// The machine, and parameters of the module; any value is possible.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Device {
-    /// Maximum number of work requests per queue of a queue pair.
-    pub max_qp_wr: u32,
-    /// Maximum number of entries per completion queue.
-    pub max_cqe: u32,
-    /// Maximum number of scatter-gather entries per send.
-    pub max_send_sge: u32,
-    /// Memory regions; without fast registration they have no pages.
-    pub regions: Regions,
+pub struct Environment {
+    /// Number of online NUMA nodes.
+    pub nodes: u32,
+    /// Number of online CPUs.
+    pub cpus: u32,
     /// Maximum number of regions per command.
-    pub regions_per_command: u32,
-    /// Maximum length of a DMA segment, in bytes.
-    pub max_segment_size: u32,
-}
-
-/// Module parameters; any value is possible.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Parameters {
+    pub mrs_per_command: u32,
     /// Maximum length of immediate data, in bytes; 0 for none.
     pub immediate: u32,
     /// Maximum length of a read through static memory, in bytes; 0 for none.
@@ -93,8 +87,10 @@ pub enum Unfit {
 /// The sizes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
+    /// What the device can do.
+    pub device: Limits,
     /// Number of commands and regions of each channel.
-    pub sizes: Sizes,
+    pub slots: Slots,
     /// Number of channels to request, without the polled ones.
     pub channels: u32,
     /// Number of polled channels to request, which come after the others.
@@ -103,9 +99,6 @@ pub struct Geometry {
     pub answers: u32,
     /// Completion vector of channel 0, if given.
     first_vector: Option<u32>,
-    vectors: u32,
-    regions: Regions,
-    max_segment_size: u32,
     /// Maximum length of a message with immediate data, in bytes.
     pub it_iu_len: u32,
     /// Maximum length of a message without immediate data, in bytes.
@@ -121,119 +114,85 @@ pub struct Geometry {
     cmd_per_lun: Option<u32>,
 }
 
-/// Limits of a SCSI host.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct HostLimits {
-    /// Number of channels, each with a hardware queue.
-    pub channels: u16,
-    /// Number of polled channels among them, the last ones.
-    pub polled: u16,
-    /// Maximum number of commands per channel.
-    pub queue_depth: u16,
-    /// Initial queue depth of a disk, in commands.
-    pub cmd_per_lun: u16,
-    /// Maximum number of segments per command.
-    pub sg_tablesize: u16,
-    /// Maximum number of 512-byte sectors per command.
-    pub max_sectors: u32,
-    /// Maximum length of a segment, in bytes; 0 for the default.
-    pub max_segment_size: u32,
-    /// Alignment of segment boundaries inside the data, minus 1; 0 for none.
-    pub virt_boundary_mask: u32,
-}
-
 impl Geometry {
     /// Chooses all sizes before the login. Calls `lowered` for each size that had to be lowered.
     pub fn new(
         options: &Options<'_>,
-        parameters: Parameters,
-        machine: channels::Machine,
-        device: Device,
+        environment: &Environment,
+        device: Limits,
         mut lowered: impl FnMut(Lowered),
     ) -> Result<Self, Unfit> {
-        let regions = device.regions;
-        if regions.pages < 2 {
+        if device.max_pages_per_mr < 2 {
             return Err(Unfit::NoRegistration);
         }
-        let most = device
-            .regions_per_command
-            .min(u32::from(options.cmd_sg_entries));
-        let wanted = options.max_sect.unwrap_or(
-            DEFAULT_SECTORS.min(regions.max_sectors(most.min(DEFAULT_REGIONS + regions.spare()))),
-        );
-        let least = min_sectors(regions);
+        let descriptors = options.cmd_sg_entries;
+        let most = environment.mrs_per_command.min(descriptors.into());
+        let unasked = device.max_sectors(most.min(DEFAULT_REGIONS + device.spare_mrs()));
+        let wanted = options.max_sect.unwrap_or(unasked.min(DEFAULT_SECTORS));
+        let least = min_sectors(&device);
         if wanted < least && options.max_sect.is_some() {
             return Err(Unfit::MaxSect(wanted, least));
         }
-        let max_sectors = wanted.min(regions.max_sectors(most));
+        let max_sectors = wanted.min(device.max_sectors(most));
         if max_sectors < least {
             return Err(Unfit::NoCommand);
         }
         if max_sectors < wanted {
             lowered(Lowered::MaxSect(wanted, max_sectors, most));
         }
-        let per_command = regions
-            .per_command(max_sectors, options.sg_tablesize)
-            .min(most);
-        let entries = regions.sg_tablesize(per_command);
+        let regions = device.mrs_per_command(max_sectors, options.sg_tablesize);
+        let regions = regions.min(most);
+        let entries = device.sg_tablesize(regions).min(SG_TABLESIZE_MAX as u32);
         let sg_tablesize = match options.sg_tablesize {
             // Not given: as many as the regions hold.
             0 => entries,
             n => n.min(entries),
         };
-        let wanted = Sizes {
-            depth: options.queue_size,
-            regions: per_command,
-        };
-        let limits = DeviceLimits {
-            max_qp_wr: device.max_qp_wr,
-            max_cqe: device.max_cqe,
-        };
-        let sizes = wanted.fit(limits).ok_or(Unfit::NoCommand)?;
-        if sizes.depth < wanted.depth {
-            lowered(Lowered::QueueSize(wanted.depth, sizes.depth));
+        let depth = options.queue_size;
+        let slots = Slots { depth, regions };
+        let slots = slots.fit(&device).ok_or(Unfit::NoCommand)?;
+        if slots.depth < depth {
+            lowered(Lowered::QueueSize(depth, slots.depth));
         }
-        let channels = channels::count(options.ch_count, machine);
+        let channels = channel_count(options.ch_count, environment, device.num_comp_vectors);
         if let Some(wanted) = options.ch_count.filter(|&wanted| wanted > channels) {
             lowered(Lowered::ChCount(wanted, channels));
         }
-        let polled = parameters.poll_queues.min(MAX_POLL_QUEUES);
+        let polled = environment.poll_queues.min(MAX_POLL_QUEUES);
         // CAST: At most `MAX_ANSWERS`.
         let answers = options.answers_from.count() as u32;
         let all = channels.saturating_add(polled);
-        if answers > 0 && !sizes.answers_fit(all, limits) {
-            return Err(Unfit::Answers(sizes.depth.saturating_mul(all)));
+        if answers > 0 && !slots.answers_fit(all, &device) {
+            return Err(Unfit::Answers(slots.depth.saturating_mul(all)));
         }
         // Immediate data takes an entry of its own, and the peer of an answer channel does not
         // receive it.
         let immediate = if device.max_send_sge >= 2 && answers == 0 {
-            parameters.immediate.min(MAX_IMMEDIATE)
+            environment.immediate.min(MAX_IMMEDIATE)
         } else {
             0
         };
         // A command answered on another channel can end long before the target acknowledges its
         // SEND: only an invalidation after the SEND keeps the send queue from filling up.
         let static_read = match answers {
-            0 => static_read(parameters.static_read, regions, sizes.depth),
+            0 => static_read(environment.static_read, &device, slots.depth),
             _ => 0,
         };
-        let (descriptors, longest) = (options.cmd_sg_entries, options.max_it_iu_size);
+        let longest = options.max_it_iu_size;
         Ok(Self {
-            sizes,
+            device,
+            slots,
             channels,
             polled,
             answers,
             first_vector: options.comp_vector,
-            vectors: machine.vectors,
-            regions,
-            max_segment_size: device.max_segment_size,
             it_iu_len: it_iu_len(descriptors, immediate, longest),
             message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),
             descriptors,
             immediate,
             static_read,
             max_sectors,
-            sg_tablesize: sg_tablesize.min(SG_TABLESIZE_MAX as u32),
+            sg_tablesize,
             cmd_per_lun: options.cmd_per_lun,
         })
     }
@@ -245,7 +204,7 @@ impl Geometry {
         if read == 0 {
             return (immediate, 0);
         }
-        let page = self.regions.page_size as usize;
+        let page = self.device.mr_page_size as usize;
         // Both lengths are small, and `page` is not 0.
         let whole = |len: usize| len.checked_next_multiple_of(page).unwrap_or(0);
         (whole(immediate).max(whole(read)), whole(read))
@@ -259,7 +218,7 @@ impl Geometry {
 
     /// Number of receive buffers of an answer channel.
     pub fn answer_receives(&self) -> u32 {
-        self.sizes.answer_receives(self.all_channels().into())
+        self.slots.answer_receives(self.all_channels().into())
     }
 
     /// Whether a channel is polled.
@@ -269,7 +228,8 @@ impl Geometry {
 
     /// The completion vector of a channel.
     pub const fn vector(&self, channel: u32) -> u32 {
-        channels::vector(self.first_vector, channel, self.channels, self.vectors)
+        let vectors = self.device.num_comp_vectors;
+        vector(self.first_vector, channel, self.channels, vectors)
     }
 
     /// Number of regions per command, limited by the descriptors that the target granted on the
@@ -277,7 +237,7 @@ impl Geometry {
     fn regions_of(&self, granted: &[Granted]) -> u32 {
         let descriptors = granted.iter().map(|g| u32::from(g.descriptors)).min();
         // A target without room for a list still takes one direct descriptor.
-        self.sizes.regions.min(descriptors.unwrap_or(0).max(1))
+        self.slots.regions.min(descriptors.unwrap_or(0).max(1))
     }
 
     /// Number of descriptors that later messages must have room for; 0 if one direct descriptor is
@@ -292,50 +252,80 @@ impl Geometry {
     /// Limits with this many channels, given what the target granted on the connected ones;
     /// [`None`] if none is connected, if a number is too large, or if a page of memory does not fit
     /// into a command.
-    pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<HostLimits> {
+    pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<scsi::Limits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
         // One credit is reserved for task management.
-        let depth = self.sizes.depth.min(least.saturating_sub(1));
+        let depth = self.slots.depth.min(least.saturating_sub(1));
         let count = self.regions_of(granted);
         let small = |n: u32| u16::try_from(n).ok();
         let channels = u16::try_from(channels).ok()?;
         let all = depth.saturating_mul(channels.into());
-        let gaps = self.regions.gaps;
-        let entries = count.saturating_mul(self.regions.pages);
-        let max_sectors = self.max_sectors.min(self.regions.max_sectors(count));
-        if max_sectors < min_sectors(self.regions) {
+        let cmd_per_lun = self.cmd_per_lun.unwrap_or(all).min(all);
+        let entries = count.saturating_mul(self.device.max_pages_per_mr);
+        let max_sectors = self.max_sectors.min(self.device.max_sectors(count));
+        if max_sectors < min_sectors(&self.device) {
             return None;
         }
-        Some(HostLimits {
-            channels,
+        Some(scsi::Limits {
+            nr_hw_queues: channels,
             // Channels that the device has no room for are missing at the end.
-            polled: channels.saturating_sub(small(self.channels)?),
+            polled_queues: channels.saturating_sub(small(self.channels)?),
             queue_depth: small(depth)?,
-            cmd_per_lun: small(
-                self.cmd_per_lun
-                    .unwrap_or(all)
-                    .min(all)
-                    .min(CMD_PER_LUN_MAX),
-            )?,
+            cmd_per_lun: small(cmd_per_lun.min(CMD_PER_LUN_MAX))?,
+            max_id: 1,
+            max_lun: u64::MAX,
+            max_cmd_len: 16,
             sg_tablesize: small(self.sg_tablesize.min(entries))?,
             max_sectors,
-            max_segment_size: if gaps { self.max_segment_size } else { 0 },
-            virt_boundary_mask: self.regions.virt_boundary_mask(),
+            max_segment_size: match self.device.sg_gaps {
+                true => self.device.max_segment_size,
+                false => 0,
+            },
+            virt_boundary_mask: self.device.virt_boundary_mask() as usize,
+            dma_boundary: 0,
         })
     }
 }
 
 /// Size of a page of memory in 512-byte sectors. The block layer requires a command to hold a page.
-const fn min_sectors(regions: Regions) -> u32 {
-    regions.memory_page / 512
+const fn min_sectors(device: &Limits) -> u32 {
+    device.memory_page / 512
 }
 
 /// `wanted`, or less if one region does not cover the static memory of all slots.
-fn static_read(wanted: u32, regions: Regions, depth: u32) -> u32 {
-    let page = regions.page_size;
+fn static_read(wanted: u32, device: &Limits, depth: u32) -> u32 {
+    let page = device.mr_page_size;
     if page > MAX_STATIC_READ {
         return 0;
     }
-    let pages = regions.pages / depth.max(1);
+    let pages = device.max_pages_per_mr / depth.max(1);
     wanted.min(MAX_STATIC_READ).min(pages.saturating_mul(page))
+}
+
+/// Number of channels to request, at least 1: `wanted`, or a default for the machine, at most 16.
+/// More channels than CPUs would be unused.
+pub fn channel_count(wanted: Option<u32>, environment: &Environment, vectors: u32) -> u32 {
+    let suits = environment.nodes.saturating_mul(PER_NODE).max(vectors);
+    wanted
+        .unwrap_or(suits.min(MAX_UNASKED))
+        .min(environment.cpus)
+        .clamp(1, MAX_CHANNELS)
+}
+
+/// Completion vector of a channel. `first` is that of channel 0; further channels use the following
+/// ones. If it is `None`, the channels are spread over all vectors, as their hardware queues are
+/// over the CPUs.
+pub const fn vector(first: Option<u32>, channel: u32, channels: u32, vectors: u32) -> u32 {
+    let vector = match first {
+        Some(first) => first.wrapping_add(channel),
+        None if channel < channels && channels < vectors => {
+            // CAST: Less than `vectors`, as `channel` is less than `channels`.
+            (channel as u64 * vectors as u64 / channels as u64) as u32
+        }
+        None => channel,
+    };
+    match vector.checked_rem(vectors) {
+        Some(vector) => vector,
+        None => 0,
+    }
 }

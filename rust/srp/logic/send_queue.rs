@@ -2,6 +2,8 @@
 
 //! Sizes of the queues of a channel.
 
+use crate::rdma::limits::Limits;
+
 /// Number of work requests per command beside those of its regions: the SEND.
 const SENDS_PER_COMMAND: u32 = 1;
 /// Number of work requests per region of a command: REG_MR and LOCAL_INV.
@@ -31,25 +33,20 @@ const EXTRA_ANSWERS: u32 = 1;
 /// Maximum number of receives of an answer channel (8 MiB).
 const MAX_ANSWER_RECEIVES: u32 = 16_384;
 
-/// Limits of a device.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct DeviceLimits {
-    /// Maximum number of work requests per queue (`max_qp_wr`).
-    pub max_qp_wr: u32,
-    /// Maximum number of entries per completion queue (`max_cqe`).
-    pub max_cqe: u32,
-}
+/// Size of a receive buffer, in bytes. The longest message from a target is 292 bytes: an SRP_RSP
+/// with 4 bytes of response data and 252 of sense data.
+pub const RECEIVE_SIZE: usize = 512;
 
-/// Sizes of one channel.
+/// The slots of a channel, which determine the sizes of its queues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Sizes {
+pub struct Slots {
     /// Number of slots: commands at a time.
     pub depth: u32,
     /// Number of memory regions per slot.
     pub regions: u32,
 }
 
-impl Sizes {
+impl Slots {
     /// Number of entries of the send queue.
     pub const fn send_queue(self) -> u32 {
         self.regions
@@ -82,7 +79,7 @@ impl Sizes {
     }
 
     /// Whether an answer channel for this many channels fits the device and the driver's limit.
-    pub const fn answers_fit(self, channels: u32, limits: DeviceLimits) -> bool {
+    pub const fn answers_fit(self, channels: u32, limits: &Limits) -> bool {
         let receives = self.answer_receives(channels);
         let queue = receives.saturating_add(DRAIN);
         let sends = Self { depth: 0, ..self }.send_queue();
@@ -91,15 +88,15 @@ impl Sizes {
             && queue.saturating_add(sends) <= limits.max_cqe
     }
 
-    const fn fits(self, limits: DeviceLimits) -> bool {
+    const fn fits(self, limits: &Limits) -> bool {
         self.send_queue() <= limits.max_qp_wr
             && self.receive_queue() <= limits.max_qp_wr
             && self.completion_queue() <= limits.max_cqe
     }
 
-    /// The largest sizes with at most this depth that the device allows; `None` if not even one
+    /// The most slots up to this depth that the device allows; `None` if not even one
     /// command fits.
-    pub const fn fit(self, limits: DeviceLimits) -> Option<Self> {
+    pub const fn fit(self, limits: &Limits) -> Option<Self> {
         // Halve the range between a depth that fits and one that does not.
         let (mut good, mut bad) = (0u32, self.depth.saturating_add(1));
         while bad.saturating_sub(good) > 1 {
@@ -110,12 +107,9 @@ impl Sizes {
                 bad = depth;
             }
         }
-        if good == 0 {
-            return None;
+        match good {
+            0 => None,
+            depth => Some(Self { depth, ..self }),
         }
-        Some(Self {
-            depth: good,
-            ..self
-        })
     }
 }

@@ -19,7 +19,14 @@ pub mod rdma {
     pub mod ib_cm {
         pub mod state;
     }
+    pub mod limits;
     pub mod timeout;
+}
+
+/// The driver's files for the midlayer.
+#[path = "../../../rust/scsi"]
+pub mod scsi {
+    pub mod limits;
 }
 
 /// Subnet management of the software adapter.

@@ -2,7 +2,7 @@
 
 //! Memory that the device sees as a bounce buffer, and the regions that it needs.
 
-use srp_host::logic::data_path::Regions;
+use srp_host::rdma::limits::Limits;
 
 /// A list of one command, as `(address, length)`.
 type List = Vec<(u64, u64)>;
@@ -60,12 +60,12 @@ fn lists(memory_page: u64) -> u32 {
     // The smallest regions that hold a page of memory.
     let least_pages = memory_page / 4096 + 1;
     for pages in [least_pages, 2 * least_pages, 256] {
-        let shape = Regions {
-            page_size: 4096,
-            pages: pages as u32,
-            gaps: false,
-            bounced: true,
+        let shape = Limits {
+            mr_page_size: 4096,
+            max_pages_per_mr: pages as u32,
+            bounces: true,
             memory_page: memory_page as u32,
+            ..Limits::default()
         };
         for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
@@ -82,12 +82,12 @@ fn lists(memory_page: u64) -> u32 {
                         list.push((at + (list.len() as u64) * (1 << 24), next - at));
                         at = next;
                     }
-                    let direct = Regions {
-                        bounced: false,
+                    let direct = Limits {
+                        bounces: false,
                         ..shape
                     };
                     let sectors = sectors as u32;
-                    let least = direct.per_command(sectors, 0);
+                    let least = direct.mrs_per_command(sectors, 0);
                     assert!(regions_of(&list, pages) <= least, "{list:?}");
                     let needed = regions_of(&bounced(&list, memory_page), pages);
                     // With so few regions, the limits that the driver sets for the block layer must
@@ -101,7 +101,7 @@ fn lists(memory_page: u64) -> u32 {
                             narrow += 1;
                         }
                     }
-                    assert!(needed <= shape.per_command(sectors, 0), "{list:?}");
+                    assert!(needed <= shape.mrs_per_command(sectors, 0), "{list:?}");
                     worst = worst.max(needed.saturating_sub(least));
                 }
             }

@@ -4,10 +4,10 @@
 
 use srp_host::logic::{
     backoff::Fill,
-    channels::{self, Machine},
     credit::{self, OutOfRange},
-    data_path::{DataPath, Regions, Thresholds},
-    send_queue::{DeviceLimits, Sizes},
+    data_path::{DataPath, Thresholds},
+    geometry::{self, Environment},
+    send_queue::Slots,
     slot::{self, Word},
     tag::{Kind, Tag, MAX_SLOTS},
     time::Ktime,
@@ -15,6 +15,7 @@ use srp_host::logic::{
     window::Strikes,
 };
 use srp_host::proto::cmd::Direction;
+use srp_host::rdma::limits::Limits;
 
 #[test]
 fn credits() {
@@ -344,126 +345,128 @@ fn ways() {
 
 #[test]
 fn regions() {
-    let shape = |pages, gaps| Regions {
-        page_size: 4096,
-        pages,
-        gaps,
-        bounced: false,
+    let shape = |pages, gaps| Limits {
+        mr_page_size: 4096,
+        max_pages_per_mr: pages,
+        sg_gaps: gaps,
         memory_page: 4096,
+        ..Limits::default()
     };
     // rxe has 512 pages per region. 512 KiB: one region. 2 MiB at an odd offset touch 513 pages.
     let rxe = shape(512, false);
-    assert_eq!(rxe.per_command(1024, 128), 1);
-    assert_eq!(rxe.per_command(4088, 128), 1);
-    assert_eq!(rxe.per_command(4089, 128), 2);
-    assert_eq!(rxe.per_command(4096, 128), 2);
+    assert_eq!(rxe.mrs_per_command(1024, 128), 1);
+    assert_eq!(rxe.mrs_per_command(4088, 128), 1);
+    assert_eq!(rxe.mrs_per_command(4089, 128), 2);
+    assert_eq!(rxe.mrs_per_command(4096, 128), 2);
     assert_eq!(rxe.max_sectors(1), 4088);
     assert_eq!(rxe.max_sectors(2), 8176);
     // siw has 256.
     let siw = shape(256, false);
-    assert_eq!(siw.per_command(1024, 128), 1);
-    assert_eq!(siw.per_command(2048, 128), 2);
-    assert_eq!(siw.per_command(1 << 17, 2048), 65);
+    assert_eq!(siw.mrs_per_command(1024, 128), 1);
+    assert_eq!(siw.mrs_per_command(2048, 128), 2);
+    assert_eq!(siw.mrs_per_command(1 << 17, 2048), 65);
     assert_eq!(siw.max_sectors(0), 0);
     // With gaps entries count, not bytes.
     let gaps = shape(512, true);
-    assert_eq!(gaps.per_command(1 << 17, 512), 1);
-    assert_eq!(gaps.per_command(8, 513), 2);
-    assert_eq!(gaps.per_command(8, 0), 1);
+    assert_eq!(gaps.mrs_per_command(1 << 17, 512), 1);
+    assert_eq!(gaps.mrs_per_command(8, 513), 2);
+    assert_eq!(gaps.mrs_per_command(8, 0), 1);
     // Without an explicit number of entries: 2 MiB at an odd offset touches 513 pages.
-    assert_eq!(gaps.per_command(4088, 0), 1);
-    assert_eq!(gaps.per_command(4096, 0), 2);
+    assert_eq!(gaps.mrs_per_command(4088, 0), 1);
+    assert_eq!(gaps.mrs_per_command(4096, 0), 2);
     assert_eq!(gaps.max_sectors(1), u32::MAX);
     // Bounced memory has gaps after its first segment and before its last.
-    let bounced = Regions {
-        bounced: true,
+    let bounced = Limits {
+        bounces: true,
         ..rxe
     };
-    assert_eq!(bounced.per_command(1024, 128), 3);
+    assert_eq!(bounced.mrs_per_command(1024, 128), 3);
     let sectors = [0, 1, 2, 3, 4].map(|count| bounced.max_sectors(count));
     assert_eq!(sectors, [0, 4088, 4088, 4088, 8176]);
     // Too few regions for the gaps: each segment has its own region.
     let entries = [0, 1, 2, 3].map(|count| bounced.sg_tablesize(count));
     assert_eq!(entries, [0, 1, 2, 3 * 512]);
     assert_eq!(rxe.sg_tablesize(2), 1024);
-    let with_gaps = Regions {
-        bounced: true,
+    let with_gaps = Limits {
+        bounces: true,
         ..gaps
     };
-    assert_eq!(with_gaps.per_command(8, 0), 1);
+    assert_eq!(with_gaps.mrs_per_command(8, 0), 1);
 }
 
 #[test]
 fn queue_sizes() {
-    let device = DeviceLimits {
+    let device = Limits {
         max_qp_wr: 1 << 20,
         max_cqe: 1 << 20,
+        ..Limits::default()
     };
-    let sizes = Sizes {
+    let slots = Slots {
         depth: 64,
         regions: 1,
     };
     assert_eq!(
-        (sizes.send_queue(), sizes.receives(), sizes.receive_queue()),
+        (slots.send_queue(), slots.receives(), slots.receive_queue()),
         (64 * 3 + 40, 76, 77)
     );
-    assert_eq!(sizes.completion_queue(), 232 + 77);
-    assert_eq!(sizes.fit(device), Some(sizes));
+    assert_eq!(slots.completion_queue(), 232 + 77);
+    assert_eq!(slots.fit(&device), Some(slots));
     // Exactly enough; then one less of each.
     assert_eq!(
-        sizes.fit(DeviceLimits {
+        slots.fit(&Limits {
             max_qp_wr: 232,
-            max_cqe: 309
+            max_cqe: 309,
+            ..device
         }),
-        Some(sizes)
+        Some(slots)
     );
     assert_eq!(
-        sizes.fit(DeviceLimits {
+        slots.fit(&Limits {
             max_qp_wr: 231,
             ..device
         }),
-        Some(Sizes {
+        Some(Slots {
             depth: 63,
             regions: 1
         })
     );
     assert_eq!(
-        sizes.fit(DeviceLimits {
+        slots.fit(&Limits {
             max_cqe: 308,
             ..device
         }),
-        Some(Sizes {
+        Some(Slots {
             depth: 63,
             regions: 1
         })
     );
     // One command: 3 + 40 entries in the send queue.
     assert_eq!(
-        sizes.fit(DeviceLimits {
+        slots.fit(&Limits {
             max_qp_wr: 43,
             ..device
         }),
-        Some(Sizes {
+        Some(Slots {
             depth: 1,
             regions: 1
         })
     );
     assert_eq!(
-        sizes.fit(DeviceLimits {
+        slots.fit(&Limits {
             max_qp_wr: 42,
             ..device
         }),
         None
     );
     assert_eq!(
-        Sizes {
+        Slots {
             depth: 0,
             regions: 1
         }
-        .fit(device),
+        .fit(&device),
         None
     );
-    let huge = Sizes {
+    let huge = Slots {
         depth: u32::MAX,
         regions: u32::MAX,
     };
@@ -471,86 +474,52 @@ fn queue_sizes() {
         (huge.send_queue(), huge.completion_queue()),
         (u32::MAX, u32::MAX)
     );
-    assert_eq!(huge.fit(device), None);
+    assert_eq!(huge.fit(&device), None);
 }
 
 #[test]
 fn channel_counts() {
-    let machine = Machine {
-        nodes: 2,
-        cpus: 16,
-        vectors: 4,
+    let count = |wanted, nodes, cpus, vectors| {
+        let environment = Environment {
+            nodes,
+            cpus,
+            mrs_per_command: 16,
+            immediate: 0,
+            static_read: 0,
+            poll_queues: 0,
+        };
+        geometry::channel_count(wanted, &environment, vectors)
     };
-    assert_eq!(channels::count(None, machine), 8);
-    assert_eq!(
-        channels::count(
-            None,
-            Machine {
-                vectors: 12,
-                ..machine
-            }
-        ),
-        12
-    );
-    assert_eq!(
-        channels::count(
-            None,
-            Machine {
-                vectors: 64,
-                ..machine
-            }
-        ),
-        16
-    );
+    let machine = |wanted| count(wanted, 2, 16, 4);
+    assert_eq!(machine(None), 8);
+    assert_eq!(count(None, 2, 16, 12), 12);
+    assert_eq!(count(None, 2, 16, 64), 16);
     // 72 vectors and CPUs.
-    let large = Machine {
-        nodes: 2,
-        cpus: 72,
-        vectors: 72,
-    };
-    assert_eq!(channels::count(None, large), 16);
-    assert_eq!(channels::count(None, Machine { nodes: 8, ..large }), 16);
+    let large = |wanted| count(wanted, 2, 72, 72);
+    assert_eq!(large(None), 16);
+    assert_eq!(count(None, 8, 72, 72), 16);
+    assert_eq!(count(None, 2, 72, 9), 9);
+    assert_eq!(large(Some(64)), 64);
+    assert_eq!(large(Some(100)), 72);
+    assert_eq!(machine(Some(3)), 3);
+    assert_eq!(machine(Some(100)), 16);
+    assert_eq!(machine(Some(0)), 1);
+    assert_eq!(count(None, u32::MAX, 0, 0), 1);
     assert_eq!(
-        channels::count(
-            None,
-            Machine {
-                vectors: 9,
-                ..large
-            }
-        ),
-        9
-    );
-    assert_eq!(channels::count(Some(64), large), 64);
-    assert_eq!(channels::count(Some(100), large), 72);
-    assert_eq!(channels::count(Some(3), machine), 3);
-    assert_eq!(channels::count(Some(100), machine), 16);
-    assert_eq!(channels::count(Some(0), machine), 1);
-    assert_eq!(
-        channels::count(
-            None,
-            Machine {
-                nodes: u32::MAX,
-                cpus: 0,
-                vectors: 0
-            }
-        ),
-        1
-    );
-    assert_eq!(
-        [0, 1, 2, 3, 4].map(|channel| channels::vector(Some(3), channel, 5, 4)),
+        [0, 1, 2, 3, 4].map(|channel| geometry::vector(Some(3), channel, 5, 4)),
         [3, 0, 1, 2, 3]
     );
     // Without an explicit choice they are spread.
     let spread = |channels, vectors| {
         (0..channels)
-            .map(|channel| channels::vector(None, channel, channels, vectors))
+            .map(|channel| geometry::vector(None, channel, channels, vectors))
             .collect::<Vec<_>>()
     };
     assert_eq!(spread(4, 72), [0, 18, 36, 54]);
     assert_eq!(spread(3, 8), [0, 2, 5]);
     assert_eq!(spread(4, 4), [0, 1, 2, 3]);
     assert_eq!(spread(4, 3), [0, 1, 2, 0]);
-    assert_eq!(channels::vector(None, u32::MAX, 2, u32::MAX), 0);
-    assert_eq!(channels::vector(Some(9), 9, 10, 0), 0);
-    assert_eq!(channels::vector(None, 9, 10, 0), 0);
+    assert_eq!(geometry::vector(None, u32::MAX, 2, u32::MAX), 0);
+    assert_eq!(geometry::vector(Some(9), 9, 10, 0), 0);
+    assert_eq!(geometry::vector(None, 9, 10, 0), 0);
 }

@@ -6,8 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use srp_host::{
     logic::{
         credit,
-        data_path::Regions,
-        send_queue::{DeviceLimits, Sizes},
+        send_queue::Slots,
         slot::{self, Event, Word},
         tag::{Kind, Tag},
     },
@@ -25,6 +24,7 @@ use srp_host::{
         options::{Defaults, Options, Target},
         rsp::Rsp,
     },
+    rdma::limits::Limits,
 };
 
 fn direction() -> impl Strategy<Value = Direction> {
@@ -292,15 +292,15 @@ proptest! {
 
     #[test]
     fn sizes_fit_and_are_the_largest(depth in 1..5000u32, regions in 1..70u32, wr in 0..40_000u32, cqe in 0..80_000u32) {
-        let limits = DeviceLimits { max_qp_wr: wr, max_cqe: cqe };
+        let limits = Limits { max_qp_wr: wr, max_cqe: cqe, ..Limits::default() };
         let fits = |depth| {
-            let sizes = Sizes { depth, regions };
-            sizes.send_queue() <= wr && sizes.receive_queue() <= wr && sizes.completion_queue() <= cqe
+            let slots = Slots { depth, regions };
+            slots.send_queue() <= wr && slots.receive_queue() <= wr && slots.completion_queue() <= cqe
         };
-        match (Sizes { depth, regions }).fit(limits) {
-            Some(sizes) => {
-                prop_assert!(sizes.depth <= depth && fits(sizes.depth));
-                prop_assert!(sizes.depth == depth || !fits(sizes.depth + 1));
+        match (Slots { depth, regions }).fit(&limits) {
+            Some(slots) => {
+                prop_assert!(slots.depth <= depth && fits(slots.depth));
+                prop_assert!(slots.depth == depth || !fits(slots.depth + 1));
             }
             None => prop_assert!(!fits(1)),
         }
@@ -308,19 +308,18 @@ proptest! {
 
     #[test]
     fn regions_hold_the_longest_command(shift in 12u32..=16, pages in 2u32..=512, sectors in 1..=1u32 << 17, offset: u16) {
-        let regions = Regions {
-            page_size: 1 << shift,
-            pages,
-            gaps: false,
-            bounced: false,
+        let limits = Limits {
+            mr_page_size: 1 << shift,
+            max_pages_per_mr: pages,
             memory_page: 4096,
+            ..Limits::default()
         };
-        let count = u64::from(regions.per_command(sectors, 1));
-        let page_size = u64::from(regions.page_size);
+        let count = u64::from(limits.mrs_per_command(sectors, 1));
+        let page_size = u64::from(limits.mr_page_size);
         let offset = u64::from(offset) % page_size;
         let touched = (offset + u64::from(sectors) * 512).div_ceil(page_size);
         prop_assert!(count * u64::from(pages) >= touched);
-        prop_assert!(regions.max_sectors(count as u32) >= sectors);
-        prop_assert!(count == 1 || regions.max_sectors(count as u32 - 1) < sectors);
+        prop_assert!(limits.max_sectors(count as u32) >= sectors);
+        prop_assert!(count == 1 || limits.max_sectors(count as u32 - 1) < sectors);
     }
 }

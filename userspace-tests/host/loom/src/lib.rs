@@ -53,6 +53,7 @@ pub mod sync {
 #[path = "../../../../rust/rdma"]
 pub mod rdma {
     mod kept;
+    pub mod limits;
     pub mod mr;
     pub mod pd;
 
@@ -75,12 +76,12 @@ pub mod srp {
     pub mod channel;
     pub mod channels;
     pub mod error;
-    pub mod geometry;
     pub mod logic;
     pub mod mapping;
     pub mod owner;
     pub mod port;
     pub mod proto;
+    pub mod sizes;
     pub mod slot;
     pub mod status;
 

@@ -13,25 +13,13 @@ use std::sync::{
 
 #[path = "../../../../rust/scsi/error.rs"]
 pub mod error;
+#[path = "../../../../rust/scsi/limits.rs"]
+pub mod limits;
 
 pub use error::{Busy, ScsiResult};
+pub use limits::Limits;
 
 pub const SG_MAX_SEGMENTS: u32 = 2048;
-
-pub struct Limits {
-    pub nr_hw_queues: u16,
-    pub polled_queues: u16,
-    pub queue_depth: u16,
-    pub cmd_per_lun: u16,
-    pub max_id: u32,
-    pub max_lun: u64,
-    pub max_cmd_len: u16,
-    pub sg_tablesize: u16,
-    pub max_sectors: u32,
-    pub max_segment_size: u32,
-    pub virt_boundary_mask: usize,
-    pub dma_boundary: usize,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {

@@ -13,7 +13,6 @@ use crate::{
         channel::{Channel, Connection},
         channels::Channels,
         error::Lost,
-        geometry::Geometry,
         logic::state::{Life, Link, State},
         owner::Owner,
         port::Port,
@@ -22,6 +21,7 @@ use crate::{
             login::Granted,
             options::{Defaults, Options},
         },
+        sizes,
         status::Status,
     },
     workqueue::Crew,
@@ -84,7 +84,7 @@ impl Stand {
         let text = b"id_ext=0011223344556677,ioc_guid=8899aabbccddeeff,dest=192.0.2.1:5000,\
             queue_size=1,ch_count=1,cmd_sg_entries=1";
         let options = Options::parse(text, &Defaults::default()).unwrap();
-        let geometry = Geometry::new(&options, DEVICE.limits()).unwrap();
+        let geometry = sizes::geometry(&options, DEVICE.limits()).unwrap();
         let port = Port::new(&DEVICE, 1, Health::new().unwrap()).unwrap();
         let status = Status::new(port, PortId([0; 16]), geometry).unwrap();
         status.set_state(live(false));

@@ -29,13 +29,13 @@ use crate::{
             Service, //
         },
         front::scsi::Io,
-        geometry::Geometry,
         login,
         proto::{
             guid::Gid,
             options::Options, //
         },
         session::Session,
+        sizes,
         tests::{
             messages::{
                 get,
@@ -321,7 +321,7 @@ impl Play {
         let service = Service::new(gid, 0xffff, self.cache.service_id(), false)?;
         plan.answers_from
             .push(AnswersFrom::new(Destination::Ib(service))?, GFP_KERNEL)?;
-        let geometry = Geometry::new(&options, port.device().limits())?;
+        let geometry = sizes::geometry(&options, port.device().limits())?;
         let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
         let host = |params: &HostParams<'_>| Io::host(params, &options);
         let result = login::set_up(&self.stand.sessions, &session, &options, host);

@@ -6,6 +6,8 @@ use crate::bindings;
 use core::ops::Deref;
 use kernel::{prelude::*, sync::Arc};
 
+pub use super::limits::Limits;
+
 /// The module name that is passed to the verbs.
 pub const CALLER: Caller = Caller;
 
@@ -15,21 +17,6 @@ impl Caller {
     pub fn as_char_ptr(&self) -> *const core::ffi::c_char {
         c"loom".as_ptr()
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub max_qp_wr: u32,
-    pub max_cqe: u32,
-    pub max_send_sge: u32,
-    pub max_qp_rd_atom: u8,
-    pub mr_page_size: u32,
-    pub max_pages_per_mr: u32,
-    pub sg_gaps: bool,
-    pub bounces: bool,
-    pub iova_mask: u64,
-    pub max_segment_size: u32,
-    pub num_comp_vectors: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +63,7 @@ impl Device {
             max_pages_per_mr: 16,
             sg_gaps: true,
             bounces: false,
+            memory_page: 4096,
             iova_mask: 0,
             max_segment_size: 65536,
             num_comp_vectors: 1,
