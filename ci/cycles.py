@@ -12,7 +12,7 @@ import sys
 
 top = pathlib.Path(sys.argv[1]) / "rust"
 # Directories that are not a module of their own: each file in them is one.
-NAMED = {("srp",), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("rdma", "provider"), ("scsi",), ("vfab",)}
+NAMED = {("srp",), ("srp", "front"), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("rdma", "provider"), ("scsi",), ("vfab",)}
 USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 # Module -> its source, without the tests at the end of the file.
 files = {}

@@ -3,5 +3,4 @@
 //! What the rest of the system sees: SCSI hosts and sysfs.
 
 pub mod host;
-pub mod scsi;
 pub mod sysfs;

@@ -3,6 +3,7 @@
 //! The ports of all devices, each with a sysfs directory and sessions.
 
 use super::{
+    log::port_log,
     port::Port,
     session::{
         Queues,
@@ -233,9 +234,8 @@ impl Client for Initiator {
             // The other ports work without it.
             if let Err(e) = self.add_port(device, number, health, &mut all, &mut events) {
                 pr_err!(
-                    "{}:{}: the port cannot be used: error {}\n",
+                    "{}:{number}: the port cannot be used: error {}\n",
                     format_args!("{}", device.name()),
-                    number,
                     e.to_errno()
                 );
             }
@@ -261,9 +261,10 @@ impl Client for Initiator {
                 sessions.port().number()
             ));
             if let Err(e) = result {
-                pr_warn!(
-                    "{}: the folder in sysfs keeps its old name: error {}\n",
-                    format_args!("{}", sessions.port().name()),
+                port_log!(
+                    pr_warn,
+                    sessions.port(),
+                    "the folder in sysfs keeps its old name: error {}",
                     e.to_errno()
                 );
             }

@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Log lines about a session, with its host as prefix, as in the C driver.
+//! Log lines about a port or a session.
 
+/// Logs a line about an RDMA port at the level of `$print`, such as `pr_warn`.
+macro_rules! port_log {
+    ($print:ident, $port:expr, $($text:tt)+) => {
+        kernel::$print!(
+            "{}: {}\n",
+            core::format_args!("{}", $port.name()),
+            core::format_args!($($text)+)
+        )
+    };
+}
+pub(crate) use port_log;
+
+/// Logs a line about a session, with its host as prefix, as in the C driver.
 macro_rules! session_log {
     ($level:ident, $session:expr, $($text:tt)+) => {{
         let session = &*$session;

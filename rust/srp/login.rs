@@ -92,7 +92,7 @@ pub struct HostParams<'a> {
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result {
     let session = begin(sessions, options)?;
     let result = set_up(sessions, &session, options, host);
@@ -126,7 +126,7 @@ fn set_up(
     sessions: &Sessions,
     session: &Arc<Session>,
     options: &Options<'_>,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result<(), LoginFailure> {
     let login = session.log_in(Purpose::First, LOGIN_TIMEOUT_MS)?;
     let (channels, granted) = login.first()?;

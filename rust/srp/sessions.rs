@@ -8,6 +8,7 @@ use super::{
         Throttle, //
     },
     error::Lost,
+    log::port_log,
     port::Port,
     session::{
         Key,
@@ -123,16 +124,12 @@ impl Sessions {
             return Err(ENODEV);
         }
         if let Some(other) = list.all.iter().find(|other| other.key() == key) {
-            let what = if other.is_ending() {
-                "still logging out at"
-            } else {
-                "already logged in at"
+            let what = match other.is_ending() {
+                true => "still logging out at",
+                false => "already logged in at",
             };
-            pr_info!(
-                "{}: login refused: {what} {}\n",
-                format_args!("{}", self.port.name()),
-                format_args!("{}", session.target())
-            );
+            let target = session.target();
+            port_log!(pr_info, self.port, "login refused: {what} {target}");
             return Err(EEXIST);
         }
         list.all.push(session.clone(), GFP_KERNEL)?;

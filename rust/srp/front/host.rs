@@ -1,61 +1,213 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a session in `/sys/class/scsi_host/host<n>/`: those of the C driver, and some more.
+//! The SCSI host of a session: maps the midlayer's calls to the session and its channels.
+//!
+//! Its files in `/sys/class/scsi_host/host<n>/` are those of the C driver, and some more.
 
-use super::scsi::Io;
 use crate::{
-    scsi::Host,
+    scsi::{
+        transport,
+        Busy,
+        Command,
+        CommandRef,
+        Device,
+        Disposition,
+        Driver,
+        Host,
+        HostReset,
+        Rejected, //
+    },
     srp::{
-        channel::Counts,
+        channel::{
+            Connection,
+            Counts, //
+        },
+        channels::Channels,
         connect::{
             Address,
+            Plan,
             Service, //
         },
-        proto::guid::Guid,
+        login::HostParams,
+        proto::{
+            guid::Guid,
+            ids::Lun,
+            options::Options, //
+        },
+        session::{
+            Session,
+            SessionHost, //
+        },
+        statistics::Statistics, //
     },
     sysfs::{
         attribute_group,
+        AttributeGroup,
         Page, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
 
-/// Options of the login that only the sysfs files need.
-pub struct LoginOptions {
-    /// Completion vector of the first channel.
-    pub comp_vector: u32,
-    /// Maximum number of descriptors in a message.
-    pub cmd_sg_entries: u8,
+/// What the callbacks and the files of a host need: the session, its channels, and options of the
+/// login.
+pub struct Io {
+    session: Arc<Session>,
+    channels: Arc<Channels>,
+    target_can_queue: u32,
+    /// Completion vector of the first channel, for sysfs.
+    comp_vector: u32,
+    /// Maximum number of descriptors in a message, for sysfs.
+    cmd_sg_entries: u8,
     /// Whether a message may contain only a part of its descriptor table. It never does.
-    pub allow_ext_sg: bool,
+    allow_ext_sg: bool,
+}
+
+impl Io {
+    /// Creates the SCSI host of a connected session.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Host::new`].
+    pub fn host(params: &HostParams<'_>, options: &Options<'_>) -> Result<Arc<dyn SessionHost>> {
+        let HostParams {
+            session,
+            channels,
+            limits,
+            transport,
+        } = params;
+        let io = Self {
+            session: Arc::clone(session),
+            channels: channels.clone(),
+            target_can_queue: options.target_can_queue.unwrap_or(0),
+            comp_vector: options.comp_vector.unwrap_or(0),
+            cmd_sg_entries: options.cmd_sg_entries,
+            allow_ext_sg: options.allow_ext_sg,
+        };
+        let io = Arc::new(io, GFP_KERNEL)?;
+        let info = CString::try_from_fmt(fmt!("SRP.T10:{:016X}", options.id_ext.0))?;
+        Ok(Arc::new(
+            Host::new(limits, &info, Arc::clone(transport), io)?,
+            GFP_KERNEL,
+        )?)
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.session.nexus.plan
+    }
+
+    /// The counters of each channel, connected or not; answer channels come last.
+    fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
+        let answers = self.channels.answers().iter();
+        Iterator::chain(self.channels.iter(), answers).map(|c| c.counts())
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.session.statistics
+    }
+}
+
+fn disposition(success: bool) -> Disposition {
+    match success {
+        true => Disposition::Success,
+        false => Disposition::Failed,
+    }
+}
+
+#[vtable]
+impl Driver for Io {
+    const MODULE: &'static ThisModule = crate::compat::THIS_MODULE;
+    const NAME: &'static CStr = c"InfiniBand SRP initiator";
+    const PROC_NAME: &'static CStr = c"ib_srp";
+    type Transport = transport::srp::Transport<Session>;
+    const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = Some(&HOST_ATTRIBUTES);
+
+    #[inline]
+    fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
+        // The section must begin before the channel is chosen. The error handler calls this outside
+        // an RCU section.
+        let posting = rcu::read_lock();
+        let tag = cmd.tag();
+        match self.channels.for_hw_queue(tag.hw_queue) {
+            Some(connection) => connection.queue(&posting, cmd, tag),
+            None => Err(Rejected {
+                cmd,
+                why: Busy::Host,
+            }),
+        }
+    }
+
+    fn poll(&self, hw_queue: u16) -> u32 {
+        let own = self.channels.get(usize::from(hw_queue));
+        own.map_or(0, |connection| connection.poll())
+    }
+
+    fn abort(&self, cmd: &CommandRef<'_>) -> Disposition {
+        self.statistics().aborts.increment();
+        let lun = Lun::from_int(cmd.device().lun());
+        disposition(cmd.tag().is_some_and(|tag| self.channels.abort(tag, lun)))
+    }
+
+    fn device_reset(&self, dev: &Device, _: &CommandRef<'_>) -> Disposition {
+        self.statistics().device_resets.increment();
+        disposition(self.channels.reset_device(Lun::from_int(dev.lun())))
+    }
+
+    fn host_reset(&self) -> HostReset {
+        self.statistics().host_resets.increment();
+        match self.session.reset_host() {
+            true => HostReset::Done,
+            false => HostReset::TransportGone,
+        }
+    }
+
+    fn target_can_queue(&self) -> u32 {
+        self.target_can_queue
+    }
+
+    fn sdev_configure(&self, dev: &Device) -> Result {
+        if dev.is_disk() {
+            dev.set_request_timeout(self.session.command_time());
+        }
+        Ok(())
+    }
 }
 
 attribute_group! {
     /// The files of a host.
-    pub static HOST_ATTRIBUTES: Host<Io> {
-        id_ext: 0o444, show = |io: &Io, page| line(page, io.id_ext());
-        ioc_guid: 0o444, show = |io: &Io, page| line(page, io.ioc_guid());
+    static HOST_ATTRIBUTES: Host<Io> {
+        id_ext: 0o444, show = |io: &Io, page| line(page, io.session.key().0);
+        ioc_guid: 0o444, show = |io: &Io, page| line(page, io.session.key().1);
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
         pkey: 0o444, show = show_pkey;
         sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
         dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
-        req_lim: 0o444, show = |io: &Io, page| line(page, io.least_credits());
+        req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
         zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.counts().map(Counts::credit_waits).sum::<u64>());
         src: 0o444, show = show_src;
         dest: 0o444, show = show_dest;
-        local_ib_port: 0o444, show = |io: &Io, page| line(page, io.port().number());
-        local_ib_device: 0o444, show = |io: &Io, page| line(page, io.port().device().name());
-        ch_count: 0o444, show = |io: &Io, page| line(page, io.channels());
-        requested_ch_count: 0o444, show = |io: &Io, page| line(page, io.requested_channels());
-        comp_vector: 0o444, show = |io: &Io, page| line(page, io.options().comp_vector);
+        local_ib_port: 0o444, show = |io: &Io, page| line(page, io.session.port().number());
+        local_ib_device: 0o444, show = |io: &Io, page| line(page, io.session.port().device().name());
+        ch_count: 0o444, show = |io: &Io, page| line(page, open(&io.channels).count());
+        requested_ch_count: 0o444, show = |io: &Io, page| line(page, io.session.geometry.all_channels());
+        comp_vector: 0o444, show = |io: &Io, page| line(page, io.comp_vector);
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.plan().retry_count);
         ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
         tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
         answers_from: 0o444, show = show_answers_from;
-        answer_channels: 0o444, show = |io: &Io, page| line(page, with_answers(io)?.answer_channels());
-        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.options().cmd_sg_entries);
-        allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.options().allow_ext_sg);
+        answer_channels: 0o444, show = |io: &Io, page| line(page, open(with_answers(io)?.channels.answers()).count());
+        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.cmd_sg_entries);
+        allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;
         "statistics" {
             commands: 0o444, show = |io: &Io, page| row(page, io, Counts::commands);
@@ -96,6 +248,17 @@ fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result 
     page.emit(fmt!("\n"))
 }
 
+/// The connected ones of these channels.
+fn open(channels: &[Arc<Connection>]) -> impl Iterator<Item = &Arc<Connection>> + '_ {
+    channels.iter().filter(|c| c.is_open())
+}
+
+/// The lowest number of unused credits of a connected channel, 0 if none is connected. Negative if
+/// the target has taken back credits in use.
+fn least_credits(io: &Io) -> i32 {
+    open(&io.channels).map(|c| c.credits()).min().unwrap_or(0)
+}
+
 fn show_pkey(io: &Io, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("{:#06x}\n", service(io)?.pkey))
 }
@@ -126,7 +289,7 @@ fn with_answers(io: &Io) -> Result<&Io> {
 }
 
 fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
-    match io.last_error() {
+    match io.session.last_error() {
         Some((when, what)) => page.emit(fmt!("{when} {}\n", format_args!("{what}"))),
         None => Ok(()),
     }

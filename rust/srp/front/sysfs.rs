@@ -2,7 +2,7 @@
 
 //! `/sys/class/infiniband_srp/srp-<device>-<port>/`: `add_target`, `ibdev`, `port`.
 
-use super::scsi::Io;
+use super::host::Io;
 use crate::{
     capability::{
         capable,
@@ -10,6 +10,7 @@ use crate::{
     },
     params,
     srp::{
+        log::port_log,
         login,
         proto::{
             option_error::Errno,
@@ -41,10 +42,7 @@ attribute_group! {
 }
 
 fn show_ibdev(sessions: &Arc<Sessions>, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!(
-        "{}\n",
-        format_args!("{}", sessions.port().device().name())
-    ))
+    page.emit(format_args!("{}\n", sessions.port().device().name()))
 }
 
 fn show_port(sessions: &Arc<Sessions>, page: &mut Page<'_>) -> Result {
@@ -72,11 +70,7 @@ pub(in crate::srp) fn store_add_target(sessions: &Arc<Sessions>, text: &[u8]) ->
         ch_count: params::ch_count(),
     };
     let options = Options::parse(text, &defaults).map_err(|e| {
-        pr_warn!(
-            "{}: login refused: {}\n",
-            format_args!("{}", sessions.port().name()),
-            format_args!("{e}")
-        );
+        port_log!(pr_warn, sessions.port(), "login refused: {e}");
         match e.errno() {
             Errno::Invalid => EINVAL,
             Errno::Range => ERANGE,

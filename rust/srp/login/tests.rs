@@ -36,7 +36,7 @@ use crate::{
         connect::Purpose,
         error::LoginFailure,
         front::{
-            scsi::Io,
+            host::Io,
             sysfs::store_add_target, //
         },
         logic::state::Life,
@@ -153,7 +153,7 @@ pub(in crate::srp) fn log_in(
 pub(in crate::srp) fn log_in_with(
     stand: &Stand,
     text: &[u8],
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;

@@ -109,7 +109,7 @@ impl Made {
         connected: &HostParams<'_>,
         asked: &Arc<Asked>,
         addable: bool,
-    ) -> Result<Arc<dyn Upper>> {
+    ) -> Result<Arc<dyn SessionHost>> {
         let transport = connected.transport.clone();
         let made = Self {
             asked: asked.clone(),
@@ -206,7 +206,7 @@ fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,
     errno: Error,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn Upper>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
 ) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;

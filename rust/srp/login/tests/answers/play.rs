@@ -28,7 +28,7 @@ use crate::{
             Destination,
             Service, //
         },
-        front::scsi::Io,
+        front::host::Io,
         login,
         proto::{
             guid::Gid,
