@@ -76,9 +76,7 @@ impl AllPorts {
             GFP_KERNEL,
         )
     }
-}
 
-impl AllPorts {
     /// Refuses new sessions at the existing ports, and asks all sessions to end.
     pub fn close(&self) {
         for sessions in &*self.list.lock() {
