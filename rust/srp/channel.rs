@@ -31,7 +31,7 @@ use super::{
         REPLIES, //
     },
     owner::Owner,
-    proto::login::Granted,
+    proto::login_iu::Granted,
     slot::{
         Cell,
         Held,

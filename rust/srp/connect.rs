@@ -32,7 +32,7 @@ use super::{
     log::session_log,
     logic::timeouts::ANSWERS_TIMEOUT_MS,
     owner::Owner,
-    proto::login::{
+    proto::login_iu::{
         Granted,
         MultiChannel, //
     }, //

@@ -6,9 +6,9 @@ use super::{
     logic::redirects::NotFollowed,
     proto::{
         cm_rej::CmRej,
-        error::ProtocolError,
-        login::LoginError,
+        login_iu::LoginError,
         login_rej::RejReason,
+        message_error::ProtocolError,
         redirect::{
             Redirect,
             RedirectError, //

@@ -13,7 +13,7 @@ use super::{
             DirectBuf,
             Direction, //
         },
-        error::BuildError, //
+        message_error::BuildError, //
     },
     slot::Slot, //
 };

@@ -15,13 +15,13 @@
 pub mod address;
 pub mod cm_rej;
 pub mod cmd;
-pub mod error;
 pub mod guid;
 pub mod ids;
 pub mod ip_cm;
-pub mod login;
+pub mod login_iu;
 pub mod login_rej;
 pub mod message;
+pub mod message_error;
 pub mod misc;
 pub mod number;
 pub mod opcode;

@@ -8,7 +8,7 @@ use crate::{
         dma::Chunk,
         qp::SendWr, //
     },
-    srp::proto::error::BuildError,
+    srp::proto::message_error::BuildError,
     sync::state_cell::StateCell, //
 };
 use kernel::{

@@ -9,7 +9,7 @@ use super::super::{
         data_path::DataPath,
         send_queue::SIGNAL_EVERY, //
     },
-    proto::login::MAX_REQ_LIM,
+    proto::login_iu::MAX_REQ_LIM,
     statistics::Count, //
 };
 use kernel::sync::atomic::{

@@ -20,8 +20,8 @@ use crate::{
         log::session_log_ratelimited,
         logic::send_queue::REPLIES,
         proto::{
-            error::BuildError,
             message::Message,
+            message_error::BuildError,
             misc::{
                 self,
                 AerReq, //

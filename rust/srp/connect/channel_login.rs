@@ -24,7 +24,7 @@ use crate::{
             Ktime, //
         },
         proto::{
-            login::{
+            login_iu::{
                 Granted,
                 LoginRsp,
                 MultiChannel,

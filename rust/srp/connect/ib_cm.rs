@@ -47,7 +47,7 @@ use crate::{
                 is_ip_cm,
                 LoginReqIpCm, //
             },
-            login::{
+            login_iu::{
                 LoginReq,
                 MultiChannel,
                 Requested, //

@@ -29,7 +29,7 @@ use crate::{
         logic::timeouts::RESOLVE_TIMEOUT_MS,
         proto::{
             cm_rej::CmRej,
-            login::{
+            login_iu::{
                 LoginReqRdma,
                 MultiChannel,
                 Requested, //

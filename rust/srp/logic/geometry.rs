@@ -5,7 +5,7 @@
 use super::{
     super::proto::{
         cmd::IMM_DATA_OFFSET,
-        login::{
+        login_iu::{
             it_iu_len,
             Granted, //
         },

@@ -42,7 +42,7 @@ use crate::{
         logic::state::Life,
         proto::{
             cm_rej::CmRej,
-            login::LoginError,
+            login_iu::LoginError,
             login_rej::RejReason,
             options::{
                 Defaults,

@@ -29,8 +29,8 @@ use zerocopy_derive::{
 };
 
 use super::{
-    error::BuildError,
     ids::Lun,
+    message_error::BuildError,
     opcode, //
 };
 

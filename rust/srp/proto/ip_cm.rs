@@ -18,7 +18,7 @@ use zerocopy_derive::{
 
 use super::{
     guid::Gid,
-    login::{
+    login_iu::{
         LoginReqRdma,
         Requested, //
     },

@@ -20,7 +20,7 @@ use zerocopy_derive::{
 };
 
 use super::{
-    error::{
+    message_error::{
         expect,
         ProtocolError, //
     },

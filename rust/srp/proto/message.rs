@@ -3,7 +3,7 @@
 //! All messages that a target may send on an established channel.
 
 use super::{
-    error::ProtocolError,
+    message_error::ProtocolError,
     misc::{
         AerReq,
         CredReq,

@@ -19,14 +19,14 @@ use zerocopy_derive::{
 };
 
 use super::{
-    error::{
+    ids::Lun,
+    message_error::{
         expect,
         put,
         signed,
         BuildError,
         ProtocolError, //
     },
-    ids::Lun,
     opcode, //
 };
 

@@ -20,7 +20,7 @@ use zerocopy_derive::{
 
 use super::{
     cmd::Direction,
-    error::{
+    message_error::{
         expect,
         signed,
         ProtocolError, //

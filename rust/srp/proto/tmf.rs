@@ -15,11 +15,11 @@ use zerocopy_derive::{
 };
 
 use super::{
-    error::{
+    ids::Lun,
+    message_error::{
         put,
         BuildError, //
     },
-    ids::Lun,
     opcode, //
 };
 

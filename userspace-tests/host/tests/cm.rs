@@ -11,7 +11,7 @@ use srp_host::{
         guid::Gid,
         ids::PortId,
         ip_cm::{is_ip_cm, LoginReqIpCm},
-        login::{LoginReqRdma, MultiChannel, Requested},
+        login_iu::{LoginReqRdma, MultiChannel, Requested},
         redirect::{Redirect, RedirectError},
     },
     rdma::{

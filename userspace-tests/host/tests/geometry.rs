@@ -8,7 +8,7 @@ use srp_host::{
         send_queue::Slots,
     },
     proto::{
-        login::Granted,
+        login_iu::Granted,
         options::{Defaults, Options},
     },
     rdma::limits::Limits,

@@ -8,10 +8,10 @@ mod common;
 use common::hex;
 use srp_host::proto::{
     cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
-    error::BuildError,
     guid::{Gid, Guid, IoClass},
     ids::{Lun, PortId},
-    login::{it_iu_len, LoginReq, LoginReqRdma, MultiChannel, Requested},
+    login_iu::{it_iu_len, LoginReq, LoginReqRdma, MultiChannel, Requested},
+    message_error::BuildError,
     misc::{aer_rsp, cred_rsp, i_logout},
     tmf::{Function, TskMgmt, NO_TASK},
 };

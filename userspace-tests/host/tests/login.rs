@@ -7,10 +7,10 @@ mod common;
 use common::hex;
 use srp_host::proto::{
     cm_rej::{CmRej, CONSUMER_DEFINED},
-    error::ProtocolError,
     ids::PortId,
-    login::{Granted, LoginError, LoginRsp, MultiChannel, Requested},
+    login_iu::{Granted, LoginError, LoginRsp, MultiChannel, Requested},
     login_rej::{LoginRej, RejReason},
+    message_error::ProtocolError,
 };
 
 /// LIO's response to a login with the defaults.

@@ -16,7 +16,7 @@ use srp_host::{
         cmd::{Cmd, DirectBuf, Direction},
         guid::IoClass,
         ids::{Lun, PortId},
-        login::{it_iu_len, LoginReq, LoginReqRdma, LoginRsp, MultiChannel, Requested},
+        login_iu::{it_iu_len, LoginReq, LoginReqRdma, LoginRsp, MultiChannel, Requested},
         login_rej::LoginRej,
         message::Message,
         misc::{AerReq, CredReq, TLogout},

@@ -7,9 +7,9 @@ mod common;
 use common::hex;
 use srp_host::proto::{
     cmd::Direction::{self, FromDevice, ToDevice},
-    error::ProtocolError,
     ids::Lun,
     message::Message,
+    message_error::ProtocolError,
     misc::CredReq,
     rsp::{flag::*, Good, Outcome, Rsp, RspFault, Transferred},
     tmf::TmfStatus,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use srp_target::{
     proto::{
         cmd::{DirectBuf, Direction},
-        login::{LoginReqRdma, MultiChannel},
+        login_iu::{LoginReqRdma, MultiChannel},
     },
     target::MAX_IT_IU_LEN,
 };

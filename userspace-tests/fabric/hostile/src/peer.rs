@@ -13,7 +13,7 @@ use srp_target::{
     proto::{
         cmd::{Cmd, DirectBuf, Direction},
         ids::{Lun, PortId},
-        login::{LoginReqRdma, MultiChannel, Requested},
+        login_iu::{LoginReqRdma, MultiChannel, Requested},
         opcode,
     },
 };

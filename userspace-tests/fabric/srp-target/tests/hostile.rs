@@ -8,7 +8,7 @@ use common::*;
 use srp_target::proto::{
     cmd::{Cmd, DirectBuf, Direction},
     ids::{Lun, PortId},
-    login::Requested,
+    login_iu::Requested,
     tmf::{Function, TskMgmt},
 };
 
@@ -247,7 +247,7 @@ fn noise_never_panics() {
             rig.target.ended(1);
             rig.target.login(
                 channel,
-                srp_target::proto::login::LoginReqRdma::new(&requested()).as_bytes(),
+                srp_target::proto::login_iu::LoginReqRdma::new(&requested()).as_bytes(),
             );
             rig.pump();
             assert_eq!(rig.accepted.len(), 1);

@@ -10,7 +10,7 @@ use srp_target::{
     proto::{
         cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
         ids::{Lun, PortId},
-        login::{LoginReqRdma, Requested},
+        login_iu::{LoginReqRdma, Requested},
         login_rej::{LoginRej, RejReason},
         message::Message,
         misc,

@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     cmd::{Cmd, DirectBuf, Direction},
-    error::BuildError,
     ids::Lun,
+    message_error::BuildError,
 };
 
 fn build(cmd: &Cmd<'_>, kind: u8, count: usize, iu: &mut [u8]) -> Result<usize, BuildError> {

@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     ids::PortId,
-    login::{it_iu_len, LoginRsp, MultiChannel, Requested},
+    login_iu::{it_iu_len, LoginRsp, MultiChannel, Requested},
     login_rej::{LoginRej, RejReason},
     options::MIN_IT_IU_LEN,
 };

@@ -18,7 +18,7 @@ use crate::{
         port::Port,
         proto::{
             ids::{Lun, PortId},
-            login::Granted,
+            login_iu::Granted,
             options::{Defaults, Options},
         },
         sizes,

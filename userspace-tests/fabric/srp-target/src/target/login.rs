@@ -5,7 +5,7 @@
 use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
 use crate::{
     proto::{
-        login::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
+        login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
         login_rej::RejReason,
     },
     sense::Sense,

@@ -20,7 +20,7 @@ use srp_target::{
     proto::{
         cmd::{Cmd, DirectBuf, Direction},
         ids::{Lun, PortId},
-        login::{LoginReqRdma, LoginRsp, MultiChannel, Requested},
+        login_iu::{LoginReqRdma, LoginRsp, MultiChannel, Requested},
         rsp::{Outcome, Rsp},
         sense::Sense,
         tmf::{Function, TmfStatus, TskMgmt},
@@ -140,7 +140,7 @@ impl Rig {
         self.pump();
     }
 
-    pub fn granted(&self, requested: &Requested) -> srp_target::proto::login::Granted {
+    pub fn granted(&self, requested: &Requested) -> srp_target::proto::login_iu::Granted {
         let (_, rsp) = self.accepted.last().unwrap();
         LoginRsp::parse(rsp).unwrap().check(requested).unwrap()
     }

@@ -4,7 +4,7 @@
 
 use srp_target::{
     proto::{
-        login::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
+        login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
         login_rej::RejReason,
         opcode,
     },

@@ -13,7 +13,7 @@ use super::{ConnId, Node, World, BLOCKS, TARGET};
 use srp_target::proto::{
     cmd::Direction,
     ids::PortId,
-    login::{LoginError, LoginReqRdma, LoginRsp, MultiChannel, Requested},
+    login_iu::{LoginError, LoginReqRdma, LoginRsp, MultiChannel, Requested},
     opcode,
     rsp::Rsp,
     sense::Sense,

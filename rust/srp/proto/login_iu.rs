@@ -27,12 +27,12 @@ use super::{
         IMM_DATA_OFFSET,
         MAX_DESCRIPTORS, //
     },
-    error::{
+    ids::PortId,
+    message_error::{
         expect,
         signed,
         ProtocolError, //
     },
-    ids::PortId,
     opcode,
     options::MIN_IT_IU_LEN, //
 };
