@@ -6,6 +6,7 @@ use super::{
     logic::redirects::NotFollowed,
     proto::{
         cm_rej::CmRej,
+        display,
         login_iu::LoginError,
         login_rej::RejReason,
         message_error::ProtocolError,
@@ -22,7 +23,6 @@ use crate::{
         qp::Failure as QpFailure, //
     },
 };
-use core::fmt;
 use kernel::prelude::*;
 
 /// Why a session lost its connection.
@@ -88,58 +88,36 @@ pub enum Violation {
     Answers,
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Qp(QpFailure::Request(what, status)) => {
-                write!(f, "{what} failed: {status} ({})", status.number())
-            }
-            Self::Qp(QpFailure::Event(event)) => write!(f, "queue pair event: {event}"),
-            Self::Qp(QpFailure::Post(e)) => {
-                write!(f, "posting receives failed: error {}", e.to_errno())
-            }
-            Self::Cm(event) => write!(f, "connection event: {event}"),
-            Self::Violation(violation) | Self::Answers(violation) => {
-                write!(f, "protocol violation: {violation}")
-            }
-            Self::TLogout(reason, name) => write!(f, "logged out by the target: {name} ({reason})"),
-            Self::Post(e) => write!(f, "posting a request failed: error {}", e.to_errno()),
-            Self::HostReset => f.write_str("reset by the error handler"),
-            Self::KeepAlive => f.write_str("no answer to a test of the connection"),
-            Self::Device => f.write_str("fatal error of the RDMA device"),
-            Self::RemovalSilence => f.write_str("target silent while the disks were being removed"),
-            Self::RemovalTimeout => {
-                f.write_str("no command completed while the disks were being removed")
-            }
-            Self::Starved(channel, seconds) => write!(
-                f,
-                "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding"
-            ),
-        }
-    }
-}
+display! { Lost {
+    Self::Qp(QpFailure::Request(what, status)) => "{what} failed: {status} ({})", status.number();
+    Self::Qp(QpFailure::Event(event)) => "queue pair event: {event}";
+    Self::Qp(QpFailure::Post(e)) => "posting receives failed: error {}", e.to_errno();
+    Self::Cm(event) => "connection event: {event}";
+    Self::Violation(violation) | Self::Answers(violation) => "protocol violation: {violation}";
+    Self::TLogout(reason, name) => "logged out by the target: {name} ({reason})";
+    Self::Post(e) => "posting a request failed: error {}", e.to_errno();
+    Self::HostReset => "reset by the error handler";
+    Self::KeepAlive => "no answer to a test of the connection";
+    Self::Device => "fatal error of the RDMA device";
+    Self::RemovalSilence => "target silent while the disks were being removed";
+    Self::RemovalTimeout => "no command completed while the disks were being removed";
+    Self::Starved(channel, seconds) =>
+        "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding";
+} }
 
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(why) => write!(f, "connection lost: {why}"),
-            Self::Reconnect(why) => write!(f, "reconnect failed: {why}"),
-        }
-    }
-}
+display! { Trouble {
+    Self::Lost(why) => "connection lost: {why}";
+    Self::Reconnect(why) => "reconnect failed: {why}";
+} }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Message(e) => e.fmt(f),
-            Self::Flags => f.write_str("unexpected immediate data or invalidation in a message"),
-            Self::Tag(tag) => write!(f, "tag {tag:#018x} is not outstanding"),
-            Self::Credits(delta) => write!(f, "credit change {delta} out of range"),
-            Self::Request => f.write_str("too many target requests outstanding"),
-            Self::Answers => f.write_str("a request on an answer channel"),
-        }
-    }
-}
+display! { Violation {
+    Self::Message(e) => "{e}";
+    Self::Flags => "unexpected immediate data or invalidation in a message";
+    Self::Tag(tag) => "tag {tag:#018x} is not outstanding";
+    Self::Credits(delta) => "credit change {delta} out of range";
+    Self::Request => "too many target requests outstanding";
+    Self::Answers => "a request on an answer channel";
+} }
 
 /// Why a login failed.
 #[derive(Clone, Copy, Debug)]
@@ -212,50 +190,32 @@ impl LoginFailure {
     }
 }
 
-impl fmt::Display for LoginFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Step(what, e) => write!(f, "{what}: error {}", e.to_errno()),
-            Self::Address(e) => write!(
-                f,
-                "address not resolved (error {e}); check src, dest and the neighbour's state"
-            ),
-            Self::Route(e) => write!(f, "no route (error {e}); check src and dest"),
-            Self::Path(e) => write!(
-                f,
-                "no path to the target's port (error {}); check dgid, pkey and the subnet manager",
-                e.to_errno()
-            ),
-            Self::Unreachable(e) => write!(
-                f,
-                "target host does not answer (error {e}); check that it is up and not firewalled"
-            ),
-            Self::Setup(e) => write!(
-                f,
-                "connection setup failed on this host (error {e}); see the log of the RDMA device"
-            ),
-            Self::Disconnected => f.write_str("the target closed the connection; see its log"),
-            Self::AddressChanged => f.write_str("the local address moved to another device"),
-            Self::DeviceRemoval => f.write_str("the RDMA device was removed"),
-            Self::Removed => f.write_str("the session was removed"),
-            Self::OtherPort => f.write_str(
-                "the route leads through another RDMA port; write to that port's add_target",
-            ),
-            Self::CmReject(reason) => reason.fmt(f),
-            Self::SrpReject(reason) => reason.fmt(f),
-            Self::Redirected(_) => f.write_str("redirected to another port"),
-            Self::BadRedirect(e) => write!(f, "redirect by the target not followed: {e}"),
-            Self::NotFollowed(e) => write!(f, "redirect by the target not followed: {e}"),
-            Self::Answer(e) => write!(
-                f,
-                "the reply is not an SRP login response: {e}; is this an SRP target?"
-            ),
-            Self::Response(e) => e.fmt(f),
-            Self::Shrunk => f.write_str(
-                "the target takes shorter messages than at the login; log out and in again",
-            ),
-            Self::Timeout(what) => write!(f, "{what} timed out; check the network"),
-            Self::Signal => f.write_str("interrupted by a signal"),
-        }
-    }
-}
+display! { LoginFailure {
+    Self::Step(what, e) => "{what}: error {}", e.to_errno();
+    Self::Address(e) =>
+        "address not resolved (error {e}); check src, dest and the neighbour's state";
+    Self::Route(e) => "no route (error {e}); check src and dest";
+    Self::Path(e) =>
+        "no path to the target's port (error {}); check dgid, pkey and the subnet manager",
+        e.to_errno();
+    Self::Unreachable(e) =>
+        "target host does not answer (error {e}); check that it is up and not firewalled";
+    Self::Setup(e) =>
+        "connection setup failed on this host (error {e}); see the log of the RDMA device";
+    Self::Disconnected => "the target closed the connection; see its log";
+    Self::AddressChanged => "the local address moved to another device";
+    Self::DeviceRemoval => "the RDMA device was removed";
+    Self::Removed => "the session was removed";
+    Self::OtherPort =>
+        "the route leads through another RDMA port; write to that port's add_target";
+    Self::CmReject(reason) => "{reason}";
+    Self::SrpReject(reason) => "{reason}";
+    Self::Redirected(_) => "redirected to another port";
+    Self::BadRedirect(e) => "redirect by the target not followed: {e}";
+    Self::NotFollowed(e) => "redirect by the target not followed: {e}";
+    Self::Answer(e) => "the reply is not an SRP login response: {e}; is this an SRP target?";
+    Self::Response(e) => "bad login response: {e}";
+    Self::Shrunk => "the target takes shorter messages than at the login; log out and in again";
+    Self::Timeout(what) => "{what} timed out; check the network";
+    Self::Signal => "interrupted by a signal";
+} }

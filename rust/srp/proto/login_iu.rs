@@ -2,8 +2,6 @@
 
 //! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what the initiator requests and the target grants.
 
-use core::fmt;
-
 use zerocopy::{
     network_endian::{
         U16,
@@ -27,6 +25,7 @@ use super::{
         IMM_DATA_OFFSET,
         MAX_DESCRIPTORS, //
     },
+    display,
     ids::PortId,
     message_error::{
         expect,
@@ -264,33 +263,17 @@ pub enum LoginError {
     NotMaintained(u8),
 }
 
-impl fmt::Display for LoginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bad login response: ")?;
-        match self {
-            Self::Tag(tag) => write!(f, "tag {tag:#x} is not ours"),
-            Self::BufferFormats(formats) => {
-                write!(f, "buffer formats {formats:#06x} lack direct or indirect")
-            }
-            Self::RequestLimit(n) => {
-                write!(
-                    f,
-                    "request limit {n} is out of range ({MIN_REQ_LIM} to {MAX_REQ_LIM})"
-                )
-            }
-            Self::Grants(n) => write!(
-                f,
-                "request limit {n} on an answer channel, where it must be 0"
-            ),
-            Self::MaxItIuLen(len) => write!(f, "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}"),
-            Self::MaxTiIuLen(len) => write!(f, "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}"),
-            Self::UnwantedImmediate => f.write_str("immediate data granted but not requested"),
-            Self::NotMaintained(result) => {
-                write!(f, "multichannel result {result}: other channels not kept")
-            }
-        }
-    }
-}
+display! { LoginError {
+    Self::Tag(tag) => "tag {tag:#x} is not ours";
+    Self::BufferFormats(formats) => "buffer formats {formats:#06x} lack direct or indirect";
+    Self::RequestLimit(n) =>
+        "request limit {n} is out of range ({MIN_REQ_LIM} to {MAX_REQ_LIM})";
+    Self::Grants(n) => "request limit {n} on an answer channel, where it must be 0";
+    Self::MaxItIuLen(len) => "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}";
+    Self::MaxTiIuLen(len) => "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}";
+    Self::UnwantedImmediate => "immediate data granted but not requested";
+    Self::NotMaintained(result) => "multichannel result {result}: other channels not kept";
+} }
 
 impl LoginRsp {
     /// Length of the message in bytes.

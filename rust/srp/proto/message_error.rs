@@ -2,7 +2,7 @@
 
 //! Errors of parsing and building messages.
 
-use core::fmt;
+use super::display;
 
 use zerocopy::network_endian::U32;
 
@@ -29,19 +29,11 @@ pub enum ProtocolError {
     },
 }
 
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { need, got } => {
-                write!(f, "message of {got} bytes, at least {need} needed")
-            }
-            Self::Opcode(opcode) => write!(f, "unexpected opcode {opcode:#04x}"),
-            Self::Length { claimed, got } => {
-                write!(f, "length fields claim {claimed} bytes, {got} arrived")
-            }
-        }
-    }
-}
+display! { ProtocolError {
+    Self::Short { need, got } => "message of {got} bytes, at least {need} needed";
+    Self::Opcode(opcode) => "unexpected opcode {opcode:#04x}";
+    Self::Length { claimed, got } => "length fields claim {claimed} bytes, {got} arrived";
+} }
 
 /// A message that cannot be built: a driver bug, or a command that the driver must refuse. Never
 /// the target's fault.
@@ -62,16 +54,12 @@ pub enum BuildError {
     Data,
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSpace { need, have } => write!(f, "{need} bytes do not fit into {have}"),
-            Self::Cdb(len) => write!(f, "CDB of {len} bytes"),
-            Self::Descriptors(n) => write!(f, "{n} descriptors"),
-            Self::Data => f.write_str("wrong data length or direction"),
-        }
-    }
-}
+display! { BuildError {
+    Self::NoSpace { need, have } => "{need} bytes do not fit into {have}";
+    Self::Cdb(len) => "CDB of {len} bytes";
+    Self::Descriptors(n) => "{n} descriptors";
+    Self::Data => "wrong data length or direction";
+} }
 
 /// Checks that `bytes` starts with `opcode` and has the fixed part of that message.
 pub(super) fn expect(bytes: &[u8], opcode: u8, need: usize) -> Result<(), ProtocolError> {

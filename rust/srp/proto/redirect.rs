@@ -25,9 +25,9 @@ use super::{
         PORT_CM_REDIRECT,
         PORT_REDIRECT, //
     },
+    display,
     guid::Gid, //
 };
-use core::fmt;
 
 /// `struct ib_class_port_info`.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -81,18 +81,12 @@ pub enum RedirectError {
     Partition(u16),
 }
 
-impl fmt::Display for RedirectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { need, got } => {
-                write!(f, "{got} bytes of redirect information, not {need}")
-            }
-            Self::Nowhere => f.write_str("neither a GID nor a LID"),
-            Self::Multicast => f.write_str("to a multicast GID"),
-            Self::Partition(pkey) => write!(f, "to invalid P_Key {pkey:#06x}"),
-        }
-    }
-}
+display! { RedirectError {
+    Self::Short { need, got } => "{got} bytes of redirect information, not {need}";
+    Self::Nowhere => "neither a GID nor a LID";
+    Self::Multicast => "to a multicast GID";
+    Self::Partition(pkey) => "to invalid P_Key {pkey:#06x}";
+} }
 
 impl Redirect {
     /// Reads the redirection from `info`, the additional information of a REJ with `reason`.

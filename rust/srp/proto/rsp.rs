@@ -2,8 +2,6 @@
 
 //! `SRP_RSP`: the response to a command or a task management request.
 
-use core::fmt;
-
 use zerocopy::{
     network_endian::{
         U32,
@@ -20,6 +18,7 @@ use zerocopy_derive::{
 
 use super::{
     cmd::Direction,
+    display,
     message_error::{
         expect,
         signed,
@@ -151,19 +150,15 @@ pub enum RspFault {
     Status(u8),
 }
 
-impl fmt::Display for RspFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ResponseCode(Some(code)) => write!(f, "response code {code} for a command"),
-            Self::ResponseCode(None) => f.write_str("response data without a code for a command"),
-            Self::Lengths => f.write_str("sense or response data longer than the message"),
-            Self::OverAndUnder => f.write_str("over-run and under-run at once"),
-            Self::WrongDirection => f.write_str("residual for the wrong direction"),
-            Self::Residual(resid) => write!(f, "residual of {resid} bytes is more than the data"),
-            Self::Status(status) => write!(f, "undefined SCSI status {status:#04x}"),
-        }
-    }
-}
+display! { RspFault {
+    Self::ResponseCode(Some(code)) => "response code {code} for a command";
+    Self::ResponseCode(None) => "response data without a code for a command";
+    Self::Lengths => "sense or response data longer than the message";
+    Self::OverAndUnder => "over-run and under-run at once";
+    Self::WrongDirection => "residual for the wrong direction";
+    Self::Residual(resid) => "residual of {resid} bytes is more than the data";
+    Self::Status(status) => "undefined SCSI status {status:#04x}";
+} }
 
 /// How much data was transferred, as far as a response tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
