@@ -5,15 +5,14 @@
 use super::{
     logic::redirects::NotFollowed,
     proto::{
-        cm_rej::CmRej,
         display,
         login_iu::LoginError,
-        login_rej::RejReason,
         message_error::ProtocolError,
         redirect::{
             Redirect,
             RedirectError, //
         },
+        reject::Reject, //
     },
 };
 use crate::{
@@ -144,10 +143,8 @@ pub enum LoginFailure {
     Removed,
     /// The address belongs to another port.
     OtherPort,
-    /// The connection manager rejected the request.
-    CmReject(CmRej),
-    /// The target rejected the login.
-    SrpReject(RejReason),
+    /// The connection manager or the target rejected the request.
+    Reject(Reject),
     /// The target redirects the login.
     Redirected(Redirect),
     /// The redirect is invalid.
@@ -175,8 +172,7 @@ impl LoginFailure {
             Self::Route(_) | Self::Unreachable(_) => errno::EHOSTUNREACH,
             Self::Disconnected
             | Self::AddressChanged
-            | Self::CmReject(_)
-            | Self::SrpReject(_)
+            | Self::Reject(_)
             | Self::Redirected(_)
             | Self::BadRedirect(_)
             | Self::NotFollowed(_)
@@ -208,8 +204,7 @@ display! { LoginFailure {
     Self::Removed => "the session was removed";
     Self::OtherPort =>
         "the route leads through another RDMA port; write to that port's add_target";
-    Self::CmReject(reason) => "{reason}";
-    Self::SrpReject(reason) => "{reason}";
+    Self::Reject(reason) => "{reason}";
     Self::Redirected(_) => "redirected to another port";
     Self::BadRedirect(e) => "redirect by the target not followed: {e}";
     Self::NotFollowed(e) => "redirect by the target not followed: {e}";

@@ -27,21 +27,19 @@ macro_rules! display {
 pub(crate) use display;
 
 pub mod address;
-pub mod cm_rej;
 pub mod cmd;
 pub mod guid;
 pub mod ids;
 pub mod ip_cm;
 pub mod login_iu;
-pub mod login_rej;
 pub mod message;
 pub mod message_error;
-pub mod misc;
 pub mod number;
 pub mod opcode;
 pub mod option_error;
 pub mod options;
 pub mod redirect;
+pub mod reject;
 pub mod rsp;
 pub mod sense;
 pub mod tmf;

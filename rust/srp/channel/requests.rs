@@ -20,12 +20,12 @@ use crate::{
         log::session_log_ratelimited,
         logic::send_queue::REPLIES,
         proto::{
-            message::Message,
-            message_error::BuildError,
-            misc::{
+            message::{
                 self,
-                AerReq, //
+                AerReq,
+                Message, //
             },
+            message_error::BuildError,
             sense::Sense, //
         },
     }, //
@@ -87,12 +87,12 @@ impl Connection {
             Message::Rsp(rsp) => self.response(&rsp),
             Message::CredReq(request) => {
                 self.give_credits(request.req_lim_delta)?;
-                self.reply(|iu| misc::cred_rsp(iu, request.tag))
+                self.reply(|iu| message::cred_rsp(iu, request.tag))
             }
             Message::AerReq(request) => {
                 self.give_credits(request.req_lim_delta)?;
                 self.report(&request);
-                self.reply(|iu| misc::aer_rsp(iu, request.tag))
+                self.reply(|iu| message::aer_rsp(iu, request.tag))
             }
             Message::TLogout(logout) => {
                 self.fail(Lost::TLogout(logout.reason, logout.reason_name()));

@@ -27,7 +27,7 @@ use crate::{
         },
         proto::{
             ids::Lun,
-            misc,
+            message,
             tmf::{
                 Function,
                 TmfStatus,
@@ -190,7 +190,7 @@ impl Task {
                 &self.control,
                 (now.raw(), last.raw()),
                 Some(RESERVE_TSK_MGMT),
-                |iu| misc::i_logout(iu, random_u64()),
+                |iu| message::i_logout(iu, random_u64()),
                 |wr| wr.post_last(),
             )
             .map_err(|why| self.unsent(connection, why))

@@ -25,9 +25,9 @@ use crate::{
         },
         owner::Owner,
         proto::{
-            cm_rej::CmRej,
-            login_rej::LoginRej,
-            redirect::Redirect, //
+            login_iu::LoginRej,
+            redirect::Redirect,
+            reject::Reject, //
         }, //
     },
     sync::Completion, //
@@ -210,13 +210,13 @@ impl Events {
 }
 
 /// Decodes a rejected request; `data` is the private data.
-fn rejected(reason: CmRej, data: &[u8]) -> LoginFailure {
+fn rejected(reason: Reject, data: &[u8]) -> LoginFailure {
     match LoginRej::parse(data) {
         // iWARP has no reason that tells the origin of the data.
-        Ok(rej) if reason.is_consumer_defined() || matches!(reason, CmRej::Errno(_)) => {
-            LoginFailure::SrpReject(rej.reason)
+        Ok(rej) if reason.is_consumer_defined() || matches!(reason, Reject::Errno(_)) => {
+            LoginFailure::Reject(rej.reason())
         }
-        _ => LoginFailure::CmReject(reason),
+        _ => LoginFailure::Reject(reason),
     }
 }
 
@@ -230,7 +230,7 @@ impl EventHandler for Events {
             EventKind::RouteError => Progress::Failed(LoginFailure::Route(status)),
             EventKind::Unreachable => Progress::Failed(LoginFailure::Unreachable(status)),
             EventKind::Rejected => {
-                Progress::Failed(rejected(CmRej::from_status(status), event.private_data()))
+                Progress::Failed(rejected(Reject::from_status(status), event.private_data()))
             }
             EventKind::ConnectError => Progress::Failed(LoginFailure::Setup(status)),
             EventKind::Disconnected => Progress::Failed(LoginFailure::Disconnected),
@@ -260,7 +260,7 @@ impl ib_cm::EventHandler for Events {
                 let why = match Redirect::parse(reason, info, self.topspin) {
                     Some(Ok(to)) => LoginFailure::Redirected(to),
                     Some(Err(e)) => LoginFailure::BadRedirect(e),
-                    None => rejected(CmRej::Ib(reason), private_data),
+                    None => rejected(Reject::Ib(reason), private_data),
                 };
                 (why, EventKind::Rejected)
             }

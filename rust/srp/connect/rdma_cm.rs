@@ -28,13 +28,13 @@ use crate::{
         error::LoginFailure,
         logic::timeouts::RESOLVE_TIMEOUT_MS,
         proto::{
-            cm_rej::CmRej,
             login_iu::{
                 LoginReqRdma,
                 MultiChannel,
                 Requested, //
             },
             redirect::Redirect, //
+            reject::Reject,
         }, //
     },
 };
@@ -152,7 +152,7 @@ impl ChannelLogin for RdmaCm {
             .map_err(|e| match e {
                 EINTR | ERESTARTSYS => LoginFailure::Signal,
                 errno::ECONNREFUSED | errno::ECONNRESET | errno::EHOSTUNREACH | ETIMEDOUT => {
-                    LoginFailure::CmReject(CmRej::from_status(e.to_errno()))
+                    LoginFailure::Reject(Reject::from_status(e.to_errno()))
                 }
                 e => LoginFailure::Step("connect request", e),
             })

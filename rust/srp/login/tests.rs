@@ -41,13 +41,12 @@ use crate::{
         },
         logic::state::Life,
         proto::{
-            cm_rej::CmRej,
             login_iu::LoginError,
-            login_rej::RejReason,
             options::{
                 Defaults,
                 Options, //
             },
+            reject::Reject,
         },
         session::{
             Session,
@@ -445,20 +444,17 @@ fn target_refuses(soft: &Soft) -> Result {
     const UNKNOWN: [u8; 8] = [0xc2, 0, 0, 0, 0, 1, 0, 7];
     let refused = |reason, data| failure(soft, no(reason, data), "", ECONNRESET);
     let (why, target) = refused(CONSUMER, &ACL)?;
-    check_failure!(why, LoginFailure::SrpReject(RejReason::ChannelLimitReached));
+    check_failure!(why, LoginFailure::Reject(Reject::CHANNEL_LIMIT_REACHED));
     let (why, _) = refused(CONSUMER, &UNKNOWN)?;
-    check_failure!(
-        why,
-        LoginFailure::SrpReject(RejReason::Unknown(0x0001_0007))
-    );
+    check_failure!(why, LoginFailure::Reject(Reject::Srp(0x0001_0007)));
     // Not an SRP message.
     let (why, _) = refused(CONSUMER, &[0xc1, 0, 0, 0, 0, 1, 0, 6])?;
-    check_failure!(why, LoginFailure::CmReject(CmRej::Ib(CONSUMER)));
+    check_failure!(why, LoginFailure::Reject(Reject::Ib(CONSUMER)));
     // The private data is not from the target's SRP layer.
     for reason in [3, 10, 30, 25] {
         let (why, _) = refused(reason, &ACL)?;
-        check_failure!(why, LoginFailure::CmReject(CmRej::Ib(_)));
-        check!(matches!(why, LoginFailure::CmReject(rej) if rej.number() == i32::from(reason)));
+        check_failure!(why, LoginFailure::Reject(Reject::Ib(_)));
+        check!(matches!(why, LoginFailure::Reject(rej) if rej.number() == u32::from(reason)));
     }
     target.has_heard(|heard| &heard.confirmed, 0)?;
     target.has_heard(|heard| &heard.refused, 0)?;
@@ -468,7 +464,7 @@ fn target_refuses(soft: &Soft) -> Result {
     let text = stand.text(&target, "")?;
     drop(target);
     let why = log_in(&stand, text.to_bytes())?.err().ok_or(EINVAL)?;
-    check_failure!(why, LoginFailure::CmReject(CmRej::Ib(8)));
+    check_failure!(why, LoginFailure::Reject(Reject::Ib(8)));
     Ok(())
 }
 

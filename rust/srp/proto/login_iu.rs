@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SRP_LOGIN_REQ` and `SRP_LOGIN_RSP`: what the initiator requests and the target grants.
+//! The login: what the initiator requests (`SRP_LOGIN_REQ`), what the target grants
+//! (`SRP_LOGIN_RSP`), or why it refuses (`SRP_LOGIN_REJ`).
 
 use zerocopy::{
     network_endian::{
+        I32,
         U16,
         U32,
         U64, //
     },
-    FromBytes,
+    FromZeros,
     IntoBytes, //
 };
 use zerocopy_derive::{
@@ -28,12 +30,12 @@ use super::{
     display,
     ids::PortId,
     message_error::{
-        expect,
-        signed,
+        split,
         ProtocolError, //
     },
     opcode,
-    options::MIN_IT_IU_LEN, //
+    options::MIN_IT_IU_LEN,
+    reject::Reject, //
 };
 
 /// Bit of `req_buf_fmt` and `buf_fmt`: direct descriptors.
@@ -146,17 +148,14 @@ impl LoginReq {
     pub fn new(what: &Requested) -> Self {
         Self {
             opcode: opcode::LOGIN_REQ,
-            reserved1: [0; 7],
             tag: U64::new(what.tag),
             req_it_iu_len: U32::new(what.max_it_iu_len),
-            reserved2: [0; 4],
             req_buf_fmt: U16::new(BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
             req_flags: what.flags(),
-            reserved3: 0,
             imm_data_offset: what.imm_data_offset(),
-            reserved4: [0; 2],
             initiator_port_id: what.initiator,
             target_port_id: what.target,
+            ..Self::new_zeroed()
         }
     }
 
@@ -194,7 +193,7 @@ impl LoginReqRdma {
             initiator_port_id: what.initiator,
             target_port_id: what.target,
             imm_data_offset: what.imm_data_offset(),
-            reserved: [0; 6],
+            ..Self::new_zeroed()
         }
     }
 
@@ -210,7 +209,7 @@ impl LoginReqRdma {
 pub struct LoginRsp {
     opcode: u8,
     reserved1: [u8; 3],
-    req_lim_delta: U32,
+    req_lim_delta: I32,
     tag: U64,
     max_it_iu_len: U32,
     max_ti_iu_len: U32,
@@ -219,11 +218,40 @@ pub struct LoginRsp {
     reserved2: [u8; 25],
 }
 
+/// Refused login: `struct srp_login_rej`, 32 bytes.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LoginRej {
+    opcode: u8,
+    reserved1: [u8; 3],
+    reason: U32,
+    /// Tag of the login request.
+    pub tag: U64,
+    reserved2: [u8; 8],
+    /// Buffer formats that the target supports; meaningful with
+    /// [`Reject::UNSUPPORTED_DESCRIPTOR_FORMAT`].
+    pub buf_fmt: U16,
+    reserved3: [u8; 6],
+}
+
 const _: () = {
     assert!(core::mem::size_of::<LoginReq>() == 64);
     assert!(core::mem::size_of::<LoginReqRdma>() == 56);
     assert!(core::mem::size_of::<LoginRsp>() == LoginRsp::LEN);
+    assert!(core::mem::size_of::<LoginRej>() == 32);
 };
+
+impl LoginRej {
+    /// Reads a refusal from private data, which may be longer. Checks only length and opcode.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        split(bytes, opcode::LOGIN_REJ).map(|(rej, _)| rej)
+    }
+
+    /// Why the target refuses.
+    pub const fn reason(&self) -> Reject {
+        Reject::Srp(u32::from_be_bytes(self.reason.to_bytes()))
+    }
+}
 
 /// What the target allows: the smaller of what was requested and what it offers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -281,10 +309,7 @@ impl LoginRsp {
 
     /// Reads a response from private data, which may be longer. Checks only length and opcode.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
-        expect(bytes, opcode::LOGIN_RSP, Self::LEN)?;
-        Self::read_from_prefix(bytes)
-            .map(|(rsp, _)| rsp)
-            .map_err(|_| ProtocolError::Opcode(opcode::LOGIN_RSP))
+        split(bytes, opcode::LOGIN_RSP).map(|(rsp, _)| rsp)
     }
 
     /// Checks the response against the request.
@@ -295,7 +320,7 @@ impl LoginRsp {
         if formats & needed != needed {
             return Err(LoginError::BufferFormats(formats));
         }
-        let delta = signed(self.req_lim_delta);
+        let delta = self.req_lim_delta.get();
         let req_lim = u32::try_from(delta)
             .ok()
             .filter(|lim| (MIN_REQ_LIM..=MAX_REQ_LIM).contains(lim))
@@ -329,7 +354,7 @@ impl LoginRsp {
     /// driver sends nothing to it.
     pub fn check_answers(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
-        match signed(self.req_lim_delta) {
+        match self.req_lim_delta.get() {
             0 => {}
             delta => return Err(LoginError::Grants(delta)),
         }

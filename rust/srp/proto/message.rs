@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! All messages that a target may send on an established channel.
+//! All messages that a target may send on an established channel, and the short ones to it: credit,
+//! event and logout messages. `SRP_RSP` is in [`rsp`](super::rsp).
+
+use zerocopy::{
+    network_endian::{
+        I32,
+        U32,
+        U64, //
+    },
+    FromZeros,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use super::{
-    message_error::ProtocolError,
-    misc::{
-        AerReq,
-        CredReq,
-        TLogout, //
+    ids::Lun,
+    message_error::{
+        put,
+        split,
+        BuildError,
+        ProtocolError, //
     },
     opcode,
     rsp::Rsp, //
@@ -39,4 +58,151 @@ impl<'a> Message<'a> {
             Some(other) => Err(ProtocolError::Opcode(other)),
         }
     }
+}
+
+/// Length in bytes of [`cred_rsp`], [`aer_rsp`] and [`i_logout`].
+pub const SHORT_LEN: usize = 16;
+
+/// Layout shared by the messages of 16 bytes: `struct srp_cred_req`, `srp_t_logout` and, with a
+/// zero word, `srp_cred_rsp`, `srp_aer_rsp` and `srp_i_logout`.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Short {
+    opcode: u8,
+    sol_not: u8,
+    reserved: [u8; 2],
+    word: U32,
+    tag: U64,
+}
+
+const _: () = assert!(core::mem::size_of::<Short>() == SHORT_LEN);
+
+/// `struct srp_aer_req` without its sense data.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct AerReqWire {
+    opcode: u8,
+    sol_not: u8,
+    reserved1: [u8; 2],
+    req_lim_delta: I32,
+    tag: U64,
+    reserved2: [u8; 4],
+    lun: Lun,
+    sense_data_len: U32,
+    reserved3: [u8; 4],
+}
+
+const _: () = assert!(core::mem::size_of::<AerReqWire>() == AerReq::LEN);
+
+/// A change of the request limit that expects a [`cred_rsp`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CredReq {
+    /// Credits granted, or taken back if negative.
+    pub req_lim_delta: i32,
+    /// Opaque; the response repeats it.
+    pub tag: u64,
+}
+
+impl CredReq {
+    /// Reads an `SRP_CRED_REQ`. Bytes after the message are ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let (wire, _) = split::<Short>(bytes, opcode::CRED_REQ)?;
+        Ok(Self {
+            req_lim_delta: i32::from_be_bytes(wire.word.to_bytes()),
+            tag: wire.tag.get(),
+        })
+    }
+}
+
+/// A logout by the target, which then responds to nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TLogout {
+    /// Reason code, see [`TLogout::reason_name`].
+    pub reason: u32,
+    /// Opaque tag.
+    pub tag: u64,
+}
+
+impl TLogout {
+    /// Reads an `SRP_T_LOGOUT`. Bytes after the message are ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
+        let (wire, _) = split::<Short>(bytes, opcode::T_LOGOUT)?;
+        Ok(Self {
+            reason: wire.word.get(),
+            tag: wire.tag.get(),
+        })
+    }
+
+    /// The reason in words.
+    pub const fn reason_name(&self) -> &'static str {
+        match self.reason {
+            0 => "no reason given",
+            1 => "inactive channel",
+            2 => "invalid message received",
+            3 => "response without credit",
+            4 => "channel closed by a new login",
+            _ => "unknown reason",
+        }
+    }
+}
+
+/// An event report that expects an [`aer_rsp`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AerReq<'a> {
+    /// Credits granted, or taken back if negative.
+    pub req_lim_delta: i32,
+    /// Opaque; the response repeats it.
+    pub tag: u64,
+    /// Logical unit of the event.
+    pub lun: Lun,
+    /// Sense data that describes the event.
+    pub sense: &'a [u8],
+}
+
+impl<'a> AerReq<'a> {
+    /// Length of the fixed part in bytes.
+    pub const LEN: usize = 36;
+
+    /// Reads an `SRP_AER_REQ`. Fails if the length of the sense data exceeds the message.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
+        let (wire, rest) = split::<AerReqWire>(bytes, opcode::AER_REQ)?;
+        let claimed = wire.sense_data_len.get();
+        let sense = usize::try_from(claimed)
+            .ok()
+            .and_then(|len| rest.get(..len))
+            .ok_or(ProtocolError::Length {
+                claimed: u64::from(claimed) + Self::LEN as u64,
+                got: bytes.len(),
+            })?;
+        Ok(Self {
+            req_lim_delta: wire.req_lim_delta.get(),
+            tag: wire.tag.get(),
+            lun: wire.lun,
+            sense,
+        })
+    }
+}
+
+fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildError> {
+    let wire = Short {
+        opcode,
+        tag: U64::new(tag),
+        ..Short::new_zeroed()
+    };
+    put(buf, wire.as_bytes())
+}
+
+/// Writes the response to a [`CredReq`] with this tag; returns the length, 16 bytes.
+pub fn cred_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::CRED_RSP, tag)
+}
+
+/// Writes the response to an [`AerReq`] with this tag; returns the length, 16 bytes.
+pub fn aer_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::AER_RSP, tag)
+}
+
+/// Writes an `SRP_I_LOGOUT`; returns the length, 16 bytes.
+pub fn i_logout(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
+    build_short(buf, opcode::I_LOGOUT, tag)
 }

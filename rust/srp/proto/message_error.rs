@@ -4,7 +4,7 @@
 
 use super::display;
 
-use zerocopy::network_endian::U32;
+use zerocopy::FromBytes;
 
 /// Bytes from the target that are not a valid message.
 ///
@@ -61,14 +61,16 @@ display! { BuildError {
     Self::Data => "wrong data length or direction";
 } }
 
-/// Checks that `bytes` starts with `opcode` and has the fixed part of that message.
-pub(super) fn expect(bytes: &[u8], opcode: u8, need: usize) -> Result<(), ProtocolError> {
-    let got = bytes.len();
+/// Splits a message with this opcode into its fixed part `T` and the bytes after it.
+pub(super) fn split<T: FromBytes>(bytes: &[u8], opcode: u8) -> Result<(T, &[u8]), ProtocolError> {
+    let short = |need| ProtocolError::Short {
+        need,
+        got: bytes.len(),
+    };
     match bytes.first() {
-        None => Err(ProtocolError::Short { need: 1, got }),
+        None => Err(short(1)),
         Some(&first) if first != opcode => Err(ProtocolError::Opcode(first)),
-        Some(_) if got < need => Err(ProtocolError::Short { need, got }),
-        Some(_) => Ok(()),
+        Some(_) => T::read_from_prefix(bytes).map_err(|_| short(core::mem::size_of::<T>())),
     }
 }
 
@@ -79,9 +81,4 @@ pub(super) fn put(buf: &mut [u8], message: &[u8]) -> Result<usize, BuildError> {
         .ok_or(BuildError::NoSpace { need, have })?
         .copy_from_slice(message);
     Ok(need)
-}
-
-/// Reads a 32-bit field as a two's complement number.
-pub(super) fn signed(field: U32) -> i32 {
-    i32::from_be_bytes(field.to_bytes())
 }

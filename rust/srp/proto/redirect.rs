@@ -21,12 +21,12 @@ use zerocopy_derive::{
 };
 
 use super::{
-    cm_rej::{
+    display,
+    guid::Gid,
+    reject::{
         PORT_CM_REDIRECT,
         PORT_REDIRECT, //
-    },
-    display,
-    guid::Gid, //
+    }, //
 };
 
 /// `struct ib_class_port_info`.

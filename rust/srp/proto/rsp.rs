@@ -4,6 +4,7 @@
 
 use zerocopy::{
     network_endian::{
+        I32,
         U32,
         U64, //
     },
@@ -20,8 +21,7 @@ use super::{
     cmd::Direction,
     display,
     message_error::{
-        expect,
-        signed,
+        split,
         ProtocolError, //
     },
     opcode,
@@ -55,7 +55,7 @@ struct Wire {
     opcode: u8,
     sol_not: u8,
     reserved1: [u8; 2],
-    req_lim_delta: U32,
+    req_lim_delta: I32,
     tag: U64,
     reserved2: [u8; 2],
     flags: u8,
@@ -87,7 +87,7 @@ impl Good {
             return None;
         }
         Some(Self {
-            req_lim_delta: signed(wire.req_lim_delta),
+            req_lim_delta: wire.req_lim_delta.get(),
             tag: wire.tag.get(),
         })
     }
@@ -205,11 +205,9 @@ impl<'a> Rsp<'a> {
     /// A message with wrong list lengths is still returned, because its credits count;
     /// [`Rsp::outcome`] and [`Rsp::tmf_status`] then fail.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
-        expect(bytes, opcode::RSP, Self::LEN)?;
-        let (wire, rest) =
-            Wire::read_from_prefix(bytes).map_err(|_| ProtocolError::Opcode(opcode::RSP))?;
+        let (wire, rest) = split::<Wire>(bytes, opcode::RSP)?;
         Ok(Self {
-            req_lim_delta: signed(wire.req_lim_delta),
+            req_lim_delta: wire.req_lim_delta.get(),
             tag: wire.tag.get(),
             flags: wire.flags,
             status: wire.status,

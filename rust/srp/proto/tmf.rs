@@ -6,9 +6,11 @@ use core::fmt;
 
 use zerocopy::{
     network_endian::U64,
+    FromZeros,
     IntoBytes, //
 };
 use zerocopy_derive::{
+    FromZeros,
     Immutable,
     IntoBytes,
     Unaligned, //
@@ -43,7 +45,7 @@ pub enum Function {
 }
 
 /// `struct srp_tsk_mgmt`.
-#[derive(Immutable, IntoBytes, Unaligned)]
+#[derive(FromZeros, Immutable, IntoBytes, Unaligned)]
 #[repr(C)]
 struct Wire {
     opcode: u8,
@@ -82,16 +84,11 @@ impl TskMgmt {
     pub fn build(&self, iu: &mut [u8]) -> Result<usize, BuildError> {
         let wire = Wire {
             opcode: opcode::TSK_MGMT,
-            sol_not: 0,
-            reserved1: [0; 6],
             tag: U64::new(self.tag),
-            reserved2: [0; 4],
             lun: self.lun,
-            reserved3: [0; 2],
             function: self.function as u8,
-            reserved4: 0,
             task_tag: U64::new(self.task_tag),
-            reserved5: [0; 8],
+            ..Wire::new_zeroed()
         };
         put(iu, wire.as_bytes())
     }

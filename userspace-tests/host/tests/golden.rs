@@ -11,8 +11,8 @@ use srp_host::proto::{
     guid::{Gid, Guid, IoClass},
     ids::{Lun, PortId},
     login_iu::{it_iu_len, LoginReq, LoginReqRdma, MultiChannel, Requested},
+    message::{aer_rsp, cred_rsp, i_logout},
     message_error::BuildError,
-    misc::{aer_rsp, cred_rsp, i_logout},
     tmf::{Function, TskMgmt, NO_TASK},
 };
 

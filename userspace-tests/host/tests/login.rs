@@ -6,11 +6,10 @@ mod common;
 
 use common::hex;
 use srp_host::proto::{
-    cm_rej::{CmRej, CONSUMER_DEFINED},
     ids::PortId,
-    login_iu::{Granted, LoginError, LoginRsp, MultiChannel, Requested},
-    login_rej::{LoginRej, RejReason},
+    login_iu::{Granted, LoginError, LoginRej, LoginRsp, MultiChannel, Requested},
     message_error::ProtocolError,
+    reject::{Reject, CONSUMER_DEFINED},
 };
 
 /// LIO's response to a login with the defaults.
@@ -239,9 +238,12 @@ fn answer_channels() {
 fn rejects() {
     let bytes = hex("c2 000000 00010006 1122334455667788 0000000000000000 0006 000000000000");
     let rej = LoginRej::parse(&bytes).unwrap();
-    assert_eq!(rej.reason, RejReason::ChannelLimitReached);
-    assert_eq!((rej.tag, rej.buf_fmt), (0x1122_3344_5566_7788, 6));
-    let line = rej.reason.to_string();
+    assert_eq!(rej.reason(), Reject::CHANNEL_LIMIT_REACHED);
+    assert_eq!(
+        (rej.tag.get(), rej.buf_fmt.get()),
+        (0x1122_3344_5566_7788, 6)
+    );
+    let line = rej.reason().to_string();
     assert!(
         line.contains("channel limit reached")
             && line.contains("0x00010006")
@@ -255,11 +257,11 @@ fn rejects() {
         Some(ProtocolError::Opcode(0xc0))
     );
     for number in (0x0001_0000..=0x0001_0007).chain([0, 1, u32::MAX]) {
-        let reason = RejReason::new(number);
+        let reason = Reject::Srp(number);
         assert_eq!(reason.number(), number);
-        assert!(!reason.name().is_empty() && !reason.advice().is_empty());
+        assert!(!reason.text().0.is_empty() && !reason.text().1.is_empty());
         assert_eq!(
-            matches!(reason, RejReason::Unknown(_)),
+            reason.text().0 == "unknown reason",
             !(0x0001_0000..=0x0001_0006).contains(&number)
         );
     }
@@ -268,19 +270,20 @@ fn rejects() {
 #[test]
 fn cm_rejects() {
     for reason in 1..=35 {
-        let rej = CmRej::from_status(reason);
-        assert_eq!(rej.number(), reason);
-        assert_eq!(rej.name() == "unknown reason", reason == 34, "{reason}");
-        assert!(!rej.advice().is_empty());
+        let rej = Reject::from_status(reason);
+        assert_eq!(rej.number(), reason.unsigned_abs());
+        let (what, advice) = rej.text();
+        assert_eq!(what == "unknown reason", reason == 34, "{reason}");
+        assert!(!advice.is_empty());
         assert!(rej.to_string().contains(&format!("(reason {reason})")));
     }
-    assert!(CmRej::from_status(i32::from(CONSUMER_DEFINED)).is_consumer_defined());
-    let refused = CmRej::from_status(-111);
-    assert_eq!(refused, CmRej::Errno(111));
-    assert_eq!(refused.name(), "connection refused");
+    assert!(Reject::from_status(i32::from(CONSUMER_DEFINED)).is_consumer_defined());
+    let refused = Reject::from_status(-111);
+    assert_eq!(refused, Reject::Errno(111));
+    assert_eq!(refused.text().0, "connection refused");
     assert!(refused.is_consumer_defined() && refused.to_string().contains("(errno 111)"));
     for status in [i32::MIN, -1, 0, 36, 65535, 65536, i32::MAX] {
-        assert!(!CmRej::from_status(status).to_string().is_empty());
+        assert!(!Reject::from_status(status).to_string().is_empty());
     }
-    assert_eq!(CmRej::from_status(8).advice(), refused.advice());
+    assert_eq!(Reject::from_status(8).text().1, refused.text().1);
 }

@@ -12,16 +12,16 @@ use srp_host::{
     },
     proto::{
         address::Address,
-        cm_rej::CmRej,
         cmd::{Cmd, DirectBuf, Direction},
         guid::IoClass,
         ids::{Lun, PortId},
-        login_iu::{it_iu_len, LoginReq, LoginReqRdma, LoginRsp, MultiChannel, Requested},
-        login_rej::LoginRej,
-        message::Message,
-        misc::{AerReq, CredReq, TLogout},
+        login_iu::{
+            it_iu_len, LoginRej, LoginReq, LoginReqRdma, LoginRsp, MultiChannel, Requested,
+        },
+        message::{AerReq, CredReq, Message, TLogout},
         number,
         options::{Defaults, Options, Target},
+        reject::Reject,
         rsp::Rsp,
     },
     rdma::limits::Limits,
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn no_status_panics(status: i32) {
-        let rej = CmRej::from_status(status);
+        let rej = Reject::from_status(status);
         prop_assert!(!rej.to_string().is_empty());
     }
 

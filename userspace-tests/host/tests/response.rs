@@ -8,9 +8,8 @@ use common::hex;
 use srp_host::proto::{
     cmd::Direction::{self, FromDevice, ToDevice},
     ids::Lun,
-    message::Message,
+    message::{CredReq, Message},
     message_error::ProtocolError,
-    misc::CredReq,
     rsp::{flag::*, Good, Outcome, Rsp, RspFault, Transferred},
     tmf::TmfStatus,
 };

@@ -6,7 +6,10 @@ mod common;
 
 use common::hex;
 use srp_host::proto::{
-    ids::Lun, message::Message, message_error::ProtocolError, misc::AerReq, sense::Sense,
+    ids::Lun,
+    message::{AerReq, Message},
+    message_error::ProtocolError,
+    sense::Sense,
 };
 
 const FIXED: &str = "70 00 06 00000000 0a 00000000 3f 0e 00 000000";

@@ -209,7 +209,7 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
     let mut long = [1; 100];
     (long[0], long[RESPONSE - 1]) = (7, 9);
     let (nothing, step) = ("nothing", "step");
-    let acl = "SrpReject(ChannelLimitReached)";
+    let acl = "Reject(Srp(65542))";
     let cases: [Case<'_>; 27] = [
         (ADDR_RESOLVED, 0, &[], step, None),
         (ADDR_ERROR, -19, &[], "Address(-19)", Some(E::AddrError)),
@@ -231,28 +231,22 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
         (REJECTED, -111, &rej, acl, Some(E::Rejected)),
         (REJECTED, -104, &rej, acl, Some(E::Rejected)),
         // Rejected by another layer, or with unknown contents.
-        (REJECTED, 8, &rej, "CmReject(Ib(8))", Some(E::Rejected)),
-        (REJECTED, 24, &[], "CmReject(Ib(24))", Some(E::Rejected)),
+        (REJECTED, 8, &rej, "Reject(Ib(8))", Some(E::Rejected)),
+        (REJECTED, 24, &[], "Reject(Ib(24))", Some(E::Rejected)),
         (
             REJECTED,
             28,
             &rej[..31],
-            "CmReject(Ib(28))",
+            "Reject(Ib(28))",
             Some(E::Rejected),
         ),
-        (REJECTED, 28, &[], "CmReject(Ib(28))", Some(E::Rejected)),
-        (
-            REJECTED,
-            -111,
-            &[],
-            "CmReject(Errno(111))",
-            Some(E::Rejected),
-        ),
+        (REJECTED, 28, &[], "Reject(Ib(28))", Some(E::Rejected)),
+        (REJECTED, -111, &[], "Reject(Errno(111))", Some(E::Rejected)),
         (
             REJECTED,
             1 << 17,
             &[],
-            "CmReject(Ib(65535))",
+            "Reject(Ib(65535))",
             Some(E::Rejected),
         ),
         (ESTABLISHED, 0, &long, "response 7 to 9, 64", None),
@@ -306,7 +300,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         format_args!("{gid:?}")
     ))?;
     let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;
-    let acl = "SrpReject(ChannelLimitReached)";
+    let acl = "Reject(Srp(65542))";
     let short = "BadRedirect(Short { need: 72, got: 71 })";
     let cases: [(Event<'_>, &str, Option<EventKind>); 15] = [
         (Event::Later(1), "nothing", None),
@@ -314,30 +308,18 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         (Event::Answered(&[5]), "response 5 to 5, 1", None),
         (rejected(28, &[], &rej), acl, Some(E::Rejected)),
         (rejected(28, &info, &rej), acl, Some(E::Rejected)),
-        (
-            rejected(28, &[], &[]),
-            "CmReject(Ib(28))",
-            Some(E::Rejected),
-        ),
-        (rejected(8, &[], &rej), "CmReject(Ib(8))", Some(E::Rejected)),
-        (
-            rejected(10, &[], &[]),
-            "CmReject(Ib(10))",
-            Some(E::Rejected),
-        ),
+        (rejected(28, &[], &[]), "Reject(Ib(28))", Some(E::Rejected)),
+        (rejected(8, &[], &rej), "Reject(Ib(8))", Some(E::Rejected)),
+        (rejected(10, &[], &[]), "Reject(Ib(10))", Some(E::Rejected)),
         (
             rejected(u16::MAX, &[], &rej),
-            "CmReject(Ib(65535))",
+            "Reject(Ib(65535))",
             Some(E::Rejected),
         ),
         (rejected(24, &info, &rej), redirected, Some(E::Rejected)),
         (rejected(24, &info[..71], &[]), short, Some(E::Rejected)),
         // Only Topspin and Cisco targets use reason 25 for a redirection.
-        (
-            rejected(25, &gid, &[]),
-            "CmReject(Ib(25))",
-            Some(E::Rejected),
-        ),
+        (rejected(25, &gid, &[]), "Reject(Ib(25))", Some(E::Rejected)),
         (
             Event::Unreachable,
             "Unreachable(-110)",

@@ -31,8 +31,8 @@ use crate::{
             state::Life, //
         },
         proto::{
-            cm_rej::CmRej,
             redirect::RedirectError, //
+            reject::Reject,
         },
         tests::{
             messages::{
@@ -225,7 +225,7 @@ pub(super) fn topspin_redirections(soft: &Soft) -> Result {
     let gid = |request: &Asked| Answer::reject(PORT_REDIRECT, &request.dgid, &[]);
     let always = move |_: usize, request: &Asked| gid(request);
     let (why, target) = failure(soft, always, "", ECONNRESET)?;
-    check_failure!(why, LoginFailure::CmReject(CmRej::Ib(PORT_REDIRECT)));
+    check_failure!(why, LoginFailure::Reject(Reject::Ib(PORT_REDIRECT)));
     check_eq!(target.requests(), 3);
 
     // GUIDs of Topspin and Cisco controllers.

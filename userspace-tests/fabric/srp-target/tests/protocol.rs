@@ -10,10 +10,9 @@ use srp_target::{
     proto::{
         cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
         ids::{Lun, PortId},
-        login_iu::{LoginReqRdma, Requested},
-        login_rej::{LoginRej, RejReason},
-        message::Message,
-        misc,
+        login_iu::{LoginRej, LoginReqRdma, Requested},
+        message::{self, Message},
+        reject::Reject,
         tmf::{Function, TmfStatus},
     },
     target::{Settings, MAX_IT_IU_LEN},
@@ -65,50 +64,50 @@ fn each_refusal_has_its_reason() {
     let wrong = |r: &mut Requested, _: &mut Vec<u8>| r.target = PortId([8; 16]);
     let rej = refused(settings(), &wrong, 0);
     assert_eq!(
-        (rej.reason, rej.tag),
-        (RejReason::UnableAssociateChannel, 77)
+        (rej.reason(), rej.tag.get()),
+        (Reject::UNABLE_ASSOCIATE_CHANNEL, 77)
     );
     let long = |r: &mut Requested, _: &mut Vec<u8>| r.max_it_iu_len = MAX_IT_IU_LEN + 1;
     assert_eq!(
-        refused(settings(), &long, 0).reason,
-        RejReason::ReqItIuLengthTooLarge
+        refused(settings(), &long, 0).reason(),
+        Reject::REQ_IT_IU_LENGTH_TOO_LARGE
     );
     let tiny = |r: &mut Requested, _: &mut Vec<u8>| r.max_it_iu_len = 63;
     assert_eq!(
-        refused(settings(), &tiny, 0).reason,
-        RejReason::UnableEstablishChannel
+        refused(settings(), &tiny, 0).reason(),
+        Reject::UNABLE_ESTABLISH_CHANNEL
     );
     let format = refused(settings(), &put(9, 0x0e), 0);
     assert_eq!(
-        (format.reason, format.buf_fmt),
-        (RejReason::UnsupportedDescriptorFormat, 6)
+        (format.reason(), format.buf_fmt.get()),
+        (Reject::UNSUPPORTED_DESCRIPTOR_FORMAT, 6)
     );
     // A reserved multichannel action, a wrong opcode, a truncated request.
     assert_eq!(
-        refused(settings(), &put(10, 2), 0).reason,
-        RejReason::UnableEstablishChannel
+        refused(settings(), &put(10, 2), 0).reason(),
+        Reject::UNABLE_ESTABLISH_CHANNEL
     );
     assert_eq!(
-        refused(settings(), &put(11, 1), 0).reason,
-        RejReason::UnableEstablishChannel
+        refused(settings(), &put(11, 1), 0).reason(),
+        Reject::UNABLE_ESTABLISH_CHANNEL
     );
     let half = |_: &mut Requested, b: &mut Vec<u8>| b.truncate(55);
     assert_eq!(
-        refused(settings(), &half, 0).reason,
-        RejReason::UnableEstablishChannel
+        refused(settings(), &half, 0).reason(),
+        Reject::UNABLE_ESTABLISH_CHANNEL
     );
     let same = |_: &mut Requested, _: &mut Vec<u8>| {};
     assert_eq!(
-        refused(settings(), &same, 4).reason,
-        RejReason::ChannelLimitReached
+        refused(settings(), &same, 4).reason(),
+        Reject::CHANNEL_LIMIT_REACHED
     );
     let single = Settings {
         channels: 1,
         ..settings()
     };
     assert_eq!(
-        refused(single, &same, 1).reason,
-        RejReason::MultiChannelUnsupported
+        refused(single, &same, 1).reason(),
+        Reject::MULTI_CHANNEL_UNSUPPORTED
     );
 }
 
@@ -120,8 +119,8 @@ fn no_memory_for_a_channel_is_a_refusal() {
     rig.pump();
     let rej = LoginRej::parse(&rig.rejected[0].1).unwrap();
     assert_eq!(
-        (rej.reason, rej.tag),
-        (RejReason::InsufficientResources, 77)
+        (rej.reason(), rej.tag.get()),
+        (Reject::INSUFFICIENT_RESOURCES, 77)
     );
     assert!(rig.target.idle());
 }
@@ -416,7 +415,7 @@ fn logouts_end_what_they_are_about() {
     let mut rig = Rig::logged_in();
     rig.login(2, &further());
     let mut iu = [0; 16];
-    misc::i_logout(&mut iu, 1).unwrap();
+    message::i_logout(&mut iu, 1).unwrap();
     rig.message(1, &iu);
     assert_eq!(rig.left, [(1, None)]);
     assert_eq!(rig.none(2, &[0; 6]).status, 0);

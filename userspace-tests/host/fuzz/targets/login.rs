@@ -7,9 +7,9 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     ids::PortId,
-    login_iu::{it_iu_len, LoginRsp, MultiChannel, Requested},
-    login_rej::{LoginRej, RejReason},
+    login_iu::{it_iu_len, LoginRej, LoginRsp, MultiChannel, Requested},
     options::MIN_IT_IU_LEN,
+    reject::Reject,
 };
 
 fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
@@ -48,7 +48,7 @@ fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
         }
     }
     if let Ok(rej) = LoginRej::parse(bytes) {
-        assert_eq!(RejReason::new(rej.reason.number()), rej.reason);
-        let _ = format!("{}", rej.reason);
+        assert_eq!(Reject::Srp(rej.reason().number()), rej.reason());
+        let _ = format!("{}", rej.reason());
     }
 });

@@ -7,12 +7,12 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::{
     logic::redirects::Redirects,
-    proto::{cm_rej::CmRej, redirect::Redirect},
+    proto::{redirect::Redirect, reject::Reject},
 };
 
 fuzz_target!(|input: (u16, bool, u64, &[u8])| {
     let (reason, topspin, prefix, info) = input;
-    let _ = format!("{}", CmRej::from_status(reason.into()));
+    let _ = format!("{}", Reject::from_status(reason.into()));
     // So the fuzzer need not guess the reasons.
     let reason = match reason % 4 {
         0 => 24,

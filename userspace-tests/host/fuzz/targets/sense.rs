@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srp_host::proto::{misc::AerReq, sense::Sense};
+use srp_host::proto::{message::AerReq, sense::Sense};
 
 fn check(bytes: &[u8]) {
     let Some(sense) = Sense::parse(bytes) else {

@@ -6,7 +6,7 @@ use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
 use crate::{
     proto::{
         login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
-        login_rej::RejReason,
+        reject::Reject,
     },
     sense::Sense,
     wire::{login_rej, login_rsp, LoginReq, Others, Reason, CMD_LEN, MIN_IT_IU_LEN},
@@ -32,11 +32,14 @@ impl<B: Buffer> Target<B> {
             Ok(req) => req,
             Err(broken) => {
                 self.actions.push(Action::Say(format!("login: {broken}")));
-                return self.reject(id, 0, RejReason::UnableEstablishChannel);
+                return self.reject(id, 0, Reject::UNABLE_ESTABLISH_CHANNEL);
             }
         };
         if let Err(reason) = self.check(&req) {
-            self.say(&req.initiator, &format!("login refused: {}", reason.name()));
+            self.say(
+                &req.initiator,
+                &format!("login refused: {}", reason.text().0),
+            );
             return self.reject(id, req.tag, reason);
         }
         let mut terminated = false;
@@ -58,36 +61,36 @@ impl<B: Buffer> Target<B> {
     pub fn no_resources(&mut self, id: ChannelId) {
         let tag = self.channels.get(&id).map_or(0, |c| c.tag);
         self.ended(id);
-        self.reject(id, tag, RejReason::InsufficientResources);
+        self.reject(id, tag, Reject::INSUFFICIENT_RESOURCES);
     }
 
-    fn reject(&mut self, channel: ChannelId, tag: u64, reason: RejReason) {
+    fn reject(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
         self.actions.push(Action::Reject {
             channel,
             response: login_rej(tag, reason.number(), BUF_FMT),
         });
     }
 
-    fn check(&self, req: &LoginReq) -> Result<(), RejReason> {
+    fn check(&self, req: &LoginReq) -> Result<(), Reject> {
         if req.target != self.settings.id {
-            return Err(RejReason::UnableAssociateChannel);
+            return Err(Reject::UNABLE_ASSOCIATE_CHANNEL);
         }
         if req.it_iu_len > MAX_IT_IU_LEN {
-            return Err(RejReason::ReqItIuLengthTooLarge);
+            return Err(Reject::REQ_IT_IU_LENGTH_TOO_LARGE);
         }
         if req.buf_fmt & !BUF_FMT != 0 {
-            return Err(RejReason::UnsupportedDescriptorFormat);
+            return Err(Reject::UNSUPPORTED_DESCRIPTOR_FORMAT);
         }
         if req.it_iu_len < MIN_IT_IU_LEN || req.multichannel > 1 {
-            return Err(RejReason::UnableEstablishChannel);
+            return Err(Reject::UNABLE_ESTABLISH_CHANNEL);
         }
         if req.multichannel == 1 {
             let others = self.of(&req.initiator).len();
             if others > 0 && self.settings.channels == 1 {
-                return Err(RejReason::MultiChannelUnsupported);
+                return Err(Reject::MULTI_CHANNEL_UNSUPPORTED);
             }
             if others >= self.settings.channels {
-                return Err(RejReason::ChannelLimitReached);
+                return Err(Reject::CHANNEL_LIMIT_REACHED);
             }
         }
         Ok(())

@@ -5,8 +5,8 @@
 use srp_target::{
     proto::{
         login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
-        login_rej::RejReason,
         opcode,
+        reject::Reject,
     },
     target::{ChannelId, MAX_IT_IU_LEN},
     wire::{self, LoginReq, Others, Reason, MIN_IT_IU_LEN},
@@ -23,25 +23,25 @@ impl Engine {
             Ok(req) => req,
             Err(broken) => {
                 self.say(format!("login: {broken}"));
-                return self.reject(channel, 0, RejReason::UnableEstablishChannel);
+                return self.reject(channel, 0, Reject::UNABLE_ESTABLISH_CHANNEL);
             }
         };
         let refused = if req.target != self.settings.id {
-            Some(RejReason::UnableAssociateChannel)
+            Some(Reject::UNABLE_ASSOCIATE_CHANNEL)
         } else if req.it_iu_len > MAX_IT_IU_LEN {
-            Some(RejReason::ReqItIuLengthTooLarge)
+            Some(Reject::REQ_IT_IU_LENGTH_TOO_LARGE)
         } else if req.buf_fmt & !(BUF_FMT_DIRECT | BUF_FMT_INDIRECT) != 0 {
-            Some(RejReason::UnsupportedDescriptorFormat)
+            Some(Reject::UNSUPPORTED_DESCRIPTOR_FORMAT)
         } else if req.multichannel != 1 || req.it_iu_len < MIN_IT_IU_LEN {
             // Only the SE accepts a new session.
-            Some(RejReason::UnableEstablishChannel)
+            Some(Reject::UNABLE_ESTABLISH_CHANNEL)
         } else if !self.attached() {
-            Some(RejReason::InsufficientResources)
+            Some(Reject::INSUFFICIENT_RESOURCES)
         } else {
             None
         };
         if let Some(reason) = refused {
-            self.say(format!("login refused: {}", reason.name()));
+            self.say(format!("login refused: {}", reason.text().0));
             return self.reject(channel, req.tag, reason);
         }
         self.logins.insert(channel, req);
@@ -51,7 +51,7 @@ impl Engine {
         });
     }
 
-    pub(super) fn reject(&mut self, channel: ChannelId, tag: u64, reason: RejReason) {
+    pub(super) fn reject(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
         self.actions.push(Action::Reject {
             channel,
             response: wire::login_rej(tag, reason.number(), BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
@@ -67,11 +67,11 @@ impl Engine {
             return;
         };
         if status != Status::Good {
-            return self.reject(channel, req.tag, RejReason::UnableAssociateChannel);
+            return self.reject(channel, req.tag, Reject::UNABLE_ASSOCIATE_CHANNEL);
         }
         if self.sessions.contains_key(&session) {
             self.never_was(channel, session);
-            return self.reject(channel, req.tag, RejReason::ChannelLimitReached);
+            return self.reject(channel, req.tag, Reject::CHANNEL_LIMIT_REACHED);
         }
         self.sessions.insert(session, channel);
         self.actions.push(Action::Accept {

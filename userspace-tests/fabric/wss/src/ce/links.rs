@@ -7,7 +7,7 @@ use crate::{
     message::{Message, Role, Scope, Status, Transfer},
     peer::{misused, Peer, Pulse},
 };
-use srp_target::{proto::login_rej::RejReason, wire::Reason};
+use srp_target::{proto::reject::Reject, wire::Reason};
 
 impl Engine {
     /// Sets the time in milliseconds. Call it at least every [`crate::peer::SILENCE`] / 8.
@@ -103,7 +103,7 @@ impl Engine {
     /// Ends all sessions: without an SE there are none.
     pub(super) fn alone(&mut self) {
         for (channel, req) in std::mem::take(&mut self.logins) {
-            self.reject(channel, req.tag, RejReason::InsufficientResources);
+            self.reject(channel, req.tag, Reject::INSUFFICIENT_RESOURCES);
         }
         for channel in std::mem::take(&mut self.sessions).into_values() {
             self.leave(channel, Some(Reason::None));
