@@ -37,6 +37,7 @@
 pub(crate) mod bench;
 pub mod client;
 pub mod cm;
+pub mod cm_id;
 mod cq;
 pub mod device;
 pub mod device_event;
@@ -45,7 +46,6 @@ pub mod ib_cm;
 mod iova;
 mod kept;
 pub mod limits;
-pub mod link;
 pub mod lookup;
 pub mod mr;
 pub mod path;

@@ -77,10 +77,9 @@ use kernel::{
     },
 };
 
-mod crew;
 mod delayed;
+mod worker_pool;
 
-pub use crew::Crew;
 pub use delayed::{
     impl_has_delayed,
     new_delayed,
@@ -88,6 +87,7 @@ pub use delayed::{
     DelayedItem,
     HasDelayed, //
 };
+pub use worker_pool::WorkerPool;
 
 /// The properties of a [`WorkQueue`].
 #[derive(Clone, Copy)]

@@ -42,11 +42,11 @@
 //! ```
 
 use super::{
-    device::Device,
-    link::{
+    cm_id::{
         private_data,
-        Link, //
+        CmId, //
     },
+    device::Device,
     pd::Pd,
     users::{
         User,
@@ -427,7 +427,7 @@ impl<E: EventHandler> Id<E> {
 // SAFETY: `rdma_create_qp()` creates the queue pair as requested. The connection manager uses it
 // only while it is in the field `qp`: in `rdma_connect()` and for events with the handler's lock
 // held, in `rdma_disconnect()` with `calls` locked.
-unsafe impl<E: EventHandler> Link for Id<E> {
+unsafe impl<E: EventHandler> CmId for Id<E> {
     unsafe fn create_qp(
         &self,
         pd: &Pd,

@@ -59,14 +59,14 @@ pub use event::{
 };
 
 use super::{
+    cm_id::{
+        destroy,
+        private_data,
+        CmId, //
+    },
     device::{
         Device,
         Registered, //
-    },
-    link::{
-        destroy,
-        private_data,
-        Link, //
     },
     path::Path,
     pd::Pd,
@@ -284,7 +284,7 @@ enum Queue {
     None,
     /// Created; serves this many RDMA reads of the peer concurrently.
     Made(NonNull<bindings::ib_qp>, u8),
-    /// Detached by [`Link::release_qp`].
+    /// Detached by [`CmId::release_qp`].
     Gone,
 }
 
@@ -493,7 +493,7 @@ impl<E: EventHandler> Id<E> {
 
 // SAFETY: `ib_create_qp_kernel()` creates the queue pair as requested. An `Id` uses the queue pair
 // only while it is in `queue`, with the lock held.
-unsafe impl<E: EventHandler> Link for Id<E> {
+unsafe impl<E: EventHandler> CmId for Id<E> {
     unsafe fn create_qp(
         &self,
         pd: &Pd,

@@ -5,7 +5,7 @@
 //! A [`Qp`] has one completion queue. It is polled on the CPU of its interrupt, or by its pollers,
 //! one at a time, so callbacks never run concurrently.
 //!
-//! Requests are posted with a [`Live`], which is the queue pair within an RCU read-side section.
+//! Requests are posted with a [`LiveQp`], which is the queue pair within an RCU read-side section.
 //! They use memory and regions of the [`Qp`], and belong to one connection. Completions identify
 //! handles by number.
 //!
@@ -91,7 +91,7 @@ mod event;
 mod handler;
 mod poll;
 mod post;
-mod reach;
+mod posted_memory;
 mod sizes;
 
 pub use event::QpEvent;
@@ -101,7 +101,7 @@ pub use handler::{
 };
 pub use post::{
     Invalidation,
-    Live,
+    LiveQp,
     SendWr, //
 };
 pub use sizes::{
@@ -112,12 +112,12 @@ pub use sizes::{
 pub use super::cq::PollContext;
 
 use super::{
+    cm_id::{
+        destroy,
+        CmId, //
+    },
     cq::Cq,
     dma::Chunk,
-    link::{
-        destroy,
-        Link, //
-    },
     pd::Pd, //
 };
 use crate::{
@@ -160,7 +160,7 @@ use kernel::{
     }, //
 };
 use poll::PolledCq;
-use reach::Reach;
+use posted_memory::PostedMemory;
 
 /// Number of receives that are reposted in one chain.
 pub const RECEIVE_BATCH: usize = 8;
@@ -173,11 +173,11 @@ struct Returned {
     count: usize,
 }
 
-/// A queue pair and the link that it was created on.
+/// A queue pair and the identifier that it was created on.
 struct Connected {
     /// `None` once the queue pair is destroyed.
     qp: Option<NonNull<bindings::ib_qp>>,
-    link: Arc<dyn Link>,
+    cm_id: Arc<dyn CmId>,
     /// The grace period that began when `Qp::qp` was cleared.
     retired: Option<GracePeriod>,
 }
@@ -225,7 +225,7 @@ pub struct Qp<H: Handler> {
     returned: UnsafeCell<Returned>,
     handler: H,
     // Dropped after `cq`, which runs no callback by then.
-    reach: Reach,
+    memory: PostedMemory,
     pd: Arc<Pd>,
 }
 
@@ -272,7 +272,7 @@ impl<H: Handler> Qp<H> {
         for handle in 0..sizes.handles {
             invalidates.push(Cqe::new::<H>(Invalidate(handle)), GFP_KERNEL)?;
         }
-        let reach = Reach {
+        let memory = PostedMemory {
             sent: Cqe::new::<H>(Sent),
             control_sent: Cqe::new::<H>(ControlSent),
             last_sent: Cqe::new::<H>(LastSent),
@@ -303,7 +303,7 @@ impl<H: Handler> Qp<H> {
                     count: 0,
                 }),
                 handler,
-                reach,
+                memory,
                 pd: pd.clone(),
             }? Error),
             GFP_KERNEL,
@@ -323,12 +323,12 @@ impl<H: Handler> Qp<H> {
         if connected.is_some() {
             return Err(EBUSY);
         }
-        self.reach.regions.bind()?;
-        self.reach.regions.unbind();
+        self.memory.regions.bind()?;
+        self.memory.regions.unbind();
         Ok(())
     }
 
-    /// Creates a queue pair on `link`, which has a resolved route, and posts all receives.
+    /// Creates a queue pair on `cm_id`, which has a resolved route, and posts all receives.
     ///
     /// Replaces regions that the last connection left in an unknown state, and a stopped completion
     /// queue. May sleep.
@@ -339,8 +339,8 @@ impl<H: Handler> Qp<H> {
     /// them is still mapped, or if another queue pair of the domain must
     /// [renew](Self::renew_regions) its own first; `ESHUTDOWN` if it is [finished](Self::finish),
     /// `ENODEV` if the device may still have the last queue pair, otherwise the errors of
-    /// [`Link::create_qp`] and of the device driver. On error its state does not change.
-    pub fn connect(&self, link: Arc<dyn Link>) -> Result {
+    /// [`CmId::create_qp`] and of the device driver. On error its state does not change.
+    pub fn connect(&self, cm_id: Arc<dyn CmId>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
             return Err(ESHUTDOWN);
@@ -351,13 +351,13 @@ impl<H: Handler> Qp<H> {
         if self.forsaken.load(Acquire) {
             return Err(ENODEV);
         }
-        if let Some(mr) = &self.reach.fixed {
+        if let Some(mr) = &self.memory.fixed {
             mr.renew()?;
         }
         let cq = self.ready_cq()?;
-        self.reach.regions.bind()?;
+        self.memory.regions.bind()?;
         if let Err(e) = self.pd.begin() {
-            self.reach.regions.unbind();
+            self.memory.regions.unbind();
             return Err(e);
         }
         let mut attr = bindings::ib_qp_init_attr {
@@ -379,11 +379,11 @@ impl<H: Handler> Qp<H> {
         };
         // SAFETY: `cq` is of the device of `pd`. It is freed after the queue pair, which
         // `disconnect` and `give_up` destroy after `release_qp`.
-        let qp = match unsafe { link.create_qp(&self.pd, &mut attr) } {
+        let qp = match unsafe { cm_id.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
                 self.pd.drained();
-                self.reach.regions.unbind();
+                self.memory.regions.unbind();
                 return Err(e);
             }
         };
@@ -395,11 +395,11 @@ impl<H: Handler> Qp<H> {
         self.qp.store(qp.as_ptr(), Release);
         *connected = Some(Connected {
             qp: Some(qp),
-            link,
+            cm_id,
             retired: None,
         });
         self.drained.store(false, Release);
-        for batch in self.reach.receives.chunks(RECEIVE_BATCH) {
+        for batch in self.memory.receives.chunks(RECEIVE_BATCH) {
             let mut chain = [core::ptr::null(); RECEIVE_BATCH];
             for (entry, receive) in chain.iter_mut().zip(batch) {
                 let Receive(chunk) = &receive.owner;
@@ -419,9 +419,9 @@ impl<H: Handler> Qp<H> {
     pub fn hang_up(&self) {
         self.ending.store(true, Release);
         // Disconnect without the lock, as the identifier may call its handler.
-        let link = self.connected.lock().as_ref().map(|c| c.link.clone());
-        if let Some(link) = link {
-            link.disconnect();
+        let cm_id = self.connected.lock().as_ref().map(|c| c.cm_id.clone());
+        if let Some(cm_id) = cm_id {
+            cm_id.disconnect();
         }
     }
 
@@ -434,28 +434,28 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// [Retires](Self::retire) the queue pair, if not yet done, destroys it, and drops its link.
-    /// May sleep, for an RCU grace period among others.
+    /// [Retires](Self::retire) the queue pair, if not yet done, destroys it, and drops its
+    /// identifier. May sleep, for an RCU grace period among others.
     pub fn disconnect(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
         let mut connected = self.connected.lock();
         // Another CPU may have disconnected the queue pair and connected it again.
         let retired = |c: &mut Connected| c.retired.is_some();
-        if let Some(Connected { qp, link, retired }) = connected.take_if(retired) {
+        if let Some(Connected { qp, cm_id, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
                 grace_period.wait();
             }
-            link.release_qp();
+            cm_id.release_qp();
             if let Some(qp) = qp {
                 // SAFETY: `qp` was just taken from `connected`, and its identifier has released it.
                 // By the type invariant it is unused a grace period after `Qp::qp` was cleared.
                 unsafe { destroy(self.pd.device(), qp) };
             }
-            self.reach.regions.unbind();
-            // Drop the link without the lock, as that waits for the identifier's handler.
+            self.memory.regions.unbind();
+            // Drop it without the lock, as that waits for its event handler.
             drop(connected);
-            drop(link);
+            drop(cm_id);
         }
     }
 

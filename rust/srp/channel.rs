@@ -8,7 +8,7 @@
 //! nothing and does not sleep; the slot's state passes its ownership from the submitter to the
 //! completion callback. Setup, teardown and aborts may sleep, as their functions state.
 
-mod answers;
+mod answer_channel;
 mod complete;
 mod control;
 mod counts;
@@ -73,7 +73,7 @@ use kernel::{
 
 pub use counts::Counts;
 
-use answers::Answers;
+use answer_channel::AnswerChannel;
 use probe::Probe;
 use requests::Replies;
 use task::Task;
@@ -111,7 +111,7 @@ pub struct Channel {
     /// Number of waiters on `freed`.
     waiters: Atomic<i32>,
     /// Set for an answer channel. Nothing is sent on it, and it has no slots.
-    answers: Option<Answers>,
+    answer_channel: Option<AnswerChannel>,
 }
 
 impl Channel {
@@ -136,7 +136,7 @@ impl Channel {
     /// # Errors
     ///
     /// As [`Self::new`].
-    pub fn answering(
+    pub fn new_answer_channel(
         status: &Arc<Status>,
         owner: &Arc<dyn Owner>,
         number: usize,
@@ -144,9 +144,9 @@ impl Channel {
         channels: &[Arc<Connection>],
     ) -> Result<Arc<Connection>> {
         let index = u16::try_from(channels.len() + number).map_err(|_| EINVAL)?;
-        let answers = Answers::new(number, owner, channels)?;
-        let owner = answers.owner();
-        Self::with(status, &owner, index, pd, Some(answers))
+        let answer_channel = AnswerChannel::new(number, owner, channels)?;
+        let owner = answer_channel.owner();
+        Self::with(status, &owner, index, pd, Some(answer_channel))
     }
 
     fn with(
@@ -154,11 +154,11 @@ impl Channel {
         owner: &Arc<dyn Owner>,
         index: u16,
         pd: &Arc<Pd>,
-        answers: Option<Answers>,
+        answer_channel: Option<AnswerChannel>,
     ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
         let mut slots = geometry.slots;
-        let (receives, context) = match &answers {
+        let (receives, context) = match &answer_channel {
             Some(_) => {
                 slots.depth = 0;
                 (geometry.answer_receives(), PollContext::Interrupt)
@@ -207,7 +207,7 @@ impl Channel {
             logged_out: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             freed: KBox::pin_init(Completion::new(), GFP_KERNEL)?,
             waiters: Atomic::new(0),
-            answers,
+            answer_channel,
         };
         let sizes = qp::Sizes {
             send: slots.send_queue(),
@@ -232,7 +232,7 @@ impl Channel {
         self.status.host()
     }
 
-    /// Index of the channel: that of its hardware queue, or a higher one for answers.
+    /// Index of the channel: that of its hardware queue, or a higher one for answer_channel.
     pub fn index(&self) -> u16 {
         self.index
     }
@@ -284,11 +284,6 @@ impl Channel {
     pub fn ended(&self) -> i32 {
         // CAST: Modulo 2^32.
         self.counts.ended() as i32
-    }
-
-    /// Whether the session has lost its connection.
-    pub fn is_lost(&self) -> bool {
-        self.status.is_lost()
     }
 
     /// Number of unused credits; may be negative.

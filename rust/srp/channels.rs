@@ -12,7 +12,7 @@ use crate::{
         noio,
         synchronize_rcu, //
     },
-    workqueue::Crew, //
+    workqueue::WorkerPool, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -27,7 +27,7 @@ use kernel::{
 pub struct Channels {
     all: KVec<Arc<Connection>>,
     // Answer channels refer to the channels in `all`.
-    answers: KVec<Arc<Connection>>,
+    answer_channels: KVec<Arc<Connection>>,
 }
 
 impl Channels {
@@ -37,18 +37,18 @@ impl Channels {
     }
 
     /// Adds an answer channel. May sleep.
-    pub fn push_answers(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
-        self.answers.push(connection, GFP_KERNEL)
+    pub fn push_answer_channel(&mut self, connection: Arc<Connection>) -> Result<(), AllocError> {
+        self.answer_channels.push(connection, GFP_KERNEL)
     }
 
     /// The answer channels.
-    pub fn answers(&self) -> &[Arc<Connection>] {
-        &self.answers
+    pub fn answer_channels(&self) -> &[Arc<Connection>] {
+        &self.answer_channels
     }
 
     /// The number of channels of both kinds that are not connected.
     pub fn missing(&self) -> usize {
-        Iterator::chain(self.iter(), self.answers.iter())
+        Iterator::chain(self.iter(), self.answer_channels.iter())
             .filter(|c| !c.is_open())
             .count()
     }
@@ -117,8 +117,8 @@ impl Channels {
         reset
     }
 
-    /// Ends the connections and their commands, with `crew`. The session is marked as lost, so that
-    /// no thread starts to post. Sleeps.
+    /// Ends the connections and their commands, with `workers`. The session is marked as lost, so
+    /// that no thread starts to post. Sleeps.
     ///
     /// A device may take a minute for each step of a queue pair, so the queue pairs take each step
     /// in parallel. There is no deadline: until a queue pair is drained, the memory of its commands
@@ -128,22 +128,22 @@ impl Channels {
     /// another connection than its command. So no command ends before all queue pairs are drained.
     /// The queue pairs of answer channels go first, since their callbacks post on the other
     /// channels.
-    pub fn end(&self, crew: &Crew) {
+    pub fn end(&self, workers: &WorkerPool) {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
-            crew.each(all, answers, |connection: &Arc<Connection>| {
+            workers.each(all, answers, |connection: &Arc<Connection>| {
                 // Reclaim may have to write to these disks, which cannot complete before this is
                 // done.
                 noio(|| step(connection));
             })
         };
-        let all = |step| each(self, &self.answers, step);
+        let all = |step| each(self, &self.answer_channels, step);
         for connection in self.iter() {
             connection.task.wake();
         }
         all(Connection::hang_up);
         // A sender that has not seen the loss has posted by the end of this grace period.
         synchronize_rcu();
-        each(&[], &self.answers, Connection::shutdown);
+        each(&[], &self.answer_channels, Connection::shutdown);
         all(Connection::shutdown);
         all(|connection| {
             connection.close();
@@ -165,7 +165,7 @@ impl Deref for Channels {
 impl Drop for Channels {
     fn drop(&mut self) {
         // One grace period covers all channels, both here and when the last references are dropped.
-        let both = || Iterator::chain(self.answers.iter(), self.iter());
+        let both = || Iterator::chain(self.answer_channels.iter(), self.iter());
         for connection in both() {
             connection.retire();
         }

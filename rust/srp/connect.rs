@@ -30,7 +30,7 @@ use super::{
         Ktime, //
     },
     log::session_log,
-    logic::timeouts::ANSWERS_TIMEOUT_MS,
+    logic::timeouts::ANSWER_CHANNEL_TIMEOUT_MS,
     owner::Owner,
     proto::login_iu::{
         Granted,
@@ -193,9 +193,10 @@ impl<'a> Login<'a> {
         let others = channels.iter().skip(1);
         let granted = self.follow("channels", others, Some(leader))?;
         for number in 0..nexus.plan.answers_from.len() {
-            let answers = Channel::answering(status, &self.owner, number, &self.pd, &channels)
-                .map_err(|e| LoginFailure::Step("answer channel", e))?;
-            channels.push_answers(answers).map_err(memory)?;
+            let answers =
+                Channel::new_answer_channel(status, &self.owner, number, &self.pd, &channels)
+                    .map_err(|e| LoginFailure::Step("answer channel", e))?;
+            channels.push_answer_channel(answers).map_err(memory)?;
         }
         self.connect_answer_channels(&channels)?;
         Ok((channels, granted))
@@ -218,18 +219,19 @@ impl<'a> Login<'a> {
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
-    /// Connects missing channels as far as possible; with `answers`, answer channels too. Sleeps.
+    /// Connects missing channels as far as possible; with `answer_channels`, answer channels too.
+    /// Sleeps.
     ///
     /// # Errors
     ///
     /// If the session ends or has lost its connection.
-    pub fn more(&self, channels: &Channels, answers: bool) -> Result<(), LoginFailure> {
+    pub fn more(&self, channels: &Channels, answer_channels: bool) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
         let result = self.follow("channels", missing, None);
         if let Err(why @ (LoginFailure::Signal | LoginFailure::Removed)) = result {
             return Err(why);
         }
-        if answers {
+        if answer_channels {
             self.connect_answer_channels(channels)?;
         }
         result.map(|_| ())
@@ -237,9 +239,9 @@ impl<'a> Login<'a> {
 
     /// Connects the missing answer channels. Their peers may be down while the target is up.
     fn connect_answer_channels(&self, channels: &Channels) -> Result<(), LoginFailure> {
-        self.patience.set(ANSWERS_TIMEOUT_MS);
+        self.patience.set(ANSWER_CHANNEL_TIMEOUT_MS);
         self.asked.set(None);
-        let missing = channels.answers().iter().filter(|c| !c.is_open());
+        let missing = channels.answer_channels().iter().filter(|c| !c.is_open());
         self.follow("answer channels", missing, None).map(|_| ())
     }
 
@@ -373,8 +375,10 @@ impl<'a> Login<'a> {
     fn is_over(&self) -> bool {
         let status = &self.nexus.status;
         match self.purpose {
-            Purpose::First | Purpose::More => status.is_lost() || status.is_ending(),
-            Purpose::Again => status.is_ending(),
+            Purpose::First | Purpose::More => {
+                status.state().is_lost() || status.state().is_ending()
+            }
+            Purpose::Again => status.state().is_ending(),
         }
     }
 

@@ -34,7 +34,7 @@ pub enum Lost {
     /// The target violated the protocol.
     Violation(Violation),
     /// A node that answers for the target violated the protocol.
-    Answers(Violation),
+    AnswerChannel(Violation),
     /// The target sent a logout, for this reason.
     TLogout(u32, &'static str),
     /// A request could not be posted.
@@ -84,7 +84,7 @@ pub enum Violation {
     /// The target has too many requests outstanding.
     Request,
     /// A request on an answer channel.
-    Answers,
+    AnswerChannelRequest,
 }
 
 display! { Lost {
@@ -92,7 +92,7 @@ display! { Lost {
     Self::Qp(QpFailure::Event(event)) => "queue pair event: {event}";
     Self::Qp(QpFailure::Post(e)) => "posting receives failed: error {}", e.to_errno();
     Self::Cm(event) => "connection event: {event}";
-    Self::Violation(violation) | Self::Answers(violation) => "protocol violation: {violation}";
+    Self::Violation(violation) | Self::AnswerChannel(violation) => "protocol violation: {violation}";
     Self::TLogout(reason, name) => "logged out by the target: {name} ({reason})";
     Self::Post(e) => "posting a request failed: error {}", e.to_errno();
     Self::HostReset => "reset by the error handler";
@@ -115,7 +115,7 @@ display! { Violation {
     Self::Tag(tag) => "tag {tag:#018x} is not outstanding";
     Self::Credits(delta) => "credit change {delta} out of range";
     Self::Request => "too many target requests outstanding";
-    Self::Answers => "a request on an answer channel";
+    Self::AnswerChannelRequest => "a request on an answer channel";
 } }
 
 /// Why a login failed.
@@ -152,7 +152,7 @@ pub enum LoginFailure {
     /// The redirect is valid, but not followed.
     NotFollowed(NotFollowed),
     /// The target's answer is not a login response.
-    Answer(ProtocolError),
+    NotLoginRsp(ProtocolError),
     /// The target's login response is unusable.
     Response(LoginError),
     /// The target accepts shorter messages than at the login.
@@ -179,7 +179,7 @@ impl LoginFailure {
             | Self::Setup(_) => errno::ECONNRESET,
             Self::DeviceRemoval | Self::Removed => ENODEV,
             Self::OtherPort => EINVAL,
-            Self::Answer(_) | Self::Response(_) | Self::Shrunk => errno::EPROTO,
+            Self::NotLoginRsp(_) | Self::Response(_) | Self::Shrunk => errno::EPROTO,
             Self::Timeout(_) => ETIMEDOUT,
             Self::Signal => ERESTARTSYS,
         }
@@ -208,7 +208,7 @@ display! { LoginFailure {
     Self::Redirected(_) => "redirected to another port";
     Self::BadRedirect(e) => "redirect by the target not followed: {e}";
     Self::NotFollowed(e) => "redirect by the target not followed: {e}";
-    Self::Answer(e) => "the reply is not an SRP login response: {e}; is this an SRP target?";
+    Self::NotLoginRsp(e) => "the reply is not an SRP login response: {e}; is this an SRP target?";
     Self::Response(e) => "bad login response: {e}";
     Self::Shrunk => "the target takes shorter messages than at the login; log out and in again";
     Self::Timeout(what) => "{what} timed out; check the network";

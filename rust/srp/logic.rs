@@ -14,7 +14,7 @@ pub mod geometry;
 pub mod recovery;
 pub mod redirects;
 pub mod send_queue;
-pub mod slot;
+pub mod slot_state;
 pub mod state;
 pub mod tag;
 pub mod time;

@@ -151,7 +151,7 @@ fn set_up(
         Ok(params.limits.queue_depth)
     };
     let depth = add().map_err(|e| match e {
-        _ if session.is_ending() => LoginFailure::Removed,
+        _ if session.state().is_ending() => LoginFailure::Removed,
         e => LoginFailure::Step("SCSI host", e),
     })?;
     session_log!(

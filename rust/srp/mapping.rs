@@ -26,7 +26,7 @@ use crate::{
             MAX_PER_HANDLE, //
         },
         qp::{
-            Live,
+            LiveQp,
             SendWr, //
         }, //
     },
@@ -81,7 +81,7 @@ fn asks_for_no_lun(cmd: &scsi::Command) -> bool {
 #[inline(always)]
 pub fn prepare<'a>(
     slot: &mut Slot,
-    live: &Live<'a>,
+    live: &LiveQp<'a>,
     tag: u64,
     thresholds: Thresholds,
 ) -> Result<SendWr<'a>> {

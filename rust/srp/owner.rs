@@ -17,7 +17,7 @@ pub trait Owner: Send + Sync {
 
     /// The answer channel with this number has failed, for the reason `why`. If `why` is `None`,
     /// the session loses its connection, too: a call of [`Owner::fail`] follows.
-    fn answers_lost(&self, number: usize, why: Option<&Lost>);
+    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>);
 
     /// A command was refused for lack of a credit.
     fn credit_missing(self: ArcBorrow<'_, Self>);

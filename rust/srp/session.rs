@@ -5,8 +5,8 @@
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
 //! live session reconnects; any other is removed. The state machine is one table, [`recovery`];
-//! its four work items have modules below this one. They run on separate queues, because the removal
-//! of the disks waits for commands that another work item ends.
+//! its four work items have modules below this one. They run on separate queues, because the
+//! removal of the disks waits for commands that another work item ends.
 //!
 //! Lock order: the port's list of sessions and the mutex of the class's remote port come before
 //! `rounds` and `live`, under which no mutex is taken; `recovery` and `news` are innermost.
@@ -68,8 +68,8 @@ use crate::{
     trace::trace,
     workqueue::{
         new_delayed,
-        Crew,
         Handle, //
+        WorkerPool,
     }, //
 };
 use core::ops::Deref;
@@ -133,7 +133,7 @@ pub struct Session {
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
     /// Helps to end the connections.
-    crew: Crew,
+    workers: WorkerPool,
     /// The state machine.
     #[pin]
     recovery: SpinLockIrq<Recovery>,
@@ -187,8 +187,8 @@ impl Session {
             reconnect,
         } = queues.clone();
         let count = usize::from(geometry.all_channels());
-        let hands = (count + geometry.answers as usize).saturating_sub(1);
-        let crew = Crew::new(ending.clone(), hands)?;
+        let workers = (count + geometry.answer_channels as usize).saturating_sub(1);
+        let workers = WorkerPool::new(ending.clone(), workers)?;
         let mut rounds = KVec::new();
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
         let status = Status::new(port, plan.target, geometry)?;
@@ -200,7 +200,7 @@ impl Session {
                 registry,
                 nexus,
                 queues,
-                crew,
+                workers,
                 recovery <- new_spinlock_irq!(Recovery::new(), "Session::recovery"),
                 changed <- WaitQueue::new(),
                 news <- new_spinlock_irq!(News::new(), "Session::news"),

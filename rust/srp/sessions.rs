@@ -124,7 +124,7 @@ impl Sessions {
             return Err(ENODEV);
         }
         if let Some(other) = list.all.iter().find(|other| other.key() == key) {
-            let what = match other.is_ending() {
+            let what = match other.state().is_ending() {
                 true => "still logging out at",
                 false => "already logged in at",
             };

@@ -63,7 +63,7 @@ fn refuse(why: Unfit) -> Error {
         Unfit::MaxSect(wanted, least) => {
             pr_err!("max_sect {wanted} is less than a page of memory ({least} sectors)\n")
         }
-        Unfit::Answers(commands) => pr_err!(
+        Unfit::AnswerChannel(commands) => pr_err!(
             "answers_from: receive queue cannot hold the responses to {commands} commands; \
              lower queue_size or ch_count\n"
         ),

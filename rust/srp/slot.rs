@@ -4,13 +4,13 @@
 //!
 //! Its number normally equals the command's blk-mq tag. It owns what every command needs: a chunk
 //! of the channel's message memory and the regions of a memory handle. Its state determines which
-//! context may access it; see [`logic::slot`](super::logic::slot).
+//! context may access it; see [`logic::slot_state`](super::logic::slot_state).
 
 use super::{
     bounce::Piece,
     logic::{
         data_path::DataPath,
-        slot::{
+        slot_state::{
             Event,
             State,
             Word, //

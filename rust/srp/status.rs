@@ -3,10 +3,7 @@
 //! The state of a session, as its connections and other code see it.
 
 use super::{
-    logic::state::{
-        Life,
-        State, //
-    },
+    logic::state::State,
     port::{
         Port,
         PortName, //
@@ -112,26 +109,5 @@ impl Status {
     /// Sets the state. For the session only.
     pub fn set_state(&self, state: State) {
         self.state.store(state.to_word(), Release);
-    }
-
-    /// Whether there is no connection, or it has failed.
-    #[inline]
-    pub fn is_lost(&self) -> bool {
-        self.state().is_lost()
-    }
-
-    /// Whether all commands of the lost connection have ended and its queue pairs are gone.
-    pub fn is_down(&self) -> bool {
-        self.state().is_down()
-    }
-
-    /// The stage of the session's life.
-    pub fn life(&self) -> Life {
-        self.state().life
-    }
-
-    /// Whether the session is being removed, or will be.
-    pub fn is_ending(&self) -> bool {
-        self.state().is_ending()
     }
 }

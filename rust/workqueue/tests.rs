@@ -185,13 +185,13 @@ mod cases {
     #[test]
     fn a_crew_does_all_at_once() -> Result {
         let queue = queue()?;
-        let crew = Crew::new(queue.handle(), 3)?;
+        let workers = WorkerPool::new(queue.handle(), 3)?;
         for round in 0..20 {
             // Each call waits until all four have begun, so each needs its own thread.
             let begun = Atomic::new(0);
             let done = [0; 4].map(Atomic::<i32>::new);
             let (some, others) = done.split_at(round % 5);
-            crew.each(some, others, |item| {
+            workers.each(some, others, |item| {
                 begun.add(1, Relaxed);
                 for _ in 0..20_000 {
                     if begun.load(Relaxed) == 4 {
@@ -208,15 +208,15 @@ mod cases {
     #[test]
     fn a_crew_does_all_without_hands() -> Result {
         let queue = queue()?;
-        let crew = Crew::new(queue.handle(), 2)?;
-        let alone = Crew::new(queue.handle(), 0)?;
+        let workers = WorkerPool::new(queue.handle(), 2)?;
+        let alone = WorkerPool::new(queue.handle(), 0)?;
         let done = [0; 64].map(Atomic::<i32>::new);
-        crew.each(&done, &[], |item| item.add(1, Relaxed));
+        workers.each(&done, &[], |item| item.add(1, Relaxed));
         alone.each(&[], &done, |item| item.add(1, Relaxed));
-        crew.each::<Atomic<i32>>(&[], &[], |item| item.add(1, Relaxed));
+        workers.each::<Atomic<i32>>(&[], &[], |item| item.add(1, Relaxed));
         drop(queue);
         // The queue is closed, so no hand helps.
-        crew.each(&done, &[], |item| item.add(1, Relaxed));
+        workers.each(&done, &[], |item| item.add(1, Relaxed));
         assert!(done.iter().all(|item| item.load(Relaxed) == 3));
         Ok(())
     }

@@ -21,11 +21,11 @@ use crate::{
         EOPNOTSUPP, //
     },
     rdma::{
-        device::Gid,
-        link::{
+        cm_id::{
             try_destroy,
-            Link, //
+            CmId, //
         },
+        device::Gid,
         lookup::Lookup,
         path::{
             Path,

@@ -70,7 +70,7 @@ impl<H: Handler> Completion<H> for Invalidate {
 
     fn done(cqe: &Cqe<Self>, qp: &Qp<H>, _: &bindings::ib_wc) {
         let Self(handle) = cqe.owner;
-        qp.reach.regions.invalidated(handle);
+        qp.memory.regions.invalidated(handle);
         H::invalidated(qp, handle);
     }
 }

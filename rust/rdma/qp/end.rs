@@ -10,7 +10,8 @@
 //! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is deregistered.
 //!    This counts if the driver [reports](super::super::reports) the device's result for either. If
-//!    it does not for queue pairs, the memory of [`Reach`](super::Reach) stays until the device is
+//!    it does not for queue pairs, the memory of [`PostedMemory`](super::PostedMemory) stays until
+//! the device is
 //!    removed, and no other connection uses it.
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it or is
 //!    stopping it.
@@ -31,13 +32,13 @@ use super::{
 use crate::{
     bindings,
     rdma::{
+        cm_id::try_destroy,
         kept::{
             insist,
             say,
             AGAIN,
             QUEUE_PAIR, //
         },
-        link::try_destroy,
         wr::{
             posted,
             request,
@@ -142,7 +143,7 @@ impl<H: Handler> Qp<H> {
         let health = self.pd.health();
         let (began, mut said) = (Instant::<Monotonic>::now(), false);
         let (mut progress, mut refusals) = (Progress::default(), 0);
-        for flushes in &self.reach.flushes {
+        for flushes in &self.memory.flushes {
             for done in flushes.each() {
                 done.store(false, Release);
             }
@@ -188,7 +189,7 @@ impl<H: Handler> Qp<H> {
             let _ = self.stop_cq();
         }
         // In this order: `Pd` has `stale` raised before `active` is lowered.
-        self.reach.regions.set_dead();
+        self.memory.regions.set_dead();
         self.drained.store(true, Release);
         self.pd.drained();
     }
@@ -213,7 +214,7 @@ impl<H: Handler> Qp<H> {
         self.stop_cq().wait();
         hidden.wait();
         if let Some(qp) = connected.qp {
-            connected.link.release_qp();
+            connected.cm_id.release_qp();
             // SAFETY: By the invariant of `Qp` the queue pair is unused a grace period after
             // `Qp::qp` was cleared; its identifier has released it.
             unsafe { try_destroy(qp) }?;
@@ -224,7 +225,7 @@ impl<H: Handler> Qp<H> {
         }
         // SAFETY: By the type invariant of `Qp` no `Bound` exists a grace period after `qp` was
         // cleared, and the caller's lock prevents a concurrent `connect`.
-        unsafe { self.reach.regions.revoke() }
+        unsafe { self.memory.regions.revoke() }
     }
 
     /// If the queue pair is forsaken, waits until the device is removed: until then, what it may
@@ -257,7 +258,7 @@ impl<H: Handler> Qp<H> {
             progress.stopped = true;
         }
         let mut repeated = progress.repeated;
-        while let Some(flushes) = self.reach.flushes.get(progress.rounds) {
+        while let Some(flushes) = self.memory.flushes.get(progress.rounds) {
             // A full queue has room once other requests have been flushed. A driver that returns an
             // error may have posted the request nevertheless.
             let sent = self.post_send(qp, &flushes.send);

@@ -5,7 +5,7 @@
 use super::{
     cqe::Cqe,
     done::Receive,
-    reach::Reach,
+    posted_memory::PostedMemory,
     Handler,
     Qp,
     RECEIVE_BATCH, //
@@ -99,9 +99,9 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 /// Until the section ends, the queue pair is valid, and the regions of `reach`, which is part of
 /// its [`Qp`], `fixed` included, are neither deregistered nor replaced.
 #[derive(Clone, Copy)]
-pub struct Live<'a> {
+pub struct LiveQp<'a> {
     qp: NonNull<bindings::ib_qp>,
-    reach: &'a Reach,
+    memory: &'a PostedMemory,
     section: PhantomData<&'a rcu::Guard>,
 }
 
@@ -112,14 +112,14 @@ impl<H: Handler> Qp<H> {
     ///
     /// `ENOTCONN` if the queue pair is not connected.
     #[inline(always)]
-    pub fn live<'a>(&'a self, _section: &'a rcu::Guard) -> Result<Live<'a>> {
+    pub fn live<'a>(&'a self, _section: &'a rcu::Guard) -> Result<LiveQp<'a>> {
         let qp = NonNull::new(self.qp.load(Acquire)).ok_or(ENOTCONN)?;
         // INVARIANT: By the invariant of `Qp` the queue pair is destroyed a grace period after `qp`
         // is cleared. Regions are deregistered or replaced only after that, and before the next
         // queue pair is stored with `Release`.
-        Ok(Live {
+        Ok(LiveQp {
             qp,
-            reach: &self.reach,
+            memory: &self.memory,
             section: PhantomData,
         })
     }
@@ -134,7 +134,7 @@ impl<H: Handler> Qp<H> {
             let receive = unsafe { &**receive };
             let Receive(chunk) = &receive.owner;
             // CAST: A chunk is at most 64 KiB.
-            let sge = sge.write(self.reach.sge((chunk.addr(), chunk.size() as u32)));
+            let sge = sge.write(self.memory.sge((chunk.addr(), chunk.size() as u32)));
             let mut wr = bindings::ib_recv_wr {
                 next: first,
                 sg_list: sge,
@@ -150,19 +150,19 @@ impl<H: Handler> Qp<H> {
         let section = rcu::read_lock();
         let live = self.live(&section)?;
         let mut bad = core::ptr::null();
-        // SAFETY: By the invariant of `Live` the queue pair is valid; the receives and their memory
-        // live as long as this object, which drains before it is dropped.
+        // SAFETY: By the invariant of `LiveQp` the queue pair is valid; the receives and their
+        // memory live as long as this object, which drains before it is dropped.
         posted(unsafe { bindings::srp_helper_ib_post_recv(live.qp.as_ptr(), first, &mut bad) })
     }
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveQp<'a> {
     /// Returns the regions of the queue pair.
     #[inline(always)]
     fn bound(&self) -> Bound<'a> {
         // INVARIANT: By the type invariant no region is replaced until the section ends.
         Bound {
-            regions: &self.reach.regions,
+            regions: &self.memory.regions,
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Live<'a> {
     /// than `len`.
     #[inline(always)]
     pub fn send(&self, chunk: &mut Chunk, len: usize) -> Result<SendWr<'a>> {
-        if !chunk.is_of(&self.reach.messages) {
+        if !chunk.is_of(&self.memory.messages) {
             return Err(EINVAL);
         }
         // INVARIANT: The chunk is from the message pool of `reach`.
@@ -193,14 +193,14 @@ impl<'a> Live<'a> {
     ///
     /// The error of the device driver.
     pub fn register_fixed(&self) -> Result {
-        let Some(fixed) = &self.reach.fixed else {
+        let Some(fixed) = &self.memory.fixed else {
             return Ok(());
         };
         let (mr, key, access) = fixed.registration(self.bound());
         let wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
-            self.reach.sent.as_raw(), //
+            self.memory.sent.as_raw(), //
         );
         let wr = bindings::ib_reg_wr {
             wr,
@@ -249,8 +249,8 @@ impl<'a> Live<'a> {
 
     #[cfg(SRP_KUNIT)]
     fn message(&self, chunk: &mut Chunk, len: usize) -> Result<bindings::ib_sge> {
-        match chunk.is_of(&self.reach.messages) {
-            true => Ok(self.reach.sge(chunk.part(len)?)),
+        match chunk.is_of(&self.memory.messages) {
+            true => Ok(self.memory.sge(chunk.part(len)?)),
             false => Err(EINVAL),
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Live<'a> {
         sge: &mut bindings::ib_sge,
     ) -> bindings::ib_send_wr {
         let flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        let mut wr = request(opcode, flags, self.reach.control_sent.as_raw());
+        let mut wr = request(opcode, flags, self.memory.control_sent.as_raw());
         wr.sg_list = sge;
         wr.num_sge = 1;
         wr
@@ -313,14 +313,18 @@ impl<'a> Live<'a> {
     /// Posts the invalidation of regions after their registration.
     #[inline(always)]
     fn invalidate(&self, regions: &Exposed<'a>) -> Result {
-        let cqe = self.reach.invalidates.get(regions.handle()).ok_or(EINVAL)?;
+        let cqe = self
+            .memory
+            .invalidates
+            .get(regions.handle())
+            .ok_or(EINVAL)?;
         // The chain is built from last to first.
         let mut last = invalidation(regions.first().key(self.bound()), cqe.as_raw());
         last.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         let mut chain = [const { MaybeUninit::<bindings::ib_send_wr>::uninit() }; MAX_PER_HANDLE];
         let mut first: *const bindings::ib_send_wr = &last;
         for (place, region) in chain.iter_mut().zip(regions.others()) {
-            let mut wr = invalidation(region.key(self.bound()), self.reach.sent.as_raw());
+            let mut wr = invalidation(region.key(self.bound()), self.memory.sent.as_raw());
             wr.next = first.cast_mut();
             first = place.write(wr);
         }
@@ -356,7 +360,7 @@ impl<'a> Live<'a> {
         let mut wr = request(
             bindings::ib_wr_opcode_IB_WR_REG_MR,
             0,
-            self.reach.sent.as_raw(), //
+            self.memory.sent.as_raw(), //
         );
         wr.next = next.cast_mut();
         let wr = place.write(bindings::ib_reg_wr {
@@ -383,10 +387,11 @@ impl<'a> Live<'a> {
 ///
 /// # Invariants
 ///
-/// `message` and `data` are memory of pools of `live.reach`, and `register` has only regions of it.
+/// `message` and `data` are memory of pools of `live.memory`, and `register` has only regions of
+/// it.
 #[must_use]
 pub struct SendWr<'a> {
-    live: Live<'a>,
+    live: LiveQp<'a>,
     message: (u64, u32),
     data: Option<(u64, u32)>,
     register: Option<Register<'a>>,
@@ -402,7 +407,7 @@ impl<'a> SendWr<'a> {
     #[inline(always)]
     pub fn with(mut self, chunk: &mut SharedChunk, len: usize) -> Result<Self> {
         let chunk = chunk.as_chunk();
-        let pool = self.live.reach.data.as_ref();
+        let pool = self.live.memory.data.as_ref();
         if !pool.is_some_and(|pool| chunk.is_of(pool)) {
             return Err(EINVAL);
         }
@@ -438,8 +443,8 @@ impl<'a> SendWr<'a> {
     /// registration may have been posted then, and its memory counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
-        let reach = self.live.reach;
-        self.post_for(signaled, reach.sent.as_raw())
+        let memory = self.live.memory;
+        self.post_for(signaled, memory.sent.as_raw())
     }
 
     /// Posts the message. [`Handler::control_sent`] reports that its memory is free again.
@@ -448,8 +453,8 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_control(self) -> Result {
-        let reach = self.live.reach;
-        self.post_for(true, reach.control_sent.as_raw())
+        let memory = self.live.memory;
+        self.post_for(true, memory.control_sent.as_raw())
     }
 
     /// Posts the message. [`Handler::last_sent`] reports that it was sent.
@@ -458,20 +463,20 @@ impl<'a> SendWr<'a> {
     ///
     /// As for [`Self::post`].
     pub fn post_last(self) -> Result {
-        let reach = self.live.reach;
-        self.post_for(true, reach.last_sent.as_raw())
+        let memory = self.live.memory;
+        self.post_for(true, memory.last_sent.as_raw())
     }
 
     #[inline(always)]
     fn post_for(self, signaled: bool, cqe: *const bindings::ib_cqe) -> Result {
-        let reach = self.live.reach;
+        let memory = self.live.memory;
         let mut sges = [
-            reach.sge(self.message),
+            memory.sge(self.message),
             bindings::ib_sge::default(), //
         ];
         let mut count = 1;
         if let Some(data) = self.data {
-            sges[1] = reach.sge(data);
+            sges[1] = memory.sge(data);
             count = 2;
         }
         let flags = if signaled {
@@ -502,10 +507,10 @@ impl<'a> SendWr<'a> {
 ///
 /// # Invariants
 ///
-/// The regions are those of `live.reach`. There is at most one invalidation per registration.
+/// The regions are those of `live.memory`. There is at most one invalidation per registration.
 #[must_use]
 pub struct Invalidation<'a> {
-    live: Live<'a>,
+    live: LiveQp<'a>,
     regions: Exposed<'a>,
 }
 

@@ -23,8 +23,8 @@ use crate::{
     random::random_u64,
     rdma::{
         cm,
+        cm_id::CmId as _,
         dma::Pool,
-        link::Link as _,
         mr::{
             FixedMr,
             Handle,
@@ -92,7 +92,7 @@ struct Bare {
 }
 
 // SAFETY: The queue pair is created as requested, and nothing here uses it after that.
-unsafe impl crate::rdma::link::Link for Bare {
+unsafe impl crate::rdma::cm_id::CmId for Bare {
     unsafe fn create_qp(
         &self,
         pd: &Pd,

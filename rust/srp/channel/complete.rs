@@ -27,7 +27,7 @@ use crate::{
         log::session_log_ratelimited,
         logic::{
             data_path::DataPath,
-            slot::{
+            slot_state::{
                 Event,
                 State,
                 Word, //
@@ -121,10 +121,10 @@ impl Connection {
             return false;
         }
         let posted = Word::new(State::Posted, tag.generation());
-        let Some(slot) = cell.take_from(posted, Event::Answer) else {
+        let Some(slot) = cell.take_from(posted, Event::Respond) else {
             return false;
         };
-        self.counts.answered(slot.path, slot.len);
+        self.counts.responded(slot.path, slot.len);
         if let (DataPath::Static, Some(piece), Some(cmd)) =
             (slot.path, &slot.bounce, slot.handle.get())
         {
@@ -168,19 +168,19 @@ impl Connection {
         let cell = self.slots.get(usize::from(index)).ok_or(unknown)?;
         let posted = Word::new(State::Posted, tag.generation());
         let Some(slot) = cell
-            .take_from(posted, Event::Answer)
-            .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Answer))
+            .take_from(posted, Event::Respond)
+            .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Respond))
         else {
             // The response may have crossed a LUN reset or an abort that was answered on another
             // channel.
-            return if cell.is_recalled(tag.generation()) || self.is_lost() {
+            return if cell.is_recalled(tag.generation()) || self.status.state().is_lost() {
                 Ok(())
             } else {
                 Err(unknown)
             };
         };
         let (result, len) = self.result(&slot, rsp);
-        elsewhere.unwrap_or(&self.counts).answered(slot.path, len);
+        elsewhere.unwrap_or(&self.counts).responded(slot.path, len);
         if elsewhere.is_some() {
             self.counts.elsewhere.increment();
         }

@@ -65,7 +65,7 @@ impl Counts {
     /// Counts a command answered on this channel, and `len` bytes of data. Only for its completion
     /// callbacks, which are serialised.
     #[inline(always)]
-    pub(super) fn answered(&self, path: DataPath, len: u32) {
+    pub(super) fn responded(&self, path: DataPath, len: u32) {
         let counts = (
             self.paths.get(path as usize),
             self.bytes.get(usize::from(path.is_write())),

@@ -89,7 +89,7 @@ impl Probe {
 
     fn send_beside(&self, connection: &Connection, reserve: i32) -> Result<bool, Lost> {
         let posting = rcu::read_lock();
-        if connection.is_lost() || !connection.is_open() {
+        if connection.status.state().is_lost() || !connection.is_open() {
             return Ok(false);
         }
         let before = self.word();

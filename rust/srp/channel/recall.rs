@@ -13,7 +13,7 @@ use crate::{
         log::session_log_ratelimited,
         logic::{
             credit,
-            slot::{
+            slot_state::{
                 Event,
                 State,
                 Word, //
@@ -58,7 +58,7 @@ impl Connection {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
         // A command that the target has answered meanwhile is about to be freed.
-        if is_out(&word) && self.begin_abort(cell, word) && !self.is_lost() {
+        if is_out(&word) && self.begin_abort(cell, word) && !self.status.state().is_lost() {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);
             };
@@ -73,7 +73,7 @@ impl Connection {
                     word.with_state(State::Aborting),
                     ScsiResult::DID_ABORT,
                 );
-            } else if cell.holds(generation) && !self.is_lost() {
+            } else if cell.holds(generation) && !self.status.state().is_lost() {
                 return Some(false);
             }
         }
@@ -135,19 +135,19 @@ impl Connection {
     /// so that the tag set is not `BLK_MQ_F_BLOCKING`.
     fn begin_abort(&self, cell: &Cell, word: Word) -> bool {
         let _posting = rcu::read_lock();
-        !self.is_lost() && (word.state() == State::Aborting || cell.abort(word))
+        !self.status.state().is_lost() && (word.state() == State::Aborting || cell.abort(word))
     }
 
     /// Ends the command of this slot, if its state is still `word`. The target will not touch the
     /// command again.
     fn take_back(&self, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
-        if self.is_lost() {
+        if self.status.state().is_lost() {
             // The teardown of the connection ends the command.
             return;
         }
         cell.recall(word.generation());
-        if let Some(slot) = cell.take_from(word, Event::Answer) {
+        if let Some(slot) = cell.take_from(word, Event::Respond) {
             self.counts.unanswered.increment();
             self.conclude(slot, result);
         }

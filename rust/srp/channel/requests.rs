@@ -80,8 +80,8 @@ impl Connection {
     /// Handles any message except the common response.
     #[cold]
     pub(super) fn message(&self, bytes: &[u8]) -> Result<(), Violation> {
-        if let Some(answers) = &self.answers {
-            return self.answer(answers, bytes);
+        if let Some(answer_channel) = &self.answer_channel {
+            return self.answer_channel_message(answer_channel, bytes);
         }
         match Message::parse(bytes).map_err(Violation::Message)? {
             Message::Rsp(rsp) => self.response(&rsp),

@@ -25,7 +25,7 @@ use crate::{
         logic::{
             credit,
             data_path,
-            slot::Event,
+            slot_state::Event,
             state::Life,
             tag::Tag, //
         },
@@ -57,7 +57,7 @@ impl Connection {
         cmd: Command,
         tag: scsi::Tag,
     ) -> Result<(), Rejected> {
-        if self.is_lost() {
+        if self.status.state().is_lost() {
             return self.refuse(cmd);
         }
         let index = tag.index;

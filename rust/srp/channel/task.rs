@@ -127,7 +127,7 @@ impl Task {
         };
         {
             let posting = rcu::read_lock();
-            if connection.is_lost() {
+            if connection.status.state().is_lost() {
                 return Err(ENOTCONN);
             }
             connection
@@ -181,7 +181,7 @@ impl Task {
     pub fn log_out(&self, connection: &Connection) -> bool {
         let posting = rcu::read_lock();
         let (now, last) = (self.word(), Exchange::new(State::Abandoned, 0));
-        if connection.is_lost() || now.state() != State::Idle {
+        if connection.status.state().is_lost() || now.state() != State::Idle {
             return false;
         }
         connection
@@ -217,7 +217,7 @@ impl Task {
     ) -> Result<bool> {
         let mut lost = false;
         let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
-            lost = connection.is_lost();
+            lost = connection.status.state().is_lost();
             lost || done(self.word())
         });
         if lost {

@@ -11,7 +11,7 @@ use crate::{
     srp::{
         logic::{
             data_path::DataPath,
-            slot::Word,
+            slot_state::Word,
             tag::Tag, //
         },
         mapping,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     random::random_u64,
-    rdma::link::Link,
+    rdma::cm_id::CmId,
     srp::{
         channel::{
             Channel,
@@ -66,7 +66,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     fn route(&self) -> Result<(), LoginFailure>;
 
     /// The link to create the queue pair on.
-    fn link(&self) -> Arc<dyn Link>;
+    fn cm_id(&self) -> Arc<dyn CmId>;
 
     /// Sends the login request to the target.
     ///
@@ -144,7 +144,7 @@ impl<'a> Candidate<'a> {
         multichannel: MultiChannel,
     ) -> Result<Self, LoginFailure> {
         let nexus = login.nexus;
-        let (destination, owner, throttle) = match connection.and_then(|c| c.as_answers()) {
+        let (destination, owner, throttle) = match connection.and_then(|c| c.as_answer_channel()) {
             Some((number, owner)) => {
                 let from = nexus.plan.answers_from.get(number);
                 let from = from.ok_or(LoginFailure::Removed)?;
@@ -203,7 +203,7 @@ impl<'a> Candidate<'a> {
             None => Channel::new(status, &login.owner, 0, &login.pd).map_err(queue_pair)?,
         };
         connection.renew();
-        connection.connect(self.cm.link()).map_err(queue_pair)?;
+        connection.connect(self.cm.cm_id()).map_err(queue_pair)?;
         self.connection = Some(connection);
         let requested = Requested {
             tag: random_u64(),
@@ -257,10 +257,10 @@ impl<'a> Candidate<'a> {
         response: &Response,
         connection: &Connection,
     ) -> Result<Granted, LoginFailure> {
-        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::Answer)?;
-        if connection.as_answers().is_some() {
+        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::NotLoginRsp)?;
+        if connection.as_answer_channel().is_some() {
             return response
-                .check_answers(requested)
+                .check_answer_channel(requested)
                 .map_err(LoginFailure::Response);
         }
         let granted = response.check(requested).map_err(LoginFailure::Response)?;

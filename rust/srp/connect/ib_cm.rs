@@ -20,12 +20,12 @@ use super::{
 use crate::{
     errno,
     rdma::{
+        cm_id::CmId,
         device::Fabric,
         ib_cm::{
             Id,
             Request, //
         },
-        link::Link,
         lookup::Lookup,
         path::{
             Path,
@@ -204,7 +204,7 @@ impl ChannelLogin for IbCm {
         Ok(())
     }
 
-    fn link(&self) -> Arc<dyn Link> {
+    fn cm_id(&self) -> Arc<dyn CmId> {
         self.id.clone()
     }
 

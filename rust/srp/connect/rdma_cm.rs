@@ -22,7 +22,7 @@ use crate::{
             ConnectParam,
             Id, //
         },
-        link::Link, //
+        cm_id::CmId, //
     },
     srp::{
         error::LoginFailure,
@@ -131,7 +131,7 @@ impl ChannelLogin for RdmaCm {
             .map_err(|e| LoginFailure::Step("route resolution", e))
     }
 
-    fn link(&self) -> Arc<dyn Link> {
+    fn cm_id(&self) -> Arc<dyn CmId> {
         self.id.clone()
     }
 

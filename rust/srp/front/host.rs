@@ -107,7 +107,7 @@ impl Io {
 
     /// The counters of each channel, connected or not; answer channels come last.
     fn counts(&self) -> impl Iterator<Item = &Counts> + '_ {
-        let answers = self.channels.answers().iter();
+        let answers = self.channels.answer_channels().iter();
         Iterator::chain(self.channels.iter(), answers).map(|c| c.counts())
     }
 
@@ -205,7 +205,7 @@ attribute_group! {
         ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
         tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
         answers_from: 0o444, show = show_answers_from;
-        answer_channels: 0o444, show = |io: &Io, page| line(page, open(with_answers(io)?.channels.answers()).count());
+        answer_channels: 0o444, show = |io: &Io, page| line(page, open(with_answers(io)?.channels.answer_channels()).count());
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;

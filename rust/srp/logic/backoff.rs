@@ -212,7 +212,7 @@ impl Backoff {
 
 /// A session's attempts to add the channels that a login left out, and the answer channels, which
 /// no reconnect sets up. The pauses are 1, 2, 4 ... 64 s.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Fill {
     /// Number of failed attempts on the current connection.
     tries: u32,

@@ -63,7 +63,7 @@ const fn fires(deadline: &mut Ktime, now: Ktime) -> bool {
 
 impl Deadlines {
     /// Returns no deadlines.
-    pub const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             test: Ktime::MAX,
             policy: Policy::Idle,

@@ -81,7 +81,7 @@ pub enum Unfit {
     /// sectors.
     MaxSect(u32, u32),
     /// An answer channel would need room for this many responses, one for each command.
-    Answers(u32),
+    AnswerChannel(u32),
 }
 
 /// The sizes of a session.
@@ -96,7 +96,7 @@ pub struct Geometry {
     /// Number of polled channels to request, which come after the others.
     pub polled: u32,
     /// Number of answer channels to request.
-    pub answers: u32,
+    pub answer_channels: u32,
     /// Completion vector of channel 0, if given.
     first_vector: Option<u32>,
     /// Maximum length of a message with immediate data, in bytes.
@@ -160,21 +160,21 @@ impl Geometry {
         }
         let polled = environment.poll_queues.min(MAX_POLL_QUEUES);
         // CAST: At most `MAX_ANSWERS`.
-        let answers = options.answers_from.count() as u32;
+        let answer_channels = options.answers_from.count() as u32;
         let all = channels.saturating_add(polled);
-        if answers > 0 && !slots.answers_fit(all, &device) {
-            return Err(Unfit::Answers(slots.depth.saturating_mul(all)));
+        if answer_channels > 0 && !slots.answer_channel_fits(all, &device) {
+            return Err(Unfit::AnswerChannel(slots.depth.saturating_mul(all)));
         }
         // Immediate data takes an entry of its own, and the peer of an answer channel does not
         // receive it.
-        let immediate = if device.max_send_sge >= 2 && answers == 0 {
+        let immediate = if device.max_send_sge >= 2 && answer_channels == 0 {
             environment.immediate.min(MAX_IMMEDIATE)
         } else {
             0
         };
         // A command answered on another channel can end long before the target acknowledges its
         // SEND: only an invalidation after the SEND keeps the send queue from filling up.
-        let static_read = match answers {
+        let static_read = match answer_channels {
             0 => static_read(environment.static_read, &device, slots.depth),
             _ => 0,
         };
@@ -184,7 +184,7 @@ impl Geometry {
             slots,
             channels,
             polled,
-            answers,
+            answer_channels,
             first_vector: options.comp_vector,
             it_iu_len: it_iu_len(descriptors, immediate, longest),
             message_len: it_iu_len(descriptors, 0, longest).max(IMM_DATA_OFFSET as u32),

@@ -79,7 +79,7 @@ impl Slots {
     }
 
     /// Whether an answer channel for this many channels fits the device and the driver's limit.
-    pub const fn answers_fit(self, channels: u32, limits: &Limits) -> bool {
+    pub const fn answer_channel_fits(self, channels: u32, limits: &Limits) -> bool {
         let receives = self.answer_receives(channels);
         let queue = receives.saturating_add(DRAIN);
         let sends = Self { depth: 0, ..self }.send_queue();

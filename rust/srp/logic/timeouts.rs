@@ -8,7 +8,7 @@
 pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// Milliseconds of silence after which the peer of an answer channel is left out. A request is
 /// repeated once in that time.
-pub const ANSWERS_TIMEOUT_MS: u32 = 5_000;
+pub const ANSWER_CHANNEL_TIMEOUT_MS: u32 = 5_000;
 /// Timeout of a command to a disk, in milliseconds, unless the transport retries for longer. After
 /// it, error handling begins.
 pub const DISK_TIMEOUT_MS: u32 = 30_000;

@@ -319,7 +319,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, empty.clone())?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
-    check_eq!(session.life(), Life::Live);
+    check_eq!(session.state().life, Life::Live);
     target.has_heard(|heard| &heard.confirmed, 1)?;
     // The login has scanned for disks.
     check!(empty.count(CMD) > 0);
@@ -364,7 +364,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     within(|| empty.count(I_LOGOUT) == 1)?;
     target.has_heard(|heard| &heard.disconnected, 1)?;
     target.has_heard(|heard| &heard.refused, 0)?;
-    check_eq!(session.life(), Life::Gone);
+    check_eq!(session.state().life, Life::Gone);
     Ok(())
 }
 
@@ -429,7 +429,7 @@ fn a_further_channel_is_left_out(soft: &Soft) -> Result {
         let log = Log::from_now();
         let session = stand.log_in(&target, "ch_count=2,")?;
         let session = session.map_err(|why| why.errno())?;
-        check_eq!(session.life(), Life::Live);
+        check_eq!(session.state().life, Life::Live);
         check_eq!(log.count("only 1 of 2 channels connected: "), 1);
         check_eq!(log.count(why), 1);
         target.has_heard(|heard| &heard.confirmed, 1)?;
@@ -516,12 +516,12 @@ fn responses_of_no_use(soft: &Soft) -> Result {
     refused(&target)?;
     for opcode in [0, 0xc1, 0xc2] {
         let (why, target) = failure(soft, odd(0, opcode), "", EPROTO)?;
-        check_failure!(why, LoginFailure::Answer(_));
+        check_failure!(why, LoginFailure::NotLoginRsp(_));
         refused(&target)?;
     }
     let nothing = |_: usize, _: &Asked| Answer::accept(&[]);
     let (why, target) = failure(soft, nothing, "", EPROTO)?;
-    check_failure!(why, LoginFailure::Answer(_));
+    check_failure!(why, LoginFailure::NotLoginRsp(_));
     refused(&target)
 }
 

@@ -352,7 +352,7 @@ impl LoginRsp {
 
     /// Checks the response of the peer of an answer channel. It must grant no credits, because the
     /// driver sends nothing to it.
-    pub fn check_answers(&self, requested: &Requested) -> Result<Granted, LoginError> {
+    pub fn check_answer_channel(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
         match self.req_lim_delta.get() {
             0 => {}

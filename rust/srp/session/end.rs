@@ -81,7 +81,7 @@ impl Owner for Session {
         self.say_lost(why);
     }
 
-    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
+    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>) {
         self.count_flap(number, why);
     }
 
@@ -152,7 +152,7 @@ impl Session {
 
     fn say_lost(&self, why: &Lost) {
         self.statistics.connections_lost.increment();
-        if matches!(why, Lost::Violation(_) | Lost::Answers(_)) {
+        if matches!(why, Lost::Violation(_) | Lost::AnswerChannel(_)) {
             self.statistics.violations.increment();
         }
         let trouble = Trouble::Lost(*why);
@@ -206,7 +206,7 @@ impl Session {
         Connect::cancel_sync(self);
         self.forget_rounds();
         if let Some(channels) = &channels {
-            channels.end(&self.crew);
+            channels.end(&self.workers);
         }
         match self.on(Recovery::ended) {
             Ended::Remove => self.remove(LOG_OUT_PATIENCE_MS),

@@ -86,7 +86,7 @@ impl Session {
             return;
         }
         if left < before {
-            let all = channels.len() + channels.answers().len();
+            let all = channels.len() + channels.answer_channels().len();
             session_log!(Info, self, "{} of {all} channels connected", all - left);
         }
         if left == 0 {

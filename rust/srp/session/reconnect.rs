@@ -235,7 +235,7 @@ impl Session {
 
     /// Tears down what a failed attempt has set up, and schedules the next one.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
-        channels.end(&self.crew);
+        channels.end(&self.workers);
         self.retry(self.on(Recovery::try_ended));
     }
 

@@ -211,13 +211,13 @@ impl Race {
     fn answer(&self, seen: Word) {
         // A response to the previous command finds nothing.
         let stale = Word::new(State::Posted, seen.generation().wrapping_sub(1));
-        self.require(self.cell.take_from(stale, Event::Answer).is_none());
+        self.require(self.cell.take_from(stale, Event::Respond).is_none());
         let posted = seen.with_state(State::Posted);
         let aborting = seen.with_state(State::Aborting);
         let answered = self
             .cell
-            .take_from(posted, Event::Answer)
-            .or_else(|| self.cell.take_from(aborting, Event::Answer));
+            .take_from(posted, Event::Respond)
+            .or_else(|| self.cell.take_from(aborting, Event::Respond));
         if let Some(slot) = answered {
             self.settle(slot);
         }
@@ -257,7 +257,7 @@ impl Race {
         if seen.generation() % 2 == 0 {
             return;
         }
-        if let Some(slot) = self.cell.take_from(aborting, Event::Answer) {
+        if let Some(slot) = self.cell.take_from(aborting, Event::Respond) {
             self.settle(slot);
         }
     }
@@ -415,11 +415,11 @@ fn table(soft: &Soft) -> Result {
         (State::Posted, &[Event::Claim, Event::Post]),
         (
             State::Responded,
-            &[Event::Claim, Event::Post, Event::Answer],
+            &[Event::Claim, Event::Post, Event::Respond],
         ),
         (
             State::Invalidating,
-            &[Event::Claim, Event::Post, Event::Answer, Event::Invalidate],
+            &[Event::Claim, Event::Post, Event::Respond, Event::Invalidate],
         ),
         (State::Aborting, &[Event::Claim, Event::Post, Event::Abort]),
         (State::Failed, &[Event::Claim, Event::Fail]),
@@ -460,10 +460,10 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     alone &= cell.holds(1) && !cell.holds(2) && cell.claim(0, LUN, TAG).is_none();
 
     let slot = cell.hold(posted).ok_or(EINVAL)?;
-    alone &= !cell.abort(posted) && cell.take_from(posted, Event::Answer).is_none();
+    alone &= !cell.abort(posted) && cell.take_from(posted, Event::Respond).is_none();
     drop(slot);
     alone &= cell.word() == posted && cell.abort(posted);
-    alone &= cell.take_from(posted, Event::Answer).is_none();
+    alone &= cell.take_from(posted, Event::Respond).is_none();
     // An event that is not in the table changes nothing.
     let slot = cell
         .hold(posted.with_state(State::Aborting))
@@ -492,7 +492,7 @@ fn tag_of_a_new_command(soft: &Soft) -> Result {
     let mut good = cell.of_tag(TAG).is_none();
     slot.release_after(Event::Post);
     good &= cell.of_tag(TAG) == Some(Word::new(State::Posted, 1));
-    let slot = cell.take(Event::Answer).ok_or(EINVAL)?;
+    let slot = cell.take(Event::Respond).ok_or(EINVAL)?;
     slot.release_after(Event::Finish);
     good &= cell.of_tag(TAG).is_none();
 

@@ -121,12 +121,12 @@ fn answer_channels() {
     let from = |more: &str| format!("answers_from=10.0.0.2:5555,answers_from=10.0.0.3:5555,{more}");
     let g = fine(&from(""), ENVIRONMENT, DEVICE);
     assert_eq!(
-        (g.answers, g.all_channels(), g.answer_receives()),
+        (g.answer_channels, g.all_channels(), g.answer_receives()),
         (2, 4, 4 * 62 + 9)
     );
     // A channel that only answers has no immediate data and no memory that stays registered.
     assert_eq!((g.immediate, g.static_read, g.it_iu_len), (0, 0, 260));
-    assert_eq!(fine("", ENVIRONMENT, DEVICE).answers, 0);
+    assert_eq!(fine("", ENVIRONMENT, DEVICE).answer_channels, 0);
 
     let polled = Environment {
         poll_queues: 2,
@@ -144,7 +144,7 @@ fn answer_channels() {
     let g = fine(&from("ch_count=4,queue_size=4093"), ENVIRONMENT, huge);
     assert_eq!(g.answer_receives(), 16_381);
     let (result, _) = all(&from("ch_count=4,queue_size=4094"), ENVIRONMENT, huge);
-    assert_eq!(result, Err(Unfit::Answers(16_376)));
+    assert_eq!(result, Err(Unfit::AnswerChannel(16_376)));
     assert!(all("ch_count=4,queue_size=4094", ENVIRONMENT, huge)
         .0
         .is_ok());

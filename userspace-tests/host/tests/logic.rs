@@ -8,7 +8,7 @@ use srp_host::logic::{
     data_path::{DataPath, Thresholds},
     geometry::{self, Environment},
     send_queue::Slots,
-    slot::{self, Word},
+    slot_state::{self, Word},
     tag::{Kind, Tag, MAX_SLOTS},
     time::Ktime,
     watch::{credit_round_ms, removal_limit_ms, Credits, Policy, Verdict, Watch},
@@ -94,17 +94,17 @@ fn tags() {
 
 #[test]
 fn slot_table() {
-    use slot::{next, Event::*, State::*};
+    use slot_state::{next, Event::*, State::*};
     // Every pair; those not listed must be refused.
     let allowed = [
         (Free, Claim, Building),
         (Building, Cancel, Free),
         (Building, Post, Posted),
         (Building, Fail, Failed),
-        (Posted, Answer, Responded),
+        (Posted, Respond, Responded),
         (Posted, Abort, Aborting),
         (Posted, Fail, Failed),
-        (Aborting, Answer, Responded),
+        (Aborting, Respond, Responded),
         (Aborting, Fail, Failed),
         (Responded, Invalidate, Invalidating),
         (Responded, Finish, Free),
@@ -113,8 +113,8 @@ fn slot_table() {
         (Invalidating, Fail, Failed),
         (Failed, Drained, Free),
     ];
-    for state in slot::State::ALL {
-        for event in slot::Event::ALL {
+    for state in slot_state::State::ALL {
+        for event in slot_state::Event::ALL {
             let expected = allowed
                 .iter()
                 .find(|(from, by, _)| (*from, *by) == (state, event))
@@ -134,11 +134,11 @@ fn slot_table() {
     }
     // A command that the target may know of becomes Free only by Finish or Drained.
     for state in [Posted, Aborting, Responded, Invalidating, Failed] {
-        for event in slot::Event::ALL {
+        for event in slot_state::Event::ALL {
             assert!(next(state, event) != Some(Free) || matches!(event, Finish | Drained));
         }
     }
-    for event in slot::Event::ALL {
+    for event in slot_state::Event::ALL {
         for state in [Posted, Aborting] {
             assert_ne!(next(state, event), Some(Free));
         }
@@ -147,7 +147,7 @@ fn slot_table() {
 
 #[test]
 fn slot_words() {
-    for state in slot::State::ALL {
+    for state in slot_state::State::ALL {
         for generation in [0, 1, 0x8000_0000, u32::MAX] {
             let word = Word::new(state, generation);
             assert_eq!((word.state(), word.generation()), (state, generation));
@@ -156,17 +156,17 @@ fn slot_words() {
             assert_eq!(Word::from_raw(word.raw() | 1 << 63), word);
         }
     }
-    assert_eq!(Word::from_raw(7).state(), slot::State::Failed);
-    assert_eq!(Word::from_raw(0xff).state(), slot::State::Failed);
-    let last = Word::new(slot::State::Free, u32::MAX);
+    assert_eq!(Word::from_raw(7).state(), slot_state::State::Failed);
+    assert_eq!(Word::from_raw(0xff).state(), slot_state::State::Failed);
+    let last = Word::new(slot_state::State::Free, u32::MAX);
     assert_eq!(
         last.claim(u16::MAX),
-        Some(Word::new(slot::State::Building, 0xffff_0000))
+        Some(Word::new(slot_state::State::Building, 0xffff_0000))
     );
-    assert_eq!(Word::default(), Word::new(slot::State::Free, 0));
+    assert_eq!(Word::default(), Word::new(slot_state::State::Free, 0));
     assert_eq!(
-        last.with_state(slot::State::Failed),
-        Word::new(slot::State::Failed, u32::MAX)
+        last.with_state(slot_state::State::Failed),
+        Word::new(slot_state::State::Failed, u32::MAX)
     );
 }
 

@@ -194,7 +194,9 @@ fn answer_channels() {
         let mut response = with(4, &[0; 4]);
         response[26] = 2;
         response[offset..offset + bytes.len()].copy_from_slice(bytes);
-        LoginRsp::parse(&response).unwrap().check_answers(&multi)
+        LoginRsp::parse(&response)
+            .unwrap()
+            .check_answer_channel(&multi)
     };
     let granted = Granted {
         req_lim: 0,

@@ -7,7 +7,7 @@ use srp_host::{
     logic::{
         credit,
         send_queue::Slots,
-        slot::{self, Event, Word},
+        slot_state::{self, Event, Word},
         tag::{Kind, Tag},
     },
     proto::{
@@ -279,7 +279,7 @@ proptest! {
             let Some(next) = next else { continue };
             claims += u32::from(event == Event::Claim);
             known |= event == Event::Post;
-            if next.state() == slot::State::Free {
+            if next.state() == slot_state::State::Free {
                 // A command that the target knew was answered and finished, or drained.
                 prop_assert!(!known || matches!(event, Event::Finish | Event::Drained));
                 known = false;

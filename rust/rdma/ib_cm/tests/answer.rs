@@ -17,8 +17,8 @@ use super::{
 use crate::{
     bindings,
     rdma::{
+        cm_id::CmId,
         ib_cm::establish,
-        link::Link,
         tests::{
             check,
             check_eq,

@@ -8,13 +8,13 @@ use crate::{
     dma::DataDirection,
     errno::ENOTCONN,
     rdma::{
+        cm_id::{
+            try_destroy,
+            CmId, //
+        },
         dma::{
             Chunk,
             Pool, //
-        },
-        link::{
-            try_destroy,
-            Link, //
         },
         mr::Regions,
         pd::Pd,
@@ -178,7 +178,7 @@ impl Handler for Ear {
     fn failed(_: &Qp<Self>, _: Failure) {}
 }
 
-/// The identifier of a request, as the [`Link`] of its queue pair.
+/// The identifier of a request, as the [`CmId`] of its queue pair.
 ///
 /// # Invariants
 ///
@@ -230,7 +230,7 @@ impl Passive {
 }
 
 // SAFETY: `ib_create_qp_kernel()` creates the queue pair as requested; nothing else uses it.
-unsafe impl Link for Passive {
+unsafe impl CmId for Passive {
     unsafe fn create_qp(
         &self,
         pd: &Pd,

@@ -147,15 +147,15 @@ impl Scene {
         self.with(more, |session, events| {
             bring(events);
             ends(events, end)?;
-            check!(!session.is_lost());
-            check_eq!(session.life(), Life::Connecting);
+            check!(!session.state().is_lost());
+            check_eq!(session.state().life, Life::Connecting);
             Ok(())
         })?;
         self.with(more, |session, events| {
             events.set_in_use(true)?;
             let log = Log::from_now();
             bring(events);
-            check_eq!(session.is_lost(), lost.is_some());
+            check_eq!(session.state().is_lost(), lost.is_some());
             let any = log.count("connection lost:");
             check_eq!(any, usize::from(lost.is_some()));
             if let Some(kind) = lost {
@@ -393,9 +393,9 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Disconnected);
         // The login sees the failure; the session is not lost.
         check_eq!(events.set_in_use(true), Err(ENOTCONN));
-        check!(!session.is_lost());
+        check!(!session.state().is_lost());
         told(events, ib_cm::Event::Disconnected);
-        check!(!session.is_lost());
+        check!(!session.state().is_lost());
         Ok(())
     })?;
     // An unread response does not prevent going live.
@@ -403,7 +403,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Answered(&[1]));
         events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(session.is_lost());
+        check!(session.state().is_lost());
         Ok(())
     })
 }
@@ -413,7 +413,7 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
         events.set_in_use(true)?;
         events.set_in_use(false)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(!session.is_lost());
+        check!(!session.state().is_lost());
         Ok(())
     })
 }
@@ -483,7 +483,7 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check_eq!(session.commit(), Ok(()));
         check_eq!(session.on(Recovery::returned), Returned::StartTimers);
         check_eq!(session.recovery().state().reset, Reset::None);
-        check!(!session.is_lost());
+        check!(!session.state().is_lost());
         session.wait_down();
         Ok(())
     })
@@ -510,13 +510,16 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     scene.with("", |session, events| {
         // Without a host there are no disks to scan for.
         session.scan().map_err(|why| why.errno())?;
-        check_eq!(session.life(), Life::Live);
+        check_eq!(session.state().life, Life::Live);
         events.set_in_use(true)?;
         told(events, ib_cm::Event::TimewaitExit);
-        check_eq!((session.life(), session.is_lost()), (Life::Live, false));
+        check_eq!(
+            (session.state().life, session.state().is_lost()),
+            (Life::Live, false)
+        );
         told(events, ib_cm::Event::Disconnected);
         check_eq!(
-            (session.life(), session.is_lost()),
+            (session.state().life, session.state().is_lost()),
             (Life::Recovering, true)
         );
         Ok(())
@@ -525,9 +528,9 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     scene.with("", |session, events| {
         events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(session.is_ending());
+        check!(session.state().is_ending());
         scene.stand.sessions.wait_gone(session);
-        check_eq!(session.life(), Life::Gone);
+        check_eq!(session.state().life, Life::Gone);
         Ok(())
     })
 }

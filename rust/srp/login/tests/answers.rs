@@ -141,7 +141,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
 /// Number of answered commands with data, on all channels.
 fn dynamic(session: &Session) -> Result<u64> {
     let all = channels(session)?;
-    let both = Iterator::chain(all.iter(), all.answers().iter());
+    let both = Iterator::chain(all.iter(), all.answer_channels().iter());
     Ok(both.map(|c| c.counts().dynamic()).sum())
 }
 
@@ -159,7 +159,7 @@ fn both_answer_the_same(soft: &Soft) -> Result {
             let (good, lost, wrong) = readers.ends();
             check_eq!((good + lost, wrong), (1, 0));
             within(|| session.statistics.connections_lost.get() == 1)?;
-            within(|| session.is_down())?;
+            within(|| session.state().is_down())?;
             check_eq!(dynamic(&session)? - before, u64::from(good));
             play.engine.send(Way::Cache);
             drop(readers);
@@ -316,7 +316,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
             1
         );
         // The session reconnects without the answer channel, which follows later.
-        within(|| session.life() == Life::Live && !session.is_lost())?;
+        within(|| session.state().life == Life::Live && !session.state().is_lost())?;
         play.target.has_heard(|heard| &heard.confirmed, 2)?;
         play.engine.send(Way::Either);
         within(|| is_open(&session))?;
@@ -368,7 +368,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         // The answer channel is refused, so only the target can answer.
         play.engine.send(Way::Both);
         let session = play.log_in("")?;
-        check_eq!(session.life(), Life::Live);
+        check_eq!(session.state().life, Life::Live);
         check_eq!(
             log.count(
                 "only 0 of 1 answer channels connected: bad login response: \

@@ -60,7 +60,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.released, 1)?;
     // The session reconnects at once, so the loss may be over before the test sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
-    within(|| session.life() == Life::Live && !session.is_lost())?;
+    within(|| session.state().life == Life::Live && !session.state().is_lost())?;
     check_eq!(
         log.count("connection lost: connection event: disconnected"),
         1

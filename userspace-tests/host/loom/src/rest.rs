@@ -94,9 +94,9 @@ pub mod topology {
 
 pub mod workqueue {
     /// All work runs in the calling thread.
-    pub struct Crew;
+    pub struct WorkerPool;
 
-    impl Crew {
+    impl WorkerPool {
         pub fn each<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
             items.iter().chain(others).for_each(run);
         }

@@ -24,7 +24,7 @@ use crate::{
         sizes,
         status::Status,
     },
-    workqueue::Crew,
+    workqueue::WorkerPool,
 };
 use kernel::{
     prelude::*,
@@ -52,7 +52,7 @@ impl Owner for Told {
 
     fn strike(&self, _: &Lost) {}
 
-    fn answers_lost(&self, _: usize, _: Option<&Lost>) {}
+    fn answer_channel_lost(&self, _: usize, _: Option<&Lost>) {}
 
     fn credit_missing(self: ArcBorrow<'_, Self>) {}
 
@@ -138,7 +138,7 @@ impl Stand {
     /// Loses the connection and ends it.
     pub fn end(&self) {
         self.set_lost(true);
-        self.channels.end(&Crew);
+        self.channels.end(&WorkerPool);
     }
 
     /// Queues a command as the midlayer does, in an RCU read-side section. Returns whether it was

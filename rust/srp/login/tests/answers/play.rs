@@ -351,7 +351,11 @@ pub(super) fn channels(session: &Session) -> Result<Arc<Channels>> {
 
 /// The only answer channel.
 pub(super) fn answers(session: &Session) -> Result<Arc<Connection>> {
-    channels(session)?.answers().first().cloned().ok_or(ENOENT)
+    channels(session)?
+        .answer_channels()
+        .first()
+        .cloned()
+        .ok_or(ENOENT)
 }
 
 pub(super) fn is_open(session: &Session) -> bool {

@@ -133,11 +133,11 @@ impl<H: Handler> Qp<H> {
         Ok(())
     }
 
-    pub fn live<'a>(&'a self, _: &'a rcu::Guard) -> Result<Live<'a>> {
+    pub fn live<'a>(&'a self, _: &'a rcu::Guard) -> Result<LiveQp<'a>> {
         if !self.at(Ordering::Acquire, |queue| queue.connected) {
             return Err(ENOTCONN);
         }
-        Ok(Live {
+        Ok(LiveQp {
             post: self,
             regions: &self.regions,
             section: PhantomData,
@@ -301,13 +301,13 @@ impl<H: Handler> Post for Qp<H> {
 }
 
 #[derive(Clone, Copy)]
-pub struct Live<'a> {
+pub struct LiveQp<'a> {
     post: &'a dyn Post,
     regions: &'a Regions,
     section: PhantomData<&'a rcu::Guard>,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveQp<'a> {
     pub fn register_fixed(&self) -> Result {
         self.post.look();
         Ok(())
@@ -348,7 +348,7 @@ impl<'a> Live<'a> {
 /// As in the driver.
 #[must_use]
 pub struct Invalidation<'a> {
-    live: Live<'a>,
+    live: LiveQp<'a>,
     regions: Exposed<'a>,
 }
 
@@ -363,7 +363,7 @@ impl Invalidation<'_> {
 
 #[must_use]
 pub struct SendWr<'a> {
-    live: Live<'a>,
+    live: LiveQp<'a>,
     message: Vec<u8>,
     register: Option<Register<'a>>,
 }

@@ -9,7 +9,7 @@ use srp_loom::{
     rdma::{dma::Chunk, mr::Regions},
     scsi::{Command, Tag},
     srp::{
-        logic::slot::{Event, State},
+        logic::slot_state::{Event, State},
         proto::ids::Lun,
         slot::{Cell, Slot},
     },
@@ -38,7 +38,7 @@ fn two_commands(cell: &Cell) {
             .expect("free");
         slot.release_after(Event::Post);
         if number == 1 {
-            let slot = cell.take(Event::Answer).expect("posted");
+            let slot = cell.take(Event::Respond).expect("posted");
             slot.release_after(Event::Finish);
         }
     }
@@ -93,7 +93,7 @@ fn slot_recalled() {
                 if cell.abort(posted) {
                     cell.recall(posted.generation());
                     let aborting = posted.with_state(State::Aborting);
-                    if let Some(slot) = cell.take_from(aborting, Event::Answer) {
+                    if let Some(slot) = cell.take_from(aborting, Event::Respond) {
                         slot.release_after(Event::Finish);
                     }
                 }
@@ -102,7 +102,7 @@ fn slot_recalled() {
         let states = [State::Posted, State::Aborting];
         match states
             .iter()
-            .find_map(|&s| cell.take_from(posted.with_state(s), Event::Answer))
+            .find_map(|&s| cell.take_from(posted.with_state(s), Event::Respond))
         {
             Some(slot) => slot.release_after(Event::Finish),
             None => assert!(cell.is_recalled(posted.generation())),

@@ -24,9 +24,9 @@ use kernel::{
 ///
 /// # Safety
 ///
-/// [`Link::create_qp`] returns a queue pair of the given domain with the given queues, which the
-/// caller must destroy. The identifier uses it until [`Link::release_qp`] returns, and not after.
-pub unsafe trait Link: Send + Sync + 'static {
+/// [`CmId::create_qp`] returns a queue pair of the given domain with the given queues, which the
+/// caller must destroy. The identifier uses it until [`CmId::release_qp`] returns, and not after.
+pub unsafe trait CmId: Send + Sync + 'static {
     /// Creates the queue pair, ready for receives to be posted. Succeeds at most once per
     /// identifier.
     ///
@@ -40,7 +40,7 @@ pub unsafe trait Link: Send + Sync + 'static {
     /// # Safety
     ///
     /// The queues in `attr` are valid, of the device of `pd`, and outlive the queue pair, which is
-    /// not destroyed before [`Link::release_qp`] has returned.
+    /// not destroyed before [`CmId::release_qp`] has returned.
     unsafe fn create_qp(
         &self,
         pd: &Pd,

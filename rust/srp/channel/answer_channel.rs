@@ -36,14 +36,14 @@ use kernel::{
 };
 
 /// The identity of an answer channel, and the channels it answers for.
-pub(super) struct Answers {
+pub(super) struct AnswerChannel {
     number: usize,
     owner: Arc<dyn Owner>,
     /// All channels of the session, by index.
     channels: KVec<Arc<Connection>>,
 }
 
-impl Answers {
+impl AnswerChannel {
     pub(super) fn new(
         number: usize,
         owner: &Arc<dyn Owner>,
@@ -82,19 +82,19 @@ impl Owner for AnswerOwner {
     fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
         // The target is not at fault, so this is no strike: the session reconnects.
         let why = match why {
-            Lost::Violation(violation) => Lost::Answers(violation),
+            Lost::Violation(violation) => Lost::AnswerChannel(violation),
             why => why,
         };
-        self.session.answers_lost(self.number, None);
+        self.session.answer_channel_lost(self.number, None);
         self.session.as_arc_borrow().fail(why);
     }
 
     fn strike(&self, why: &Lost) {
-        self.session.answers_lost(self.number, Some(why));
+        self.session.answer_channel_lost(self.number, Some(why));
     }
 
-    fn answers_lost(&self, number: usize, why: Option<&Lost>) {
-        self.session.answers_lost(number, why);
+    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>) {
+        self.session.answer_channel_lost(number, why);
     }
 
     fn credit_missing(self: ArcBorrow<'_, Self>) {
@@ -108,8 +108,8 @@ impl Owner for AnswerOwner {
 
 impl Channel {
     /// Returns the number and the owner of an answer channel, `None` for any other.
-    pub fn as_answers(&self) -> Option<(usize, &Arc<dyn Owner>)> {
-        self.answers.as_ref().map(|a| (a.number, &a.owner))
+    pub fn as_answer_channel(&self) -> Option<(usize, &Arc<dyn Owner>)> {
+        self.answer_channel.as_ref().map(|a| (a.number, &a.owner))
     }
 }
 
@@ -117,15 +117,19 @@ impl Connection {
     /// Handles a message on an answer channel. A response to a command may give credits to the
     /// channel that the command was sent on. Requests, and responses to task management and probes,
     /// come on other channels; here they are violations.
-    pub(super) fn answer(&self, answers: &Answers, bytes: &[u8]) -> Result<(), Violation> {
+    pub(super) fn answer_channel_message(
+        &self,
+        answer_channel: &AnswerChannel,
+        bytes: &[u8],
+    ) -> Result<(), Violation> {
         match Message::parse(bytes).map_err(Violation::Message)? {
             Message::Rsp(rsp) => {
                 let tag = Tag::from_wire(rsp.tag);
-                let channel = answers.channels.get(usize::from(tag.channel()));
+                let channel = answer_channel.channels.get(usize::from(tag.channel()));
                 match (tag.kind(), channel) {
                     // The channel is closed: its commands end, and its credits start anew.
                     (Kind::Command(_), Some(channel)) if !channel.is_open() => {
-                        match self.is_lost() {
+                        match self.status.state().is_lost() {
                             true => Ok(()),
                             false => Err(Violation::Tag(rsp.tag)),
                         }
@@ -142,7 +146,7 @@ impl Connection {
                 self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
                 Ok(())
             }
-            Message::CredReq(_) | Message::AerReq(_) => Err(Violation::Answers),
+            Message::CredReq(_) | Message::AerReq(_) => Err(Violation::AnswerChannelRequest),
         }
     }
 }

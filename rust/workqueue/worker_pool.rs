@@ -33,9 +33,9 @@ use kernel::{
 ///
 /// They are allocated in advance, so that a job allocates no memory. The calling thread itself does
 /// the work that the queue does not reach: a job proceeds even if no worker is available.
-pub struct Crew {
+pub struct WorkerPool {
     queue: Handle,
-    hands: KVec<Arc<Hand>>,
+    workers: KVec<Arc<Worker>>,
     /// Held while a job runs.
     busy: Pin<KBox<Mutex<()>>>,
 }
@@ -44,18 +44,18 @@ pub struct Crew {
 ///
 /// While the work is queued or running, `job` points to a live [`Job`].
 #[pin_data]
-struct Hand {
+struct Worker {
     #[pin]
-    work: Work<Hand>,
+    work: Work<Worker>,
     job: Atomic<*mut Job<'static>>,
 }
 
 impl_has_work! {
-    impl HasWork<Hand> for Hand { self.work }
+    impl HasWork<Worker> for Worker { self.work }
 }
 
 // SAFETY: `work` is a `Work` and not part of a `DelayedWork`.
-unsafe impl Cancel for Hand {}
+unsafe impl Cancel for Worker {}
 
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
@@ -77,7 +77,7 @@ impl Job<'_> {
     }
 }
 
-impl WorkItem for Hand {
+impl WorkItem for Worker {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -89,37 +89,37 @@ impl WorkItem for Hand {
     }
 }
 
-impl Crew {
-    /// Allocates `hands` work items for `queue`, in addition to the calling thread of a job. May
+impl WorkerPool {
+    /// Allocates `workers` work items for `queue`, in addition to the calling thread of a job. May
     /// sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(queue: Handle, hands: usize) -> Result<Self> {
-        let mut list = KVec::with_capacity(hands, GFP_KERNEL)?;
-        for _ in 0..hands {
+    pub fn new(queue: Handle, workers: usize) -> Result<Self> {
+        let mut list = KVec::with_capacity(workers, GFP_KERNEL)?;
+        for _ in 0..workers {
             // INVARIANT: The work is neither queued nor running.
-            let hand = Arc::pin_init(
-                pin_init!(Hand {
-                    work <- new_work!("Crew::hand"),
+            let worker = Arc::pin_init(
+                pin_init!(Worker {
+                    work <- new_work!("WorkerPool::worker"),
                     job: Atomic::new(null_mut()),
                 }),
                 GFP_KERNEL,
             )?;
-            list.push(hand, GFP_KERNEL)?;
+            list.push(worker, GFP_KERNEL)?;
         }
         Ok(Self {
             queue,
-            hands: list,
-            busy: KBox::pin_init(new_mutex!((), "Crew::busy"), GFP_KERNEL)?,
+            workers: list,
+            busy: KBox::pin_init(new_mutex!((), "WorkerPool::busy"), GFP_KERNEL)?,
         })
     }
 
-    /// Calls `run` for each item of two lists, from up to `hands` + 1 threads at a time, and
+    /// Calls `run` for each item of two lists, from up to `workers` + 1 threads at a time, and
     /// returns after the last call has returned. Sleeps; allocates nothing. One job at a time.
     ///
-    /// The caller may run on the queue of the crew. `run` must not start another job.
+    /// The caller may run on the queue of the workers. `run` must not start another job.
     pub fn each<T: Sync>(&self, items: &[T], others: &[T], run: impl Fn(&T) + Sync) {
         let _busy = self.busy.lock();
         let run = |index: usize| {
@@ -134,18 +134,20 @@ impl Crew {
             count,
             next: Atomic::new(0),
         };
-        let hands = self.hands.iter().take(count.saturating_sub(1));
-        for hand in hands.clone() {
+        let workers = self.workers.iter().take(count.saturating_sub(1));
+        for worker in workers.clone() {
             // INVARIANT: `job` lives until the end of this function, which waits for the work.
-            hand.job.store((&raw const job).cast_mut().cast(), Release);
+            worker
+                .job
+                .store((&raw const job).cast_mut().cast(), Release);
             // If the queue is closed, this thread does all the work.
-            let _ = self.queue.enqueue(hand.clone());
+            let _ = self.queue.enqueue(worker.clone());
         }
         job.work();
-        for hand in hands {
-            // A hand that has not started would find nothing left to do.
-            cancel_sync(hand);
-            hand.job.store(null_mut(), Relaxed);
+        for worker in workers {
+            // A worker that has not started would find nothing left to do.
+            cancel_sync(worker);
+            worker.job.store(null_mut(), Relaxed);
         }
     }
 }

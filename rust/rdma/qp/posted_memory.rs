@@ -33,7 +33,7 @@ use kernel::{
 
 /// What requests posted on a [`Qp`](super::Qp) use, completions included. It does not change, and
 /// is dropped after the queue pair.
-pub(super) struct Reach {
+pub(super) struct PostedMemory {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,
     pub(super) last_sent: Cqe<LastSent>,
@@ -50,7 +50,7 @@ pub(super) struct Reach {
     pub(super) lkey: u32,
 }
 
-impl Reach {
+impl PostedMemory {
     /// The SGE for `length` bytes of message memory at `addr`.
     #[inline(always)]
     pub(super) fn sge(&self, (addr, length): (u64, u32)) -> bindings::ib_sge {

@@ -3,7 +3,7 @@
 //! State machine of a slot, which holds one command of a channel.
 //!
 //! ```text
-//!   Free --Claim--> Building --Post--> Posted --Answer--> Responded --Invalidate--> Invalidating
+//!   Free --Claim--> Building --Post--> Posted --Respond-> Responded --Invalidate--> Invalidating
 //!    ^                 |                 |                 ^     |                       |
 //!    |               Cancel            Abort            Answer Finish                  Finish
 //!    |                 |                 v                 |     |                       |
@@ -72,7 +72,7 @@ pub enum Event {
     /// The work requests are about to be posted.
     Post,
     /// The response has arrived, or an abort was answered with "complete".
-    Answer,
+    Respond,
     /// Invalidations are about to be posted.
     Invalidate,
     /// The target can access none of the command's memory.
@@ -91,7 +91,7 @@ impl Event {
         Self::Claim,
         Self::Cancel,
         Self::Post,
-        Self::Answer,
+        Self::Respond,
         Self::Invalidate,
         Self::Finish,
         Self::Abort,
@@ -107,7 +107,7 @@ pub const fn next(state: State, event: Event) -> Option<State> {
         (State::Free, Event::Claim) => State::Building,
         (State::Building, Event::Cancel) => State::Free,
         (State::Building, Event::Post) => State::Posted,
-        (State::Posted | State::Aborting, Event::Answer) => State::Responded,
+        (State::Posted | State::Aborting, Event::Respond) => State::Responded,
         (State::Posted, Event::Abort) => State::Aborting,
         (State::Responded, Event::Invalidate) => State::Invalidating,
         (State::Responded | State::Invalidating, Event::Finish) => State::Free,
