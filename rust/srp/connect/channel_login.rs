@@ -47,7 +47,7 @@ pub(super) const RNR_RETRY_COUNT: u8 = 7;
 /// What a connection manager does for the login of one channel.
 ///
 /// Its steps are `resolve`, `route`, `request`, each of which ends when [`ChannelLogin::wait`]
-/// reports it, and `confirm`. The queue pair is created on [`ChannelLogin::link`] between `route`
+/// reports it, and `confirm`. The queue pair is created on [`ChannelLogin::cm_id`] between `route`
 /// and `request`. All methods may sleep.
 pub(super) trait ChannelLogin: Send + Sync {
     /// Starts to resolve the target's address.
@@ -65,7 +65,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     /// the connection manager.
     fn route(&self) -> Result<(), LoginFailure>;
 
-    /// The link to create the queue pair on.
+    /// The identifier to create the queue pair on.
     fn cm_id(&self) -> Arc<dyn CmId>;
 
     /// Sends the login request to the target.
