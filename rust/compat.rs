@@ -39,6 +39,17 @@ pub const SERIAL_SOFTIRQS: bool =
 /// Whether the owner of a spinlock can be preempted, and inherits the priority of waiting tasks.
 pub const PREEMPTIBLE_SPINLOCKS: bool = cfg!(CONFIG_PREEMPT_RT);
 
+/// Orders all accesses before this against all after it, as seen by other CPUs. Any context.
+///
+/// C header: [`include/asm-generic/barrier.h`](srctree/include/asm-generic/barrier.h)
+#[inline(always)]
+pub fn smp_mb() {
+    #[cfg(SRP_HAS_BARRIER_KINDS)]
+    barrier::smp_mb(barrier::Full);
+    #[cfg(not(SRP_HAS_BARRIER_KINDS))]
+    barrier::smp_mb();
+}
+
 /// Orders loads before this against loads after it, as seen by other CPUs. Any context.
 ///
 /// C header: [`include/asm-generic/barrier.h`](srctree/include/asm-generic/barrier.h)

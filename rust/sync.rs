@@ -14,6 +14,7 @@ pub mod state_cell;
 pub mod wait_queue;
 
 pub use crate::compat::{
+    smp_mb,
     smp_rmb,
     smp_wmb, //
 };

@@ -102,7 +102,7 @@ pub struct Login<'a> {
     patience: Cell<Msecs>,
     /// The permit of this login, while it holds one.
     permit: Cell<Option<Permit>>,
-    /// When the first connect request was sent.
+    /// When the wait for the current group of channels began.
     asked: Cell<Option<Ktime>>,
     /// Connections that have failed. Their queue pairs are destroyed together, after one grace
     /// period.
@@ -207,7 +207,8 @@ impl<'a> Login<'a> {
     ///
     /// # Errors
     ///
-    /// If the first channel fails, or the session ends. Some channels may be connected then.
+    /// If the memory regions cannot be renewed, the first channel fails, or the session ends. Some
+    /// channels may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
         let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
         for connection in channels.iter() {
@@ -224,7 +225,8 @@ impl<'a> Login<'a> {
     ///
     /// # Errors
     ///
-    /// If the session ends or has lost its connection.
+    /// If the session ends or has lost its connection, or if no missing channel could be connected:
+    /// then why the last one failed.
     pub fn more(&self, channels: &Channels, answer_channels: bool) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
         let result = self.follow("channels", missing, None);

@@ -4,8 +4,8 @@
 //!
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
-//! live session reconnects; any other is removed. The state machine is one table, [`recovery`];
-//! its four work items have modules below this one. They run on separate queues, because the
+//! live session reconnects; any other is removed. [`Recovery`] is the state machine. The five work
+//! items of a session have modules below this one. They run on separate queues, because the
 //! removal of the disks waits for commands that another work item ends.
 //!
 //! Lock order: the port's list of sessions and the mutex of the class's remote port come before
@@ -85,12 +85,13 @@ use kernel::{
     workqueue::Work,
 };
 
-/// The work items of a session, by number: they end its connections, look at them at deadlines, log
+/// The work items of a session, by number: they end its connections, check them at deadlines, log
 /// in, and scan and remove the disks.
 const END: u64 = 1;
 const TICK: u64 = 2;
 const CONNECT: u64 = 3;
 const DISKS: u64 = 4;
+const TEAR_DOWN: u64 = 5;
 
 /// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
@@ -132,7 +133,7 @@ pub struct Session {
     /// Where to log in, initially and on each reconnect.
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
-    /// Helps to end the connections.
+    /// Work items that end the channels in parallel.
     workers: WorkerPool,
     /// The state machine.
     #[pin]
@@ -150,7 +151,7 @@ pub struct Session {
     /// Completed when the first scan is done.
     #[pin]
     scanned: Completion,
-    /// The time of the last rescan.
+    /// When the last rescan ran or was postponed.
     last_scan: AtomicKtime,
     #[pin]
     end: Work<Session, END>,
@@ -160,6 +161,9 @@ pub struct Session {
     connect: Connect,
     #[pin]
     disks: Disks,
+    /// Not part of `disks`: a scan may wait until the removal unblocks the disks.
+    #[pin]
+    tear_down: Work<Session, TEAR_DOWN>,
 }
 
 impl Deref for Session {
@@ -212,6 +216,7 @@ impl Session {
                 tick <- new_delayed!(ending, "Session::tick"),
                 connect <- new_delayed!(reconnect, "Session::connect"),
                 disks <- new_delayed!(removal, "Session::disks"),
+                tear_down <- new_work!("Session::tear_down"),
             }),
             GFP_KERNEL,
         )
@@ -233,7 +238,7 @@ impl Session {
         *self.recovery.lock()
     }
 
-    /// Applies an event of [`recovery`]. Returns what the caller must do next. Any context.
+    /// Applies an event of [`Recovery`]. Returns what the caller must do next. Any context.
     pub(super) fn on<T>(&self, event: impl FnOnce(&mut Recovery) -> T) -> T {
         let mut recovery = self.recovery.lock();
         let before = recovery.state();

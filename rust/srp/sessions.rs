@@ -43,8 +43,7 @@ pub struct Sessions {
     port: Arc<Port>,
     transport: Arc<Transport<Session>>,
     queues: Queues,
-    /// Taken before [`Session`]'s locks. Under it, work is only queued, except on a resume, which
-    /// waits for a connection test in flight.
+    /// Taken before [`Session`]'s locks. Under it, work is only queued.
     #[pin]
     list: Mutex<List>,
     /// Notified when a session has left the list.

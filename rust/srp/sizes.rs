@@ -41,7 +41,7 @@ pub fn geometry(options: &Options<'_>, device: Limits) -> Result<Geometry> {
     let environment = Environment {
         nodes: topology::num_online_nodes(),
         cpus: topology::num_online_cpus(),
-        // CAST: It is 16.
+        // CAST: `MAX_PER_HANDLE` is 16.
         mrs_per_command: MAX_PER_HANDLE as u32,
         immediate: match params::use_imm_data() {
             true => params::max_imm_data(),

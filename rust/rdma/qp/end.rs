@@ -11,8 +11,7 @@
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is deregistered.
 //!    This counts if the driver [reports](super::super::reports) the device's result for either. If
 //!    it does not for queue pairs, the memory of [`PostedMemory`](super::PostedMemory) stays until
-//! the device is
-//!    removed, and no other connection uses it.
+//!    the device is removed, and no other connection uses it.
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it or is
 //!    stopping it.
 //!

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A message beside the commands: how it gets its memory and its credit, and how it is posted.
+//! Sends messages that are not commands: task management, probes, replies, logout.
 
 use super::Connection;
 use crate::{
@@ -22,7 +22,7 @@ pub(super) type Control = StateCell<Chunk>;
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unsent {
-    /// The state word is another one, or the memory is in use.
+    /// The state word is not `from`, or another thread holds the memory.
     Busy,
     /// The target has no buffer for the message.
     NoCredit,
@@ -33,9 +33,11 @@ pub(super) enum Unsent {
 impl Connection {
     /// Sends the message that `build` writes to the memory of `control`: moves the state word from
     /// `from` to `to`, takes a credit if `reserve` says how many must be left, and posts the
-    /// message by `post`. A message that is not built leaves the word at `from`.
+    /// message by `post`. Without a credit the word stays `from`; if the device refuses the message,
+    /// it is `to`.
     ///
-    /// The section `posting` began before the caller found the connection not lost.
+    /// The caller has checked in the section `posting` that the connection is not lost, or is a
+    /// completion callback, which the teardown of the connection waits for.
     pub(super) fn send_control(
         &self,
         posting: &rcu::Guard,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Recalling commands from the target: the error handling of one channel.
+//! Abort and LUN reset on one channel, and what the tick asks about its slots.
 
 use super::Connection;
 use crate::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages of the target other than the common response: requests, to which the driver replies,
-//! and logout.
+//! All messages of the target except the common response: other responses, requests, to which the
+//! driver replies, and logout.
 
 use super::{
     control::{

@@ -188,8 +188,8 @@ impl Channel {
         let state = self.status.state();
         let result = match state.life {
             Life::Live | Life::Recovering if state.failing => ScsiResult::DID_TRANSPORT_FAILFAST,
-            // The midlayer blocks the host. This command passed earlier, or comes from the error
-            // handler, which retries.
+            // The devices are blocked. This command was dispatched before that, or comes from the
+            // error handler, which retries.
             Life::Live | Life::Recovering => {
                 return self.busy(cmd);
             }

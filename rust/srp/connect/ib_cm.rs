@@ -144,10 +144,10 @@ impl IbCm {
             cm_qpn: None,
             redirects: Redirects::new(service.dgid.subnet_prefix()),
         };
-        Self::new(nexus, events, service.service_id, to, Stage::Begin)
+        Self::make(nexus, events, service.service_id, to, Stage::Begin)
     }
 
-    fn new(
+    fn make(
         nexus: &Arc<Nexus>,
         events: Arc<Events>,
         service_id: u64,
@@ -309,6 +309,6 @@ impl ChannelLogin for IbCm {
         };
         let events = self.events().renew();
         let events = events.map_err(no_identifier)?;
-        Self::new(&self.nexus, events, self.service_id, to, stage)
+        Self::make(&self.nexus, events, self.service_id, to, stage)
     }
 }

@@ -251,19 +251,19 @@ impl Fill {
     }
 
     /// A connection begins without some channels. Returns the delay of the first attempt to add
-    /// them, in milliseconds. `refused`: the target has just refused a channel. `again`: the
+    /// them, in milliseconds. `left_out`: the login has tried a channel in vain. `again`: the
     /// session had a connection earlier, so this login has not requested the answer channels.
-    pub const fn begin(&mut self, now: Ktime, refused: bool, again: bool) -> u32 {
+    pub const fn begin(&mut self, now: Ktime, left_out: bool, again: bool) -> u32 {
         self.tries = 0;
         match self.flaps(now) {
-            _ if refused => Self::pause(0),
+            _ if left_out => Self::pause(0),
             0 if again => 0,
             flaps => Self::pause(flaps),
         }
     }
 
     /// An attempt has left channels missing. Returns the delay of the next one in milliseconds, and
-    /// whether that is longer than the last one.
+    /// whether that is longer than the previous one.
     pub const fn failed(&mut self) -> (u32, bool) {
         let last = Self::pause(self.tries);
         self.tries = self.tries.saturating_add(1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a session next has something to do. One timer of the session, the tick, serves all
-//! deadlines; [`Recovery`](super::recovery::Recovery) sets them with its state.
+//! The deadlines of a session. One timer of the session, the tick, serves all of them; [`Recovery`](super::recovery::Recovery) sets them with its state.
 
 use super::{
     time::Ktime,
@@ -44,9 +43,9 @@ pub struct Deadlines {
     /// The path to the target may have changed since the last event.
     moved: bool,
     removal: Ktime,
-    /// Length of a round of the removal, and the time in which the midlayer ends a command, in
-    /// milliseconds.
+    /// Length of a round of the removal, in milliseconds.
     round_ms: u32,
+    /// Upper bound on the time until the midlayer has ended a command, in milliseconds.
     limit_ms: u32,
     /// The commands of the session during its removal.
     commands: Watch,
@@ -87,7 +86,8 @@ impl Deadlines {
         }
     }
 
-    /// The connection is lost: what concerns it is not due any more.
+    /// The connection is lost: clears the deadlines of the test and the credits. Polling goes on until
+    /// [`Self::down`].
     pub const fn lost(&mut self) {
         self.policy = Policy::Idle;
         self.test = Ktime::MAX;
@@ -107,8 +107,8 @@ impl Deadlines {
         };
     }
 
-    /// Starts a test of the connection. `due`: a probe has had no response yet; `None` starts the
-    /// test in any case, so that an outstanding response gets the full time again.
+    /// Starts a test of the connection. `due`: whether a probe is outstanding, which a test in
+    /// progress waits for. `None` starts the test in any case, and the probe has the full time again.
     pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
         let begins = match due {
             Some(due) => self.policy.begins_anew(due),
@@ -135,22 +135,23 @@ impl Deadlines {
         self.credits = now.add_ms(round);
     }
 
-    /// The removal begins. A round takes half of `patience`, in milliseconds; so many commands have
-    /// ended until now. No other test runs from now on, as it must not meet the probes of this one.
+    /// The removal begins. A round takes half of `patience` milliseconds. `ended` is the number of
+    /// commands that have ended. No other test runs from now on, as it must not meet the probes of this one.
     pub const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
-        self.lost();
+        self.policy = Policy::Idle;
+        self.test = Ktime::MAX;
         self.event = Ktime::MAX;
         self.round_ms = patience / 2;
         self.removal = now.add_ms(self.round_ms);
         self.commands = Watch::new(ended);
     }
 
-    /// The midlayer ends each command within so many milliseconds.
+    /// The midlayer has ended every command within `limit` milliseconds.
     pub const fn limit_removal(&mut self, limit: u32) {
         self.limit_ms = limit;
     }
 
-    /// A round of the removal ends. So many commands have ended until now.
+    /// A round of the removal ends. `ended` is the number of commands that have ended.
     pub const fn removal_round(&mut self, ended: i32) -> Policy {
         Policy::Removal {
             rounds: self.commands.round(ended),

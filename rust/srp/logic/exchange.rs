@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! State machine of a request beside the commands of a channel, and its response: task management,
-//! a probe. One is in flight at a time.
+//! State machine of a request that is not a command of the midlayer: a task management request or a
+//! probe. One of each is in flight at a time.
 //!
 //! ```text
-//!   Idle --send--> Waiting --response--> Responded --taken--> Idle
-//!    ^                |                                         ^
-//!    +----response----+--given up--> Abandoned ----response-----+
-//!     (of a probe)
+//!   Idle --send--> Waiting --response--> Responded --taken--> Idle    (task management)
+//!   Idle --send--> Waiting --response--> Idle                         (probe)
+//!                  Waiting --given up--> Abandoned --response--> Idle
+//!                                        Abandoned --send--> Waiting  (probe)
+//!   Idle --logout--> Abandoned
 //!
 //!   any --the queue pair is gone--> Idle
 //! ```
@@ -24,7 +25,8 @@ pub enum State {
     /// The response has arrived.
     Responded,
     /// The request was given up: its response is late, or the target may have forgotten it after a
-    /// reset. Its message may be in flight until the response arrives.
+    /// reset. Its message may be in flight until the response arrives. Also the state after a
+    /// logout, which has no response, and after which nothing is sent.
     Abandoned,
 }
 

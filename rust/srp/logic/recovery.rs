@@ -25,8 +25,8 @@
 //! successful attempt is `Ready`. It becomes the session's connection only when the transport class
 //! takes it through its callback, `commit`, so that the class orders this with its timeouts.
 //!
-//! Each event is a method of [`Recovery`]. Its return type lists what the caller may have to do
-//! next. Callers match it without `_`, so a new outcome does not compile until every caller handles
+//! Each event is a method of [`Recovery`]. If the caller may have to act, its return type
+//! lists how. Callers match it without `_`, so a new outcome does not compile until every caller handles
 //! it.
 
 use super::{
@@ -320,7 +320,10 @@ impl Recovery {
             self.state.attempt = Attempt::Connecting { broken: false };
             return BeginTry::Connect;
         }
-        self.state.asked = false;
+        // A caller that asks before the link is down has not started this attempt.
+        if self.state.may_try() {
+            self.state.asked = false;
+        }
         BeginTry::Nothing
     }
 
@@ -432,13 +435,10 @@ impl Recovery {
         self.state.banned = true;
     }
 
-    /// A connection is in use: its deadlines begin. `keep_alive` is the parameter in milliseconds, 0
+    /// Sets the deadlines of a connection that is now in use. `keep_alive` is the parameter in milliseconds, 0
     /// for none. `polled`: there are polled channels, which are polled until the connection is down.
     pub const fn watch(&mut self, now: Ktime, keep_alive: u32, polled: bool) {
-        if self.state.is_ending() {
-            return;
-        }
-        let keep_alive = match self.state.is_lost() {
+        let keep_alive = match self.state.is_lost() || self.state.is_ending() {
             true => 0,
             false => keep_alive,
         };
@@ -446,9 +446,8 @@ impl Recovery {
         self.deadlines.connected(now, keep_alive, polled);
     }
 
-    /// The port has changed, and with `moved`, the path to the target perhaps, too. This takes
-    /// effect when [`Backoff::event`] says, if the session waits to reconnect or may have to test
-    /// its connection.
+    /// A port event. `moved`: the path to the target may have changed. [`Backoff::event`] sets the
+    /// delay. Ignored unless the session waits to reconnect or has a path to test.
     pub const fn port_event(&mut self, now: Ktime, moved: bool) {
         let moved = match self.state.life {
             Life::Recovering => false,
@@ -495,24 +494,23 @@ impl Recovery {
     /// The session must go: log-out, module unload, device removal, a failed login, a target
     /// unreachable for too long.
     ///
-    /// If no command ends for half of `patience` milliseconds, the target is probed; so many have
-    /// `ended` until now.
+    /// If no command ends for half of `patience` milliseconds, the target is probed. `ended` is the
+    /// number of commands that have ended.
     pub const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) -> Remove {
         if matches!(self.state.life, Life::Removing | Life::Gone) {
             return Remove::Nothing;
         }
         self.state.life = Life::Removing;
-        self.state.starving = false;
         self.deadlines.remove(now, patience, ended);
         Remove::TearDown
     }
 
-    /// The midlayer ends each command within so many milliseconds.
+    /// The midlayer has ended every command within `limit` milliseconds.
     pub const fn limit_removal(&mut self, limit: u32) {
         self.deadlines.limit_removal(limit);
     }
 
-    /// A round of the removal ends. So many commands have ended until now.
+    /// A round of the removal ends. `ended` is the number of commands that have ended, modulo 2^32.
     pub const fn removal_round(&mut self, ended: i32) -> Policy {
         self.deadlines.removal_round(ended)
     }

@@ -13,7 +13,7 @@ pub enum Life {
     Live = 1,
     /// The login has failed.
     Failed = 2,
-    /// The connection is lost, and the session reconnects.
+    /// The connection is lost; the session may reconnect.
     Recovering = 3,
     /// Removal has begun; it cannot be stopped.
     Removing = 4,
@@ -46,10 +46,9 @@ pub enum Link {
     Up = 0,
     /// The log-out has begun, so the end of the connection is not reported.
     Closing = 1,
-    /// The connection is lost. A work item that ends it is queued.
+    /// The connection is lost. The work item that ends it is queued.
     Lost = 4,
-    /// The transport class is being told of the loss. It knows already if its timeouts have blocked
-    /// the port.
+    /// The transport class is being told of the loss. If it has blocked the port, it already knows.
     Notifying = 5,
     /// The class has been told, unless the session is ending. The commands are being ended.
     Ending = 6,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a target is alive: one rule for all tests of a connection.
+//! Whether a target is alive: one rule for the tests of a connection, and one for credits.
 //!
-//! A target that makes no progress for a while is asked by a probe; one that then does not respond
-//! for a while loses its connection. A [`Policy`] says how long a while is:
+//! A target that makes no progress for a while is probed. If it does not respond for a while, the
+//! connection is ended. A [`Policy`] says when to look:
 //!
 //! ```text
 //!   Idle --test--> Ask --2.5 s--> Look --2.5 s--> Judge --> Idle
@@ -36,8 +36,8 @@ pub const fn credit_round_ms(limit_ms: u32) -> u32 {
     limit_ms.div_ceil(CREDIT_ROUNDS)
 }
 
-/// Milliseconds within which a command ends, by the midlayer's timeout at the latest, if a request
-/// to a disk may take `request` milliseconds.
+/// Upper bound on the time until the midlayer has ended a command, in milliseconds; `request` is the
+/// request timeout of a disk.
 pub const fn removal_limit_ms(request: u32) -> u32 {
     request
         .saturating_mul(FLUSH_TIMES)
@@ -60,7 +60,7 @@ pub enum Policy {
     Removal {
         /// Number of rounds without a completed command.
         rounds: u32,
-        /// Number of rounds in which the midlayer ends any command.
+        /// Number of rounds after which the midlayer has ended every command.
         limit: u32,
     },
 }
@@ -171,7 +171,7 @@ impl Watch {
         self.rounds = if !stuck {
             0
         } else if self.rounds > 0 && ended == self.ended {
-            // While no command ends, the midlayer may hold back the waiting commands.
+            // Counted even if no command was refused: the midlayer may not retry until one ends.
             self.rounds.saturating_add(1)
         } else {
             waits as u32

@@ -47,7 +47,7 @@ pub fn hex128(text: &str) -> Result<[u8; 16], Why> {
     let (high, low) = text.split_at_checked(16).ok_or(Why::Gid)?;
     let high = u128::from(digits(high, 16, Why::Gid)?);
     let low = u128::from(digits(low, 16, Why::Gid)?);
-    Ok((high << 64 | low).to_be_bytes())
+    Ok(((high << 64) | low).to_be_bytes())
 }
 
 /// The text before the first `separator`, an ASCII character, and the text after it, if there is

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The disks of a session: the scan at the end of the login, a scan when the target reports a
-//! change, and the removal, with the end of the session.
+//! change, and the removal of disks and session.
 
 use super::{
     reconnect::Connect,
     tick::Tick,
     Session,
-    DISKS, //
+    DISKS,
+    TEAR_DOWN, //
 };
 use crate::{
     srp::{
@@ -36,12 +37,14 @@ use crate::{
     }, //
 };
 use kernel::{
+    impl_has_work,
     prelude::*,
     sync::Arc,
-    time::Msecs, //
+    time::Msecs,
+    workqueue::WorkItem, //
 };
 
-/// The patience of a logout, in milliseconds; see [`Session::remove`].
+/// The `patience` of [`Session::remove`] at a logout, in milliseconds.
 pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
 /// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
@@ -50,6 +53,7 @@ const INTERVAL_MS: Msecs = 30_000;
 
 pub(super) type Disks = Delayed<Session, DISKS>;
 impl_has_delayed! { impl HasDelayed<DISKS> for Session { self.disks } }
+impl_has_work! { impl HasWork<Session, TEAR_DOWN> for Session { self.tear_down } }
 
 impl Session {
     /// Scans for disks, as the last step of the login. Sleeps, for as long as the commands take.
@@ -61,7 +65,7 @@ impl Session {
     ///
     /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // Fails if the removal is queued, which ends the wait, too.
+        // Cannot be scheduled already: the target's reports have no effect before the session is live.
         let _ = Disks::schedule(self.clone(), 0);
         loop {
             match self.scanned.wait_interruptible_timeout(WAIT_SLICE_MS) {
@@ -86,13 +90,14 @@ impl Session {
     pub(in crate::srp) fn begin_rescan(self: &Arc<Self>) {
         let passed = ktime_get().ms_since(self.last_scan());
         let recovery = self.recovery.lock();
-        if !recovery.state().is_ending() {
+        // The login scans by itself.
+        if matches!(recovery.state().life, Life::Live | Life::Recovering) {
             // Fails if a scan is scheduled already, which suffices.
             let _ = Disks::schedule(self.clone(), INTERVAL_MS.saturating_sub(passed));
         }
     }
 
-    /// The time of the last rescan.
+    /// When the last rescan ran or was postponed.
     pub(in crate::srp) fn last_scan(&self) -> Ktime {
         self.last_scan.load()
     }
@@ -116,8 +121,8 @@ impl Session {
         match self.schedule(|recovery| recovery.remove(ktime_get(), patience, ended)) {
             Remove::TearDown => {
                 self.nexus.waiting.interrupt();
-                // Fails if the item begins to run, which then finds the session ending.
-                let _ = Disks::hurry(self.clone(), 0);
+                // Cannot be queued already, as this is requested once.
+                let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
             }
             Remove::Nothing => {}
         }
@@ -141,13 +146,20 @@ impl Session {
         }
         self.on(Recovery::log_out);
         if let Some(channels) = &channels {
+            // Nothing follows the logout, so wait for a tick that may still send a probe.
+            Tick::cancel_sync(self);
+            self.schedule(|_| ());
             log_out(channels);
         }
         self.lose(None);
         self.changed.wait(|| self.state().is_down());
-        // An attempt in flight ends when it sees the state. Nothing sets a deadline any more.
+        // A scan and an attempt in flight end when they see the state. Nothing sets a deadline any
+        // more.
+        Disks::cancel_sync(self);
         Connect::cancel_sync(self);
         Tick::cancel_sync(self);
+        // A login may wait for the scan that was cancelled.
+        self.scanned.complete_all();
         drop(channels);
         drop(rport);
         drop(host);
@@ -193,8 +205,13 @@ impl DelayedItem<DISKS> for Session {
         }
         // A login may wait for this run, whatever the session has become meanwhile.
         this.scanned.complete_all();
-        if this.state().life == Life::Removing {
-            this.tear_down();
-        }
+    }
+}
+
+impl WorkItem<TEAR_DOWN> for Session {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.tear_down();
     }
 }

@@ -51,7 +51,7 @@ impl_has_work! { impl HasWork<Session, END> for Session { self.end } }
 /// silent target.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
-/// The losses that are reported, in the log and in sysfs.
+/// What the log and sysfs report about losses.
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
@@ -95,7 +95,8 @@ impl Owner for Session {
 }
 
 impl Session {
-    /// Ends a failed connection and its commands. A live session reconnects, any other ends.
+    /// Ends a failed connection and its commands. A live session reconnects, a recovering one tries
+    /// again, any other ends.
     ///
     /// Logs why, once for each connection, including one that is still being made. Any context,
     /// interrupts may be off.
@@ -103,8 +104,8 @@ impl Session {
         self.lose(Some(why));
     }
 
-    /// Ends the connection with its commands, and waits for the next one, at most 60 s. Returns
-    /// whether the session is live. Sleeps.
+    /// Ends the connection and waits until its commands have ended, for as long as the device takes;
+    /// then waits for the next connection, at most 60 s. Returns whether the session is live. Sleeps.
     pub fn reset_host(self: &Arc<Self>) -> bool {
         self.fail(Lost::HostReset);
         self.wait_down();

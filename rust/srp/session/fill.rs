@@ -13,7 +13,10 @@ use crate::srp::{
     error::Lost,
     ktime::ktime_get,
     log::session_log,
-    logic::timeouts::LOGIN_TIMEOUT_MS, //
+    logic::{
+        state::Life,
+        timeouts::LOGIN_TIMEOUT_MS, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -29,16 +32,16 @@ impl Session {
             return;
         };
         if channels.missing() > 0 {
-            let refused = channels.iter().any(|c| !c.is_open());
-            self.fill_in(self.on(|recovery| recovery.fill().begin(ktime_get(), refused, again)));
+            let left_out = channels.iter().any(|c| !c.is_open());
+            self.fill_in(self.on(|recovery| recovery.fill().begin(ktime_get(), left_out, again)));
         }
     }
 
     /// Schedules the next attempt to add channels in `delay` milliseconds. Any context.
     fn fill_in(self: &Arc<Self>, delay: Msecs) {
         let recovery = self.recovery.lock();
-        if !recovery.state().is_ending() {
-            // Fails while a lost connection ends, whose channels need not be added.
+        // The same work item reconnects a session that has lost its connection.
+        if recovery.state().life == Life::Live {
             let _ = Connect::hurry(self.clone(), delay);
         }
     }
@@ -94,7 +97,7 @@ impl Session {
         }
         let (delay, longer) = self.on(|recovery| recovery.fill().failed());
         if let (Err(why), true, true) = (result, longer, left == before) {
-            // Only while the pause grows: then a full target refuses each minute.
+            // Only while the pause grows. At its maximum, a full target would cause a line each minute.
             session_log!(
                 Warning,
                 self,

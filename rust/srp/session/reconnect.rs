@@ -65,7 +65,7 @@ use kernel::{
 /// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
 
-/// The next login: a whole connection, or the channels that one lacks.
+/// Logs in: to reconnect, or to add missing channels.
 pub(super) type Connect = Delayed<Session, CONNECT>;
 impl_has_delayed! { impl HasDelayed<CONNECT> for Session { self.connect } }
 
@@ -145,8 +145,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` if there is no such connection; then another attempt begins. `ENODEV` if the
-    /// session is ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target
+    /// `EINPROGRESS` if an attempt is in flight or begins. `ENODEV` if the session is ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target
     /// has violated the protocol too often.
     pub fn commit(self: &Arc<Self>) -> Result {
         let rport = self.rport();
@@ -239,7 +238,7 @@ impl Session {
         self.retry(self.on(Recovery::try_ended));
     }
 
-    /// Arms the timers of a new connection, see [`Self::begin_fill`].
+    /// Sets the deadlines of a new connection, and starts to add missing channels.
     pub(super) fn start_timers(self: &Arc<Self>, again: bool) {
         self.begin_watch();
         self.begin_fill(again);

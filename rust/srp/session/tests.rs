@@ -137,6 +137,8 @@ impl SessionHost for Made {
         port_id: &[u8; 16],
         session: &Arc<Session>,
     ) -> Result<Rport<Session>> {
+        // A report of the target has no effect before the session is live.
+        session.begin_rescan();
         match self.addable {
             true => SessionHost::add(self.host.clone(), parent, port_id, session),
             false => Err(E2BIG),

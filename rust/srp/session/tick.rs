@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The clock of a session: one timer for all that it does at a time rather than at an event. What
-//! is due, [`Deadlines`](crate::srp::logic::deadlines::Deadlines) says.
+//! The timer of a session. [`Deadlines`](crate::srp::logic::deadlines::Deadlines) says what is due.
 
 use super::{
     Session,
@@ -25,6 +24,7 @@ use crate::{
             }, //
         }, //
     },
+    sync::smp_mb,
     workqueue::{
         impl_has_delayed,
         Delayed,
@@ -78,14 +78,14 @@ impl Session {
         self.schedule(|recovery| recovery.port_event(ktime_get(), moved));
     }
 
-    /// Handles a resume: tests whether the connection still works, in 5 s, and gives an outstanding
-    /// response the full time again; a session without a connection reconnects now. Any context.
+    /// Handles a resume. A connected session tests its connection, in 5 s; an outstanding probe has
+    /// the full time again. A session without a connection reconnects now. Any context.
     pub fn wake(self: &Arc<Self>) {
         self.begin_reconnect();
         self.schedule(|recovery| recovery.test(ktime_get(), None));
     }
 
-    /// Maximum time that a command to a disk may take, in milliseconds.
+    /// The request timeout that a disk gets, in milliseconds.
     pub(in crate::srp) fn command_time(&self) -> Msecs {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
@@ -94,13 +94,16 @@ impl Session {
     /// waits or the connection is lost. If no command is outstanding, nothing times out, so neither
     /// the midlayer nor the transport notices. Any context.
     pub(super) fn watch_credits(self: &Arc<Self>) {
+        // Pairs with the barrier in `look_at_credits()`: the tick sees that the command was refused,
+        // or this sees that the tick has stopped to look.
+        smp_mb();
         if !self.state().starving {
             let round = credit_round_ms(self.command_time());
             self.schedule(|recovery| recovery.credit_missing(ktime_get(), round));
         }
     }
 
-    /// Forgets the rounds of a lost connection, after a tick that may still look at it. Sleeps.
+    /// Waits for a running tick, then forgets the rounds of a lost connection. Sleeps.
     pub(super) fn forget_rounds(self: &Arc<Self>) {
         Tick::cancel_sync(self);
         for rounds in &mut *self.rounds.lock() {
@@ -193,6 +196,8 @@ impl Session {
     ///
     /// Why the connection must end.
     fn look_at_credits(self: &Arc<Self>, channels: &[Arc<Connection>]) -> Result<(), Lost> {
+        // After the state says that the tick has stopped to look, see `watch_credits()`.
+        smp_mb();
         let mut wait = false;
         for (channel, rounds) in channels.iter().zip(&mut *self.rounds.lock()) {
             match channel.look_at_credits(&mut rounds.credits) {

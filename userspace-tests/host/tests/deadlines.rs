@@ -192,13 +192,12 @@ fn port_events_reconnect_or_test() {
 #[test]
 fn a_removal_has_rounds_and_nothing_else() {
     let mut recovery = live(KEEP_ALIVE, false);
-    recovery.credit_missing(at(0), 3_000);
     recovery.port_event(at(0), true);
     assert_eq!(recovery.remove(at(1_000), 10_000, 7), Remove::TearDown);
     recovery.limit_removal(20_000);
     recovery.test(at(1_000), None);
     recovery.port_event(at(1_000), true);
-    recovery.watch(at(1_000), KEEP_ALIVE, true);
+    recovery.watch(at(1_000), KEEP_ALIVE, false);
     let due = Due {
         removal: true,
         ..Due::default()
@@ -212,6 +211,22 @@ fn a_removal_has_rounds_and_nothing_else() {
     assert_eq!(recovery.removal_round(8), rounds(1));
     recovery.log_out();
     assert_eq!(recovery.next_tick(at(16_000)), None);
+}
+
+/// The credits and the polled channels of a session are looked at until its connection is lost, even
+/// if its removal begins before its deadlines are set.
+#[test]
+fn a_removal_still_polls_and_looks_at_credits() {
+    let mut recovery = Recovery::new();
+    assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
+    recovery.credit_missing(at(0), 3_000);
+    assert_eq!(recovery.remove(at(0), 100_000, 0), Remove::TearDown);
+    recovery.watch(at(0), KEEP_ALIVE, true);
+    assert!(recovery.state().starving);
+    let due = run(&mut recovery, 0, 3_000);
+    assert_eq!(due.iter().filter(|(_, due)| due.poll).count(), 150);
+    assert_eq!(due.iter().filter(|(_, due)| due.credits).count(), 1);
+    assert!(due.iter().all(|(_, due)| due.look.is_none()));
 }
 
 /// Whatever happened before: once a removed session is down, nothing sets a deadline.
