@@ -77,8 +77,8 @@ const SLICE_MS: u32 = 100;
 /// Length of one wait for a permit, in milliseconds.
 const PERMIT_MS: Msecs = 10_000;
 /// When a session reconnects, a TCP connection of an iWARP device that is not established after
-/// this many milliseconds is opened anew. TCP retries each second for five seconds, then more
-/// rarely.
+/// this many milliseconds is closed and opened again. TCP retries each second for five seconds,
+/// then more rarely.
 const OPEN_AGAIN_MS: Msecs = 5_500;
 
 /// Purpose of a login.
@@ -148,8 +148,8 @@ impl<'a> Login<'a> {
                     }
                     return Ok(this);
                 }
-                // A process may have a signal; a work item has only the interrupt when the session
-                // ends.
+                // Only the process of a first login gets signals. A work item is interrupted when
+                // the session ends.
                 Err(_) if purpose == Purpose::First && !this.is_over() => {
                     return Err(LoginFailure::Signal);
                 }
@@ -220,8 +220,8 @@ impl<'a> Login<'a> {
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
-    /// Connects missing channels as far as possible; with `answer_channels`, answer channels too.
-    /// Sleeps.
+    /// Connects as many of the missing channels as it can; with `answer_channels`, answer channels
+    /// too. Sleeps.
     ///
     /// # Errors
     ///
@@ -316,8 +316,8 @@ impl<'a> Login<'a> {
     }
 
     /// Calls `request`, which may wait without a deadline: an iWARP device opens the TCP connection
-    /// in the connect request, with TCP's own retries. The wait is interrupted when the time is
-    /// over or the session is ending; the target has no request then.
+    /// in the connect request, with TCP's own retries. The wait is interrupted at the time
+    /// limit or when the session ends. The target has then not received the login request.
     fn in_time(
         &self,
         throttle: &Arc<Throttle>,

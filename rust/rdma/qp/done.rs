@@ -28,7 +28,7 @@ use kernel::sync::atomic::Acquire;
 /// A receive, with the memory that it receives into.
 pub(super) struct Receive(pub(super) Chunk);
 
-/// The last invalidation of a handle, with the number of the handle.
+/// The last LOCAL_INV of a handle; contains the number of the handle.
 pub(super) struct Invalidate(pub(super) usize);
 
 /// A registration, an invalidation that is not the last one, or

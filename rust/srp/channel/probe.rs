@@ -36,7 +36,7 @@ use kernel::sync::rcu;
 /// The number of a probe in its tag; a task management request has 0.
 pub(super) const PROBE: u16 = 1;
 
-/// INQUIRY with no room for data: the only suitable command that does not clear a pending unit
+/// INQUIRY with allocation length 0: the only suitable command that does not clear a pending unit
 /// attention (SAM-5, 5.14).
 const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
 
@@ -62,7 +62,7 @@ impl Probe {
         self.control.transition(from.raw(), to.raw())
     }
 
-    /// Whether a probe is in flight that the target must answer.
+    /// Whether a probe is in flight that the target must respond to.
     pub fn is_out(&self) -> bool {
         self.word().state() == State::Waiting
     }
@@ -71,7 +71,7 @@ impl Probe {
     ///
     /// # Errors
     ///
-    /// [`Lost::KeepAlive`] if the last probe has not been answered, [`Lost::Post`] if the device
+    /// [`Lost::KeepAlive`] if the last probe has no response, [`Lost::Post`] if the device
     /// refuses this one.
     pub fn send(&self, connection: &Connection) -> Result<(), Lost> {
         self.send_beside(connection, RESERVE_COMMAND).map(|_| ())
@@ -130,12 +130,12 @@ impl Probe {
             || self.transition(word(State::Abandoned), word(State::Idle))
     }
 
-    /// Handles a reset of the unit `lun`: an outstanding probe of this unit may get no response,
-    /// although one may be in flight.
+    /// Handles a reset of the unit `lun`: the target may have dropped an outstanding probe of this
+    /// unit, so it no longer counts as outstanding. A late response is still accepted.
     pub fn recall(&self, lun: Lun) {
         let now = self.word();
         if now.state() == State::Waiting && lun == Lun::default() {
-            // Fails if the probe was answered meanwhile.
+            // Fails if the response has arrived meanwhile.
             let _ = self.transition(now, now.with_state(State::Abandoned));
         }
     }

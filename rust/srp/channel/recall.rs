@@ -51,9 +51,9 @@ fn is_out(word: &Word) -> bool {
 }
 
 impl Connection {
-    /// Aborts the command with this tag, which is for the unit `lun`: has the target abort it, if
-    /// the target may have it, and waits until the slot has given it up. Returns whether it has, or
-    /// `None` if no slot of this channel has such a command. Sleeps.
+    /// Aborts the command with this tag at `lun`. Sends ABORT TASK if the target may have the
+    /// command, then waits until its slot is free. Returns whether the slot is free; `None` if no
+    /// slot of this channel has the command. Sleeps.
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();

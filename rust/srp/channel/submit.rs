@@ -125,7 +125,7 @@ impl Connection {
             Err(e) => return self.unprepared(slot, e),
         };
         trace::send(self, &slot, slot.word());
-        // The completion of an invalidation also recycles the sends before it.
+        // The completion of an invalidation also frees the send-queue entries before it.
         let signaled = !slot.path.is_dynamic() && self.counts.signal();
         // Release the slot first: the response may come before the doorbell returns.
         slot.release_after(Event::Post);

@@ -52,7 +52,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates an idle one. Messages are written to `iu`.
+    /// Creates a `Task` without a request in flight. Messages are written to `iu`.
     pub fn new(iu: Chunk) -> Result<Self> {
         Ok(Self {
             control: Control::new(Exchange::default().raw(), iu),
@@ -73,8 +73,8 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if no credit is left or an earlier request has not been answered, `ENOTCONN` if the
-    /// connection is or gets lost, `ETIMEDOUT` without a response.
+    /// `EBUSY` if no credit is left or an earlier request has no response, `ENOTCONN` if the
+    /// connection is lost before or during the wait, `ETIMEDOUT` without a response.
     pub fn run(
         &self,
         connection: &Connection,
@@ -165,7 +165,7 @@ impl Task {
     }
 
     /// Returns the errno of a message that was not sent. If the device has refused it, the
-    /// connection has failed. Another caller may have been faster.
+    /// connection has failed. `EBUSY` also if another caller took the request first.
     fn unsent(&self, connection: &Connection, why: Unsent) -> Error {
         match why {
             Unsent::Busy | Unsent::NoCredit => EBUSY,
@@ -209,7 +209,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the connection is or gets lost.
+    /// `ENOTCONN` if the connection is lost before or during the wait.
     fn wait(
         &self,
         connection: &Connection,

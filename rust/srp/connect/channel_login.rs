@@ -46,9 +46,9 @@ pub(super) const RNR_RETRY_COUNT: u8 = 7;
 
 /// What a connection manager does for the login of one channel.
 ///
-/// Its steps are `resolve`, `route`, `request`, each of which ends when [`ChannelLogin::wait`]
-/// reports it, and `confirm`. The queue pair is created on [`ChannelLogin::cm_id`] between `route`
-/// and `request`. All methods may sleep.
+/// The steps are `resolve`, `route`, `request` and `confirm`. [`ChannelLogin::wait`] reports the
+/// end of each of the first three. The queue pair is created on [`ChannelLogin::cm_id`] between
+/// `route` and `request`. All methods may sleep.
 pub(super) trait ChannelLogin: Send + Sync {
     /// Starts to resolve the target's address.
     ///
@@ -80,8 +80,8 @@ pub(super) trait ChannelLogin: Send + Sync {
         self.events().wait(timeout)
     }
 
-    /// Accepts the target's response. Returns the milliseconds after which the transport has
-    /// certainly ended a command, or 0 if unknown.
+    /// Accepts the target's response. Returns the time after which the transport has given up every
+    /// request, in milliseconds; 0 if unknown.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure>;
 }
 
-/// The failure of a login without an identifier of the connection manager.
+/// The failure to create an identifier of the connection manager.
 pub(super) fn no_identifier(e: Error) -> LoginFailure {
     LoginFailure::Step("connection identifier", e)
 }
@@ -117,7 +117,7 @@ enum Step {
     Route,
     /// The wait for the response to a request, sent at this time.
     Response(Requested, Ktime),
-    /// None: the channel is open.
+    /// The login is done; the channel is open.
     Open(Granted),
 }
 

@@ -61,7 +61,7 @@ impl Destination {
         }
     }
 
-    /// The service, if it is reached by `ib_cm`.
+    /// The service, if the destination is reached by `ib_cm`.
     pub fn service(&self) -> Option<&Service> {
         match self {
             Self::Ib(service) => Some(service),

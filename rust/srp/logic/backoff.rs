@@ -17,7 +17,8 @@ use super::time::Ktime;
 const SECOND_NS: i64 = 1_000_000_000;
 /// Lifetime of a connection after which earlier losses are forgotten, in nanoseconds.
 const FORGET_NS: i64 = 600 * SECOND_NS;
-/// Maximum number of doublings of the lifetime that an immediate attempt requires, from 1 s.
+/// Maximum number of times that the lifetime required for an immediate attempt is doubled; it
+/// starts at 1 s.
 const MAX_FLAPS: u32 = 6;
 /// Maximum number of doublings of a pause.
 const MAX_DOUBLINGS: u32 = 20;

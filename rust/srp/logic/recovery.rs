@@ -20,14 +20,15 @@
 //!        +----try_ended---- Failed <--------------------+
 //! ```
 //!
-//! The link becomes `Lost` at once, in any context; one work item ends it. No attempt starts before
-//! the link is `Down`, when all commands have ended. An attempt runs in a work item of its own. A
-//! successful attempt is `Ready`. It becomes the session's connection only when the transport class
-//! takes it through its callback, `commit`, so that the class orders this with its timeouts.
+//! The link becomes `Lost` at once, in any context; one work item ends the connection. No attempt
+//! starts before the link is `Down`, when all commands have ended. An attempt runs in a work item
+//! of its own. A successful attempt is `Ready`. It becomes the session's connection only when the
+//! transport class takes it through its callback, `commit`, so that the class orders this with its
+//! timeouts.
 //!
 //! Each event is a method of [`Recovery`]. If the caller may have to act, its return type
-//! lists how. Callers match it without `_`, so a new outcome does not compile until every caller handles
-//! it.
+//! lists how. Callers match it without `_`, so a new outcome does not compile until every caller
+//! handles it.
 
 use super::{
     backoff::{
@@ -251,7 +252,8 @@ impl Recovery {
             return Loss::End { say };
         }
         if reset {
-            // The reset gets an attempt of its own, or the connection in progress if that succeeds.
+            // If the attempt in flight succeeds, it serves the reset; otherwise another one
+            // follows.
             self.state.reset = Reset::Wanted;
             self.backoff.hurry();
             return match self.state.may_try() {
@@ -409,7 +411,7 @@ impl Recovery {
         }
     }
 
-    /// The caller of [`Self::commit`] has waited for an attempt.
+    /// The wait of [`Commit::Wait`] is over.
     pub const fn waited(&mut self, now: Ktime) -> Outcome {
         match (self.state.life, self.state.attempt) {
             (Life::Live, _) => Outcome::Accept,
@@ -435,8 +437,9 @@ impl Recovery {
         self.state.banned = true;
     }
 
-    /// Sets the deadlines of a connection that is now in use. `keep_alive` is the parameter in milliseconds, 0
-    /// for none. `polled`: there are polled channels, which are polled until the connection is down.
+    /// Sets the deadlines of a connection that is now in use. `keep_alive` is the parameter in
+    /// milliseconds, 0 for none. `polled`: there are polled channels, which are polled until the
+    /// connection is down.
     pub const fn watch(&mut self, now: Ktime, keep_alive: u32, polled: bool) {
         let keep_alive = match self.state.is_lost() || self.state.is_ending() {
             true => 0,
@@ -491,7 +494,7 @@ impl Recovery {
         self.deadlines.next(now)
     }
 
-    /// The session must go: log-out, module unload, device removal, a failed login, a target
+    /// Removes the session: logout, module unload, device removal, a failed login, a target
     /// unreachable for too long.
     ///
     /// If no command ends for half of `patience` milliseconds, the target is probed. `ended` is the

@@ -71,7 +71,7 @@ pub enum Attempt {
         /// A loss was reported since the attempt began.
         broken: bool,
     },
-    /// The class has taken the connection; its call has not returned.
+    /// The class has taken the connection; `srp_reconnect_rport()` has not returned.
     Taken,
     /// The attempt has failed, and is being torn down.
     Failed,

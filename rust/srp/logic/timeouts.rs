@@ -3,8 +3,8 @@
 //! How long the driver waits for a target.
 
 /// Milliseconds of silence of the target after which a login is given up, unless the target has
-/// asked for more time. The connection managers repeat a request every 4 s or so. A new login only
-/// helps if another machine has taken over the target's address.
+/// asked for more time. The connection managers repeat a request about every 4 s, so a new
+/// login only helps if another machine has taken over the target's address.
 pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// Milliseconds of silence after which the peer of an answer channel is left out. A request is
 /// repeated once in that time.

@@ -47,8 +47,8 @@ use kernel::{
 
 impl_has_work! { impl HasWork<Session, END> for Session { self.end } }
 
-/// How long a host reset waits for the next connection, in milliseconds: for a permit, and for a
-/// silent target.
+/// How long a host reset waits for the next connection, in milliseconds. This covers the wait for a
+/// permit and the timeout of a login.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What the log and sysfs report about losses.
@@ -104,8 +104,9 @@ impl Session {
         self.lose(Some(why));
     }
 
-    /// Ends the connection and waits until its commands have ended, for as long as the device takes;
-    /// then waits for the next connection, at most 60 s. Returns whether the session is live. Sleeps.
+    /// Ends the connection and waits until its commands have ended, for as long as the device
+    /// takes; then waits for the next connection, at most 60 s. Returns whether the session is
+    /// live. Sleeps.
     pub fn reset_host(self: &Arc<Self>) -> bool {
         self.fail(Lost::HostReset);
         self.wait_down();

@@ -102,7 +102,8 @@ impl Session {
         };
         let delay = match (pause, reconnect_delay) {
             (Pause::Ms(delay), _) => delay,
-            // A commit while the class was being told of the loss has stopped its timer.
+            // Without timeouts that block, a commit while the class was being told of the loss has
+            // succeeded, and the class has stopped its timer.
             (Pause::ReconnectDelay, Ok(seconds)) if !timeouts.block() => {
                 seconds.saturating_mul(1000)
             }
@@ -145,8 +146,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EINPROGRESS` if an attempt is in flight or begins. `ENODEV` if the session is ending, `ENOTCONN` if the new connection is lost already, `EPROTO` if the target
-    /// has violated the protocol too often.
+    /// `EINPROGRESS` if an attempt is in flight or begins. `ENODEV` if the session is ending,
+    /// `ENOTCONN` if the new connection is lost already, `EPROTO` if the target has violated the
+    /// protocol too often.
     pub fn commit(self: &Arc<Self>) -> Result {
         let rport = self.rport();
         let timeouts = rport.as_ref().map(|rport| rport.timeouts());

@@ -94,8 +94,8 @@ impl Session {
     /// waits or the connection is lost. If no command is outstanding, nothing times out, so neither
     /// the midlayer nor the transport notices. Any context.
     pub(super) fn watch_credits(self: &Arc<Self>) {
-        // Pairs with the barrier in `look_at_credits()`: the tick sees that the command was refused,
-        // or this sees that the tick has stopped to look.
+        // Pairs with the barrier in `look_at_credits()`: the tick sees that the command was
+        // refused, or this sees that the tick has stopped to look.
         smp_mb();
         if !self.state().starving {
             let round = credit_round_ms(self.command_time());
@@ -174,7 +174,8 @@ impl Session {
                 Verdict::Wait => {}
                 Verdict::Silent => return Err(silent),
                 Verdict::Stuck => return Err(Lost::RemovalTimeout),
-                // If no command is in flight, one that waits for a credit comes before the probe.
+                // With no command in flight, a command that waits comes first: the probe leaves the
+                // reserved credit alone.
                 Verdict::Ask if !removal && !channel.has_any_out() => {
                     channel.probe.send(channel)?
                 }
