@@ -92,7 +92,8 @@ display! { Lost {
     Self::Qp(QpFailure::Event(event)) => "queue pair event: {event}";
     Self::Qp(QpFailure::Post(e)) => "posting receives failed: error {}", e.to_errno();
     Self::Cm(event) => "connection event: {event}";
-    Self::Violation(violation) | Self::AnswerChannel(violation) => "protocol violation: {violation}";
+    Self::Violation(violation) | Self::AnswerChannel(violation) =>
+        "protocol violation: {violation}";
     Self::TLogout(reason, name) => "logged out by the target: {name} ({reason})";
     Self::Post(e) => "posting a request failed: error {}", e.to_errno();
     Self::HostReset => "reset by the error handler";
@@ -101,7 +102,8 @@ display! { Lost {
     Self::RemovalSilence => "target silent while the disks were being removed";
     Self::RemovalTimeout => "no command completed while the disks were being removed";
     Self::Starved(channel, seconds) =>
-        "no credit on channel {channel} for {seconds} s, with commands waiting and none outstanding";
+        "no credit on channel {channel} for {seconds} s, \
+         with commands waiting and none outstanding";
 } }
 
 display! { Trouble {

@@ -33,8 +33,8 @@ pub(super) enum Unsent {
 impl Connection {
     /// Sends the message that `build` writes to the memory of `control`: moves the state word from
     /// `from` to `to`, takes a credit if `reserve` says how many must be left, and posts the
-    /// message by `post`. Without a credit the word stays `from`; if the device refuses the message,
-    /// it is `to`.
+    /// message by `post`. Without a credit the word stays `from`; if the device refuses the
+    /// message, it is `to`.
     ///
     /// The caller has checked in the section `posting` that the connection is not lost, or is a
     /// completion callback, which the teardown of the connection waits for.

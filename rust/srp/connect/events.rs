@@ -172,7 +172,8 @@ impl Events {
         }
     }
 
-    /// Sets whether the channel is in use: the end of its connection is then the end of the session.
+    /// Sets whether the channel is in use: the end of its connection is then the end of the
+    /// session.
     ///
     /// # Errors
     ///

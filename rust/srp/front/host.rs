@@ -197,15 +197,18 @@ attribute_group! {
         src: 0o444, show = show_src;
         dest: 0o444, show = show_dest;
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.session.port().number());
-        local_ib_device: 0o444, show = |io: &Io, page| line(page, io.session.port().device().name());
+        local_ib_device: 0o444,
+            show = |io: &Io, page| line(page, io.session.port().device().name());
         ch_count: 0o444, show = |io: &Io, page| line(page, open(&io.channels).count());
-        requested_ch_count: 0o444, show = |io: &Io, page| line(page, io.session.geometry.all_channels());
+        requested_ch_count: 0o444,
+            show = |io: &Io, page| line(page, io.session.geometry.all_channels());
         comp_vector: 0o444, show = |io: &Io, page| line(page, io.comp_vector);
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.plan().retry_count);
         ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
         tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
         answers_from: 0o444, show = show_answers_from;
-        answer_channels: 0o444, show = |io: &Io, page| line(page, open(with_answers(io)?.channels.answer_channels()).count());
+        answer_channels: 0o444,
+            show = show_answer_channels;
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;
@@ -269,6 +272,11 @@ fn show_src(io: &Io, page: &mut Page<'_>) -> Result {
 
 fn show_dest(io: &Io, page: &mut Page<'_>) -> Result {
     page.emit(fmt!("{}\n", address(io)?.dest))
+}
+
+fn show_answer_channels(io: &Io, page: &mut Page<'_>) -> Result {
+    let channels = with_answers(io)?.channels.answer_channels();
+    line(page, open(channels).count())
 }
 
 fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The deadlines of a session. One timer of the session, the tick, serves all of them; [`Recovery`](super::recovery::Recovery) sets them with its state.
+//! The deadlines of a session. One timer of the session, the tick, serves all of them;
+//! [`Recovery`](super::recovery::Recovery) sets them with its state.
 
 use super::{
     time::Ktime,
@@ -86,8 +87,8 @@ impl Deadlines {
         }
     }
 
-    /// The connection is lost: clears the deadlines of the test and the credits. Polling goes on until
-    /// [`Self::down`].
+    /// The connection is lost: clears the deadlines of the test and the credits. Polling goes on
+    /// until [`Self::down`].
     pub const fn lost(&mut self) {
         self.policy = Policy::Idle;
         self.test = Ktime::MAX;
@@ -108,7 +109,8 @@ impl Deadlines {
     }
 
     /// Starts a test of the connection. `due`: whether a probe is outstanding, which a test in
-    /// progress waits for. `None` starts the test in any case, and the probe has the full time again.
+    /// progress waits for. `None` starts the test in any case, and the probe has the full time
+    /// again.
     pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
         let begins = match due {
             Some(due) => self.policy.begins_anew(due),
@@ -136,7 +138,8 @@ impl Deadlines {
     }
 
     /// The removal begins. A round takes half of `patience` milliseconds. `ended` is the number of
-    /// commands that have ended. No other test runs from now on, as it must not meet the probes of this one.
+    /// commands that have ended. No other test runs from now on, as it must not meet the probes of
+    /// this one.
     pub const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
         self.policy = Policy::Idle;
         self.test = Ktime::MAX;

@@ -36,8 +36,8 @@ pub const fn credit_round_ms(limit_ms: u32) -> u32 {
     limit_ms.div_ceil(CREDIT_ROUNDS)
 }
 
-/// Upper bound on the time until the midlayer has ended a command, in milliseconds; `request` is the
-/// request timeout of a disk.
+/// Upper bound on the time until the midlayer has ended a command, in milliseconds; `request` is
+/// the request timeout of a disk.
 pub const fn removal_limit_ms(request: u32) -> u32 {
     request
         .saturating_mul(FLUSH_TIMES)

@@ -145,7 +145,8 @@ impl Reject {
             ),
             Self::REQ_IT_IU_LENGTH_TOO_LARGE => (
                 "requested message length too large",
-                "set max_it_iu_size to the target's limit, or lower cmd_sg_entries and max_imm_data",
+                "set max_it_iu_size to the target's limit, \
+                 or lower cmd_sg_entries and max_imm_data",
             ),
             Self::UNABLE_ASSOCIATE_CHANNEL => (
                 "unable to associate the channel with an I_T nexus",
@@ -155,7 +156,9 @@ impl Reject {
                 "unsupported data buffer descriptor format",
                 "the target lacks direct or indirect buffers and cannot be used",
             ),
-            Self::MULTI_CHANNEL_UNSUPPORTED => ("multiple channels not supported", "set ch_count=1"),
+            Self::MULTI_CHANNEL_UNSUPPORTED => {
+                ("multiple channels not supported", "set ch_count=1")
+            }
             Self::CHANNEL_LIMIT_REACHED => (
                 "channel limit reached or initiator not allowed",
                 "check that the target's ACL has this initiator's port, and lower ch_count",

@@ -65,7 +65,8 @@ impl Session {
     ///
     /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // Cannot be scheduled already: the target's reports have no effect before the session is live.
+        // Cannot be scheduled already: the target's reports have no effect before the session is
+        // live.
         let _ = Disks::schedule(self.clone(), 0);
         loop {
             match self.scanned.wait_interruptible_timeout(WAIT_SLICE_MS) {

@@ -97,7 +97,8 @@ impl Session {
         }
         let (delay, longer) = self.on(|recovery| recovery.fill().failed());
         if let (Err(why), true, true) = (result, longer, left == before) {
-            // Only while the pause grows. At its maximum, a full target would cause a line each minute.
+            // Only while the pause grows. At its maximum, a full target would cause a line each
+            // minute.
             session_log!(
                 Warning,
                 self,

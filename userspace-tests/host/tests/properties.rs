@@ -295,7 +295,9 @@ proptest! {
         let limits = Limits { max_qp_wr: wr, max_cqe: cqe, ..Limits::default() };
         let fits = |depth| {
             let slots = Slots { depth, regions };
-            slots.send_queue() <= wr && slots.receive_queue() <= wr && slots.completion_queue() <= cqe
+            slots.send_queue() <= wr
+                && slots.receive_queue() <= wr
+                && slots.completion_queue() <= cqe
         };
         match (Slots { depth, regions }).fit(&limits) {
             Some(slots) => {
