@@ -26,11 +26,11 @@ unsafe        tools    -      -        ci/lint.sh unsafe
 cycles        tools    -      -        ci/lint.sh cycles
 abi           tools    -      -        ci/lint.sh abi
 reasons       tools    -      -        ci/lint.sh reasons
-reports       tools    -      -        ci/lint.sh reports
 bounds        tools    -      -        ci/lint.sh bounds
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
 fabric        tools    -      -        userspace-tests/fabric/run test
+reports       tools    -      -        ci/lint.sh reports
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
