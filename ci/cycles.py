@@ -12,16 +12,19 @@ import sys
 
 top = pathlib.Path(sys.argv[1]) / "rust"
 # Directories that are not a module of their own: each file in them is one.
-NAMED = {("srp",), ("srp", "front"), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("rdma", "provider"), ("scsi",), ("vfab",)}
+NAMED = {("srp",), ("srp", "front"), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("scsi",), ("provider",), ("vfab",)}
+# Folders whose files are modules at the root of a crate.
+ROOMS = {"ib_vfab"}
 USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 # Module -> its source, without the tests at the end of the file.
-files = {}
+files, names = {}, {}
 for f in top.rglob("*.rs"):
     path = f.relative_to(top).with_suffix("").parts
     # The root of the test device uses everything, and nothing uses it.
-    if path[0] not in ("standalone", "vfab_main") and not {"tests", "race"} & set(path):
+    if path[0] != "standalone" and path != ("ib_vfab", "main") and not {"tests", "race"} & set(path):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
-        files[() if path == ("srp_main",) else path] = re.sub(r"//[^\n]*", "", text)
+        file = () if path == ("srp_main",) else path[path[0] in ROOMS:]
+        files[file], names[file] = re.sub(r"//[^\n]*", "", text), f.relative_to(top.parent)
 
 
 def paths(tree):
@@ -75,7 +78,7 @@ for file, text in files.items():
     for path in [p for public, p in uses[file] if not public] + in_place:
         to = find(file, path)
         if to and noun(to) != noun(file):
-            knows[noun(file)].setdefault(noun(to), "/".join(file))
+            knows[noun(file)].setdefault(noun(to), names[file])
 
 
 def reach(start):
@@ -94,6 +97,6 @@ bad = sorted(n for n in nouns if n in below[n])
 for n in bad:
     for to, file in knows[n].items():
         if n in below[to]:
-            print(f"rust/{file}.rs: {'/'.join(n)} knows {'/'.join(to)}, which knows it")
+            print(f"{file}: {'/'.join(n)} knows {'/'.join(to)}, which knows it")
 print(f"cycles: {len(nouns)} nouns, {len(bad)} of them in a cycle" if bad else f"cycles: {len(nouns)} nouns, none in a cycle")
 sys.exit(bool(bad))

@@ -12,7 +12,7 @@ clippy() {
 	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- stock ${LONG:+kasan}; }
 	for k; do
 		log=$(mktemp)
-		rm -f "$built/clippy-$k/rust/"{srp,vfab}_main.o
+		rm -f "$built/clippy-$k/rust/"{srp_main,ib_vfab/main}.o
 		"$top/ci/module.sh" "$k" "$built/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= SRP_VFAB=1 >"$log" 2>&1 || bad=1
 		! grep -Eq '^(warning|error)' "$log" || bad=1
 		[ $bad = 0 ] || grep -E -A 1000 '^(warning|error)' "$log" || tail -n 20 "$log"

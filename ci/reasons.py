@@ -15,7 +15,7 @@ top = pathlib.Path(sys.argv[1])
 # attributes, texts of KUnit tests.
 NOT_SAID = {"rust/check.rs", "rust/errno.rs", "rust/sysfs/attribute.rs"}
 # The test device is not part of the driver.
-VFAB = ("rust/vfab", "rust/rdma/provider")
+VFAB = "rust/ib_vfab"
 NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}
 # Errors of building a command. They reach the log only as an error number.
 BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}

@@ -30,7 +30,7 @@ pub mod scsi {
 }
 
 /// Subnet management of the software adapter.
-#[path = "../../../rust/vfab"]
+#[path = "../../../rust/ib_vfab/vfab"]
 pub mod vfab {
     pub mod agent;
     pub mod ca;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A host channel adapter without hardware, for tests.
+//!
+//! [`vfab`] is the device. Its only unsafe code is its promises to [`provider`], the
+//! interface to `ib_core`.
+
+#![crate_name = "ib_vfab"]
+
+#[path = "../bindings.rs"]
+pub mod bindings;
+#[cfg(SRP_KUNIT)]
+#[path = "../check.rs"]
+mod check;
+#[path = "../compat.rs"]
+pub mod compat;
+#[path = "../errno.rs"]
+pub mod errno;
+pub mod provider;
+/// Locks.
+#[path = "../sync"]
+pub mod sync {
+    pub mod irq_lock;
+}
+pub mod vfab;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use vfab::{
+    devices::{
+        Devices,
+        DevicesFile, //
+    },
+    params::Params,
+    qp::net::Running, //
+};
+
+module! {
+    type: Module,
+    name: "ib_vfab",
+    authors: ["The srp-rs authors"],
+    description: "Software InfiniBand host channel adapter, for tests",
+    license: "GPL",
+}
+
+/// Removes the adapters when it is dropped.
+struct All(Arc<Devices>);
+
+impl Drop for All {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The module. Its fields are dropped in their order.
+pub struct Module {
+    _files: [DevicesFile; 2],
+    _all: All,
+    _running: Running,
+}
+
+impl kernel::Module for Module {
+    fn init(_: &'static ThisModule) -> Result<Self> {
+        let (devices, running) = Devices::new(Params::get()?)?;
+        let all = All(devices);
+        let files = Devices::files(&all.0)?;
+        Ok(Self {
+            _files: files,
+            _all: all,
+            _running: running,
+        })
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! User contexts and protection domains. They have no state; a `PdName` identifies a domain.
+
+use super::Ops;
+use crate::{
+    bindings,
+    provider::Provider, //
+};
+use core::ffi::c_int;
+
+// The top of `ops.rs` says what `ib_core` ensures.
+impl<P: Provider> Ops<P> {
+    /// # Safety
+    ///
+    /// Called by `ib_core`.
+    pub(super) unsafe extern "C" fn alloc_ucontext(
+        _context: *mut bindings::ib_ucontext,
+        _: *mut bindings::ib_udata,
+    ) -> c_int {
+        0
+    }
+
+    /// # Safety
+    ///
+    /// Called by `ib_core`.
+    pub(super) unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
+
+    /// With this function, `ib_core` destroys the objects of processes when the device is removed,
+    /// instead of waiting until all processes have closed the device. No process has memory of the
+    /// device mapped.
+    ///
+    /// # Safety
+    ///
+    /// Called by `ib_core`.
+    pub(super) unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
+
+    /// # Safety
+    ///
+    /// Called by `ib_core`.
+    pub(super) unsafe extern "C" fn alloc_pd(
+        _pd: *mut bindings::ib_pd,
+        _: *mut bindings::ib_udata,
+    ) -> c_int {
+        0
+    }
+
+    /// # Safety
+    ///
+    /// Called by `ib_core`.
+    pub(super) unsafe extern "C" fn dealloc_pd(
+        _pd: *mut bindings::ib_pd,
+        _: *mut bindings::ib_udata,
+    ) -> c_int {
+        0
+    }
+}
