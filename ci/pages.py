@@ -13,7 +13,7 @@ import sys
 top = pathlib.Path(sys.argv[1])
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{p}.md" for p in ("adapters", "architecture", "security", "testing", "performance", "upstreaming", "vfab"))]
 # Files of the kernel, or made by a build.
-ELSEWHERE = re.compile(r"(/|~|build/|rust/kernel/|drivers/|kernel/|arch/|lib/|include/(rdma|linux|scsi)/|ib_srp\.ko|multipath\.conf)")
+ELSEWHERE = re.compile(r"(/|~|build/|drivers/|kernel/|arch/|lib/|include/(rdma|linux|scsi)/|ib_srp\.ko|multipath\.conf)")
 FILE = re.compile(r"[\w.@*-]*(?:/[\w.@*-]*)*(?:\.(?:rs|sh|py|c|h|md|tsv|config|patch|conf)|/)")
 NAME = re.compile(r"\b[A-Z][a-z]\w*")
 

@@ -10,26 +10,12 @@
 #![cfg_attr(doctest, no_std, feature(asm_goto))]
 
 pub mod bindings;
-pub mod capability;
-#[cfg(any(SRP_KUNIT, SRP_BENCH))]
-mod check;
-pub mod clock;
-pub mod compat;
-pub mod dma;
-pub mod errno;
-pub mod net;
 pub mod params;
-pub mod pm;
-pub mod random;
-pub mod ratelimit;
-pub mod rdma;
-pub mod scsi;
 pub mod srp;
-pub mod sync;
-pub mod sysfs;
-pub mod topology;
 pub mod trace;
-pub mod workqueue;
+
+// The modules of `rust/kernel/`, as modules of this crate.
+include!("kernel/lib.rs");
 
 use kernel::{
     prelude::*,

@@ -10,15 +10,15 @@
 #[path = "../bindings.rs"]
 pub mod bindings;
 #[cfg(SRP_KUNIT)]
-#[path = "../check.rs"]
+#[path = "../kernel/check.rs"]
 mod check;
-#[path = "../compat.rs"]
+#[path = "../kernel/compat.rs"]
 pub mod compat;
-#[path = "../errno.rs"]
+#[path = "../kernel/errno.rs"]
 pub mod errno;
 pub mod provider;
 /// Locks.
-#[path = "../sync"]
+#[path = "../kernel/sync"]
 pub mod sync {
     pub mod irq_lock;
 }

@@ -13,7 +13,7 @@ pub mod srp {
 }
 
 /// The driver's files for the verbs.
-#[path = "../../../rust/rdma"]
+#[path = "../../../rust/kernel/rdma"]
 pub mod rdma {
     /// Events of the connection manager.
     pub mod ib_cm {
@@ -24,7 +24,7 @@ pub mod rdma {
 }
 
 /// The driver's files for the midlayer.
-#[path = "../../../rust/scsi"]
+#[path = "../../../rust/kernel/scsi"]
 pub mod scsi {
     pub mod limits;
 }

@@ -29,10 +29,10 @@ pub mod stand;
 
 pub use rest::{clock, compat, errno, params, random, ratelimit, topology, trace, workqueue};
 
-#[path = "../../../../rust/dma.rs"]
+#[path = "../../../../rust/kernel/dma.rs"]
 pub mod dma;
 
-#[path = "../../../../rust/sync"]
+#[path = "../../../../rust/kernel/sync"]
 pub mod sync {
     pub mod completion;
     pub mod grace_period;
@@ -50,7 +50,7 @@ pub mod sync {
     pub use wait_queue::WaitQueue;
 }
 
-#[path = "../../../../rust/rdma"]
+#[path = "../../../../rust/kernel/rdma"]
 pub mod rdma {
     mod kept;
     pub mod limits;
@@ -58,13 +58,13 @@ pub mod rdma {
     pub mod pd;
 
     // Next to this file.
-    #[path = "../../userspace-tests/host/loom/src/rdma/device.rs"]
+    #[path = "../../../userspace-tests/host/loom/src/rdma/device.rs"]
     pub mod device;
-    #[path = "../../userspace-tests/host/loom/src/rdma/memory.rs"]
+    #[path = "../../../userspace-tests/host/loom/src/rdma/memory.rs"]
     pub mod dma;
-    #[path = "../../userspace-tests/host/loom/src/rdma/qp.rs"]
+    #[path = "../../../userspace-tests/host/loom/src/rdma/qp.rs"]
     pub mod qp;
-    #[path = "../../userspace-tests/host/loom/src/rdma/test.rs"]
+    #[path = "../../../userspace-tests/host/loom/src/rdma/test.rs"]
     pub mod test;
 
     pub use device::{cm, wc, CALLER};

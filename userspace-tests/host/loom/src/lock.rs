@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replaces `rust/sync/bh_lock.rs`: a spinlock is a loom mutex.
+//! Replaces `rust/kernel/sync/bh_lock.rs`: a spinlock is a loom mutex.
 
 use kernel::init::{By, PinInit};
 use loom::sync::{Mutex, MutexGuard};

@@ -11,9 +11,9 @@ use std::sync::{
     Arc,
 };
 
-#[path = "../../../../rust/scsi/error.rs"]
+#[path = "../../../../rust/kernel/scsi/error.rs"]
 pub mod error;
-#[path = "../../../../rust/scsi/limits.rs"]
+#[path = "../../../../rust/kernel/scsi/limits.rs"]
 pub mod limits;
 
 pub use error::{Busy, ScsiResult};

@@ -6,11 +6,11 @@
 //! their callbacks. In hardware the barriers of the doorbell and of the completion queue ensure
 //! this; in a software device, locks do.
 
-#[path = "../../../../../rust/rdma/qp/handler.rs"]
+#[path = "../../../../../rust/kernel/rdma/qp/handler.rs"]
 mod handler;
-#[path = "../../../../../rust/rdma/qp/poll.rs"]
+#[path = "../../../../../rust/kernel/rdma/qp/poll.rs"]
 mod poll;
-#[path = "../../../../../rust/rdma/qp/sizes.rs"]
+#[path = "../../../../../rust/kernel/rdma/qp/sizes.rs"]
 mod sizes;
 
 pub use handler::{Failure, Handler};

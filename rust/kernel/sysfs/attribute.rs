@@ -306,11 +306,11 @@ macro_rules! attribute_group {
         $(#[$meta])*
         $vis static $group: $crate::sysfs::AttributeGroup<$container> = {
             $crate::sysfs::AttributeGroup::new([
-                $crate::attribute_group!(
+                $crate::sysfs::attribute_group!(
                     @raw $container, ::core::option::Option::None,
                     $($file: $mode $(, show = $show)? $(, store = $store)?;)+
                 ),
-                $($crate::attribute_group!(
+                $($crate::sysfs::attribute_group!(
                     @raw $container, ::core::option::Option::Some(::kernel::c_str!($folder)),
                     $($in_file: $in_mode $(, show = $in_show)? $(, store = $in_store)?;)+
                 ),)?
@@ -332,8 +332,8 @@ macro_rules! attribute_group {
                     ::kernel::c_str!(::core::stringify!($name));
                 const MODE: u16 = $mode;
 
-                $crate::attribute_group!(@show $container $(, $show)?);
-                $crate::attribute_group!(@store $container $(, $store)?);
+                $crate::sysfs::attribute_group!(@show $container $(, $show)?);
+                $crate::sysfs::attribute_group!(@store $container $(, $store)?);
             }
 
             #[allow(non_upper_case_globals)]
