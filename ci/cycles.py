@@ -14,7 +14,7 @@ top = pathlib.Path(sys.argv[1]) / "rust"
 # Directories that are not a module of their own: each file in them is one.
 NAMED = {("srp",), ("srp", "front"), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("scsi",), ("provider",), ("vfab",)}
 # Folders whose files are modules at the root of a crate.
-ROOMS = {"ib_vfab", "kernel"}
+ROOMS = {"ib_srp", "ib_vfab", "kernel"}
 USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 # Module -> its source, without the tests at the end of the file.
 files, names = {}, {}
@@ -23,7 +23,7 @@ for f in top.rglob("*.rs"):
     # The root of the test device uses everything, and nothing uses it. That of the abstractions only names them.
     if path[0] != "standalone" and path not in (("ib_vfab", "main"), ("kernel", "lib")) and not {"tests", "race"} & set(path):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
-        file = () if path == ("srp_main",) else path[path[0] in ROOMS:]
+        file = () if path == ("ib_srp", "main") else path[path[0] in ROOMS:]
         files[file], names[file] = re.sub(r"//[^\n]*", "", text), f.relative_to(top.parent)
 
 

@@ -150,9 +150,9 @@ make_srpctl() {
 	local root; root=$("$top/ci/root.sh")
 	mkdir -p "$cache/cargo"
 	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
-		mkdir -p /tmp/src/rust/srp
+		mkdir -p /tmp/src/rust/ib_srp/srp
 		cp -r /src/Makefile /src/tools /tmp/src
-		cp -r /src/rust/srp/proto /tmp/src/rust/srp
+		cp -r /src/rust/ib_srp/srp/proto /tmp/src/rust/ib_srp/srp
 		# A file of this checkout may be older than the last build, which another checkout may have done.
 		find /tmp/src -name "*.rs" -exec touch {} +
 		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"

@@ -12,7 +12,7 @@ clippy() {
 	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- stock ${LONG:+kasan}; }
 	for k; do
 		log=$(mktemp)
-		rm -f "$built/clippy-$k/rust/"{srp_main,ib_vfab/main}.o
+		rm -f "$built/clippy-$k/rust/"ib_{srp,vfab}/main.o
 		"$top/ci/module.sh" "$k" "$built/clippy-$k" "$src" modules CLIPPY=1 SRP_KUNIT= SRP_VFAB=1 >"$log" 2>&1 || bad=1
 		! grep -Eq '^(warning|error)' "$log" || bad=1
 		[ $bad = 0 ] || grep -E -A 1000 '^(warning|error)' "$log" || tail -n 20 "$log"
@@ -41,7 +41,7 @@ doc() {
 	mkdir -p "$top/build/doc"
 	in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$top/build/doc:/doc" -- bash -euc '
 		cd /out
-		rustc=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/.srp_main.o.cmd)
+		rustc=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/ib_srp/.main.o.cmd)
 		rustc=$(sed "s/ --emit=[^ ]*//g; s/ --out-dir [^ ]*//g; s/ -Zbinary_dep_depinfo=y//" <<<"$rustc --crate-name ib_srp")
 		rustdoc=$(sed "s/ rustc / rustdoc /; s/ --crate-type rlib//" <<<"$rustc")
 		[ -e /build/include/config/auto.conf ]
@@ -59,7 +59,7 @@ doc() {
 # inside macros.
 unsafe() {
 	local bad=0 found n
-	found=$(grep -rnw unsafe "$src/rust/srp" "$src/rust/srp.rs" --include='*.rs' | grep -Ev '^[^:]*:[0-9]+:[[:space:]]*//' || true)
+	found=$(grep -rnw unsafe "$src/rust/ib_srp/srp" "$src/rust/ib_srp/srp.rs" --include='*.rs' | grep -Ev '^[^:]*:[0-9]+:[[:space:]]*//' || true)
 	if [ -n "$found" ]; then echo "unsafe code in the driver:"; echo "$found"; bad=1; fi
 	found=$(grep -rnE 'allow\(.*(undocumented_unsafe|unsafe_op_in|missing_safety_doc)' "$src/rust" --include='*.rs' || true)
 	if [ -n "$found" ]; then echo "a lint about unsafe code is off:"; echo "$found"; bad=1; fi
@@ -78,7 +78,7 @@ unsafe() {
 	n=${found##*total }
 	found=$(grep -v '^total ' <<<"$found" || true)
 	if [ -n "$found" ]; then echo "no SAFETY comment right above:"; echo "$found"; bad=1; fi
-	[ $bad = 0 ] && echo "unsafe: none in rust/srp, $n elsewhere, each with its reason"
+	[ $bad = 0 ] && echo "unsafe: none in rust/ib_srp/srp, $n elsewhere, each with its reason"
 }
 
 # The differences that the contract test allows must be exactly those in the documentation.

@@ -59,8 +59,8 @@ def history(commits=40):
 
 
 def main():
-    for name, value in size(rust / "srp").items():
-        print(f"rust/srp: {name}: {value}")
+    for name, value in size(rust / "ib_srp/srp").items():
+        print(f"rust/ib_srp/srp: {name}: {value}")
     unsafe = sum(len(re.findall(r"\bunsafe\s*(?:\{|impl)", "\n".join(code(f)))) for f in rust.rglob("*.rs"))
     print(f"rust: unsafe blocks and implementations: {unsafe}")
     wide = sum(len(line) > 100 for f in rust.rglob("*.rs") for line in f.read_text().split("\n"))

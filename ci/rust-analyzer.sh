@@ -25,10 +25,10 @@ def here(value):
 
 with open(f"{out}/rust-project.json") as f:
     project = json.load(f)
-with open(f"{out}/rust/.srp_main.o.cmd") as f:
+with open(f"{out}/rust/ib_srp/.main.o.cmd") as f:
     options = re.findall(r"--cfg (SRP_\w+)", f.readline())
 # The script treats each file in a Kbuild as a crate. No crate depends on one of these.
-roots = ("/srp/rust/srp_main.rs", "/srp/rust/ib_vfab/main.rs")
+roots = ("/srp/rust/ib_srp/main.rs", "/srp/rust/ib_vfab/main.rs")
 project["crates"] = [c for c in project["crates"] if not c["root_module"].startswith("/srp/") or c["root_module"] in roots]
 for crate in project["crates"]:
     if crate["root_module"] in roots:

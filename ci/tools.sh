@@ -16,7 +16,7 @@ all() { build "$1"; srpctl "$1"; "$top/userspace-tests/fabric/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
 sources=$(find "$top/userspace-tests/guest/user-verbs.c" "$top/userspace-tests/guest/odd-target" \
-	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/srp/proto" \
+	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/ib_srp/srp/proto" \
 	"$top/userspace-tests/fabric" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
 step tools "5 $root $sources" all

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The module parameters: rust/params.c. */
+/* The module parameters: rust/ib_srp/params.c. */
 #ifndef SRP_PARAMS_H
 #define SRP_PARAMS_H
 

@@ -29,7 +29,7 @@ mod unit;
 mod watch;
 
 /// The driver's own parser of login strings, so that both accept the same strings.
-#[path = "../../../rust/srp/proto"]
+#[path = "../../../rust/ib_srp/srp/proto"]
 #[allow(dead_code)]
 mod proto {
     pub mod address;

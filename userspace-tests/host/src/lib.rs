@@ -6,7 +6,7 @@
 #![deny(unsafe_code, missing_docs, unreachable_pub)]
 
 /// The driver's own files.
-#[path = "../../../rust/srp"]
+#[path = "../../../rust/ib_srp/srp"]
 pub mod srp {
     pub mod logic;
     pub mod proto;

@@ -70,7 +70,7 @@ pub mod rdma {
     pub use device::{cm, wc, CALLER};
 }
 
-#[path = "../../../../rust/srp"]
+#[path = "../../../../rust/ib_srp/srp"]
 pub mod srp {
     pub mod bounce;
     pub mod channel;

@@ -9,13 +9,14 @@
 // kbuild sets these on the command line, from which `rustdoc --test` takes no attributes.
 #![cfg_attr(doctest, no_std, feature(asm_goto))]
 
+#[path = "../bindings.rs"]
 pub mod bindings;
 pub mod params;
 pub mod srp;
 pub mod trace;
 
 // The modules of `rust/kernel/`, as modules of this crate.
-include!("kernel/lib.rs");
+include!("../kernel/lib.rs");
 
 use kernel::{
     prelude::*,
