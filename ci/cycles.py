@@ -23,7 +23,7 @@ for f in top.rglob("*.rs"):
     # The root of the test device uses everything, and nothing uses it. That of the abstractions only names them.
     if path[0] != "standalone" and path not in (("ib_vfab", "main"), ("kernel", "lib")) and not {"tests", "race"} & set(path):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
-        file = () if path == ("ib_srp", "main") else path[path[0] in ROOMS:]
+        file = {("ib_srp", "main"): (), ("bindings", "lib"): ("bindings",)}.get(path, path[path[0] in ROOMS:])
         files[file], names[file] = re.sub(r"//[^\n]*", "", text), f.relative_to(top.parent)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C parts only for the test device ib_vfab: prototypes of rust/vfab_helpers.c, variables of rust/ib_vfab/params.c. */
+/* C parts only for the test device ib_vfab: prototypes of rust/helpers/vfab_helpers.c, variables of rust/ib_vfab/params.c. */
 #ifndef SRP_VFAB_H
 #define SRP_VFAB_H
 

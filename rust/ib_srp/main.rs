@@ -9,7 +9,7 @@
 // kbuild sets these on the command line, from which `rustdoc --test` takes no attributes.
 #![cfg_attr(doctest, no_std, feature(asm_goto))]
 
-#[path = "../bindings.rs"]
+#[path = "../bindings/lib.rs"]
 pub mod bindings;
 pub mod params;
 pub mod srp;

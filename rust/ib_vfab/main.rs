@@ -7,7 +7,7 @@
 
 #![crate_name = "ib_vfab"]
 
-#[path = "../bindings.rs"]
+#[path = "../bindings/lib.rs"]
 pub mod bindings;
 #[cfg(SRP_KUNIT)]
 #[path = "../kernel/check.rs"]

@@ -40,4 +40,4 @@ type __kernel_ptrdiff_t = isize;
 // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
 unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
-include!(concat!(env!("SRP_OBJ"), "/bindings_generated.rs"));
+include!(concat!(env!("SRP_OBJ"), "/bindings/bindings_generated.rs"));

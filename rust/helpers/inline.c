@@ -10,8 +10,8 @@
 #include "helpers/rcu.c"
 #include "helpers/scatterlist.c"
 #else
-#include "standalone/helpers.c"
-#include "standalone/shims.c"
+#include "../standalone/helpers.c"
+#include "../standalone/shims.c"
 #endif
 
 /* LLVM considers the flags of C and Rust incompatible for inlining. */
