@@ -25,7 +25,7 @@ clippy() {
 fmt() {
 	in_root "$("$top/ci/root.sh")" "$src:/srp" -- bash -euc '
 		cd /srp
-		find rust userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --color never "$@"' fmt "$@"
+		find rust storage userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --color never "$@"' fmt "$@"
 }
 
 # Runs rustdoc with the kernel's rustc flags for the module. The examples are compiled as users of the module's crate,

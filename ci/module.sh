@@ -48,6 +48,6 @@ in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$ou
 	shift 2
 	if [[ $flags == M=/out* ]]; then
 		find /out -lname "/srp/*" -delete
-		for f in /srp/*; do case $f in */build|*/ci|*/docs|*/userspace-tests) ;; *) cp -rs "$f" /out ;; esac; done
+		for f in /srp/*; do case $f in */build|*/ci|*/docs|*/storage|*/userspace-tests) ;; *) cp -rs "$f" /out ;; esac; done
 	fi
 	eval "make -C /linux O=/build $flags \"\$@\""' module "$where" "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&- || other_series "$@"

@@ -29,7 +29,7 @@ reasons       tools    -      -        ci/lint.sh reasons
 bounds        tools    -      -        ci/lint.sh bounds
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
-fabric        tools    -      -        userspace-tests/fabric/run test
+fabric        tools    -      -        storage/run test
 reports       tools    -      -        ci/lint.sh reports
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test

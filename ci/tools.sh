@@ -12,11 +12,11 @@ build() {
 }
 
 srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$1"; }
-all() { build "$1"; srpctl "$1"; "$top/userspace-tests/fabric/run" build "$1"; }
+all() { build "$1"; srpctl "$1"; "$top/storage/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
 sources=$(find "$top/userspace-tests/guest/user-verbs.c" "$top/userspace-tests/guest/odd-target" \
 	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/ib_srp/srp/proto" \
-	"$top/userspace-tests/fabric" -type f -print0 |
+	"$top/storage" "$top/userspace-tests/hostile" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
 step tools "5 $root $sources" all

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The user-space target (userspace-tests/fabric): disks in files, verified I/O, a file system, the commands of
+# The user-space target (storage/srp-target): disks in files, verified I/O, a file system, the commands of
 # sg3_utils, refused logins, resets, termination by SIGTERM. With our driver, then with the C driver.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The storage system in user space (userspace-tests/fabric/wss): an SE, two CEs and an RS, each a host of its own, as is
+# The storage system in user space (storage/wss): an SE, two CEs and an RS, each a host of its own, as is
 # the initiator. Verified I/O, the bytes that each link carries, and crash and restart of each role. Then the same with
 # etcd, which is down for long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
 . "$(dirname "$0")/lib.sh"

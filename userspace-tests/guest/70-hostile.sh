@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Initiators that violate the protocol, over real RDMA (userspace-tests/fabric/hostile): the user-space target neither
+# Initiators that violate the protocol, over real RDMA (userspace-tests/hostile): the user-space target neither
 # crashes nor hangs, leaks nothing, and serves our driver's session all the time.
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"

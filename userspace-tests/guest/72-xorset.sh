@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (userspace-tests/fabric/xorset): five nodes and a client, each a host of its own, as
+# The redundant set in user space (storage/xorset): five nodes and a client, each a host of its own, as
 # is the initiator, and etcd. Verified I/O; the bytes that each link carries; two nodes crash and are rebuilt; all lose
 # power; of two clients the active one sleeps, then the other one crashes. In the long set a node is also down for a
 # moment, two others crash, and the set is three times as large, with packets of 1 KiB.

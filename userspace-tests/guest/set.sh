@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (userspace-tests/fabric/xorset): its client, a second client, and its five nodes, on
+# The redundant set in user space (storage/xorset): its client, a second client, and its five nodes, on
 # the hosts of hosts.sh with these names, and etcd on the router.
 
 modprobe -qa ib_uverbs rdma_ucm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# The user-space target (userspace-tests/fabric) instead of LIO, for kinds like rxe+user: the functions of
+# The user-space target (storage/srp-target) instead of LIO, for kinds like rxe+user: the functions of
 # lib/target.sh, and what lib/backend.sh needs of LIO. Sourced by lib.sh. `srp-target` gets its logical units on the
 # command line, in order, so it starts at the first login.
 

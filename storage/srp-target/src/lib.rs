@@ -9,7 +9,7 @@
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
 /// The message formats of the driver.
-#[path = "../../../../rust/ib_srp/srp"]
+#[path = "../../../rust/ib_srp/srp"]
 pub mod srp {
     pub mod proto;
 }
