@@ -96,7 +96,7 @@ for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
 	"$top/ci/module.sh" "$k" "$built/slow_qp-$k" "$top/userspace-tests/slow_qp" >&2
 	[ "${DRIVER-}" = c ] || "$top/ci/module.sh" "$k" "$built/$k" >&2
-	# Preemption provokes the bugs of soft RoCE and of the target that ci/patches repair in our own kernels.
+	# Preemption provokes the bugs of soft RoCE and of the target that patches/linux/applied repair in our own kernels.
 	[ "$k" != rt ] || for d in sw/rxe ulp/srpt; do
 		"$top/ci/module.sh" rt "$built/${d#*/}-rt" "$("$top/ci/kernel.sh" patched)/drivers/infiniband/$d" >&2
 	done

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernel.sh stock|rt|test|kasan: prints the build folder of a kernel to build modules against. `stock` is Debian's
 # kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. `test` and `kasan` are
-# our kernels (see fragments), with modules installed under modules/ and patches/ applied: fixes for soft RDMA, the
-# target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
-# kernel.sh patched: prints a folder with the parts of the source that patches/ change, with these changes.
+# our kernels (see fragments), with modules installed under modules/ and patches/linux/applied/: fixes for soft
+# RDMA, the target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
+# kernel.sh patched: prints a folder with the parts of the source that these patches change, with the changes.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh")
@@ -43,9 +43,9 @@ patches() {
 		mkdir -p "$1/$d"
 		cp -r "$linux/source/$d/." "$1/$d"
 	done
-	in_root "$root" "$1:/patched" "$top/ci:/ci:ro" -- bash -euc '
+	in_root "$root" "$1:/patched" "$top/patches/linux/applied:/patches:ro" -- bash -euc '
 		cd /patched
-		for p in /ci/patches/*.patch; do busybox patch -p1 -i "$p"; done'
+		for p in /patches/*.patch; do busybox patch -p1 -i "$p"; done'
 }
 
 merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done; }
@@ -72,7 +72,7 @@ ours() {
 		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
 # The inputs of a kernel. Of a patch only the changes count, not the description.
-options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/ci/patches/*.patch; } | sha256sum; }
+options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/patches/linux/applied/*.patch; } | sha256sum; }
 
 case ${1-} in
 stock|rt) step "kernel-$1" "1 $linux" prepared ;;
