@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""cycles.py SOURCE: checks that no noun of the module depends on itself through others.
+"""cycles.py SOURCE: checks that no noun of the module depends on itself through others, and no abstraction on a driver.
 
 A noun is a file of rust/ or of a folder in NAMED, with all files below it. It depends on those that it has in a path,
 by `use` or in place; a re-export counts as what it stands for. Tests are left out."""
@@ -94,9 +94,12 @@ def reach(start):
 nouns = {noun(file) for file in files if file}
 below = {n: reach(n) for n in nouns}
 bad = sorted(n for n in nouns if n in below[n])
+upward = [(file, to) for n in nouns for to, file in knows[n].items() if file.parts[1] == "kernel" and names[to].parts[1].startswith("ib_")]
+for file, to in upward:
+    print(f"{file}: an abstraction knows {'/'.join(to)} of a driver")
 for n in bad:
     for to, file in knows[n].items():
         if n in below[to]:
             print(f"{file}: {'/'.join(n)} knows {'/'.join(to)}, which knows it")
 print(f"cycles: {len(nouns)} nouns, {len(bad)} of them in a cycle" if bad else f"cycles: {len(nouns)} nouns, none in a cycle")
-sys.exit(bool(bad))
+sys.exit(bool(bad or upward))
