@@ -63,7 +63,7 @@ use throttle::{
 
 pub use ib_cm::Service;
 pub use nexus::{
-    AnswersFrom,
+    AnswerNode,
     Destination,
     Nexus,
     Plan, //

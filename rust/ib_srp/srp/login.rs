@@ -6,7 +6,7 @@ use super::{
     channels::Channels,
     connect::{
         Address,
-        AnswersFrom,
+        AnswerNode,
         Destination,
         Plan,
         Purpose,
@@ -196,7 +196,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let mut answers_from = KVec::new();
     for from in options.answers_from.iter() {
         let to = address(port, "answers_from", answers_src, *from)?;
-        answers_from.push(AnswersFrom::new(Destination::Rdma(to))?, GFP_KERNEL)?;
+        answers_from.push(AnswerNode::new(Destination::Rdma(to))?, GFP_KERNEL)?;
     }
     let sgid = port
         .device()

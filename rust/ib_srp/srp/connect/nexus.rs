@@ -104,16 +104,16 @@ impl fmt::Display for Destination {
     }
 }
 
-/// A peer that answers in place of the target.
-pub struct AnswersFrom {
-    /// Where the peer is.
+/// Another node of the target, which responds in its place.
+pub struct AnswerNode {
+    /// Where the node is.
     pub destination: Destination,
-    /// A throttle of its own, because the peer can be silent while the target is not.
+    /// A throttle of its own, because the node can be silent while the target is not.
     pub(super) throttle: Arc<Throttle>,
 }
 
-impl AnswersFrom {
-    /// Returns the peer at this destination.
+impl AnswerNode {
+    /// Returns the node at this destination.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl AnswersFrom {
 pub struct Plan {
     /// Where the target is.
     pub destination: Destination,
-    /// Peers that answer in place of the target.
-    pub answers_from: KVec<AnswersFrom>,
+    /// Nodes that respond in place of the target.
+    pub answers_from: KVec<AnswerNode>,
     /// GID of our port.
     pub sgid: Gid,
     /// Our port identifier.

@@ -16,20 +16,12 @@ pub enum IoClass {
 }
 
 impl IoClass {
-    /// The class with this number, if SRP defines it.
+    /// The class with this number in an I/O controller profile, if SRP defines it.
     pub const fn new(number: u16) -> Option<Self> {
         match number {
             0xff00 => Some(Self::Rev10),
             0x0100 => Some(Self::Rev16a),
             _ => None,
-        }
-    }
-
-    /// The number as in an I/O controller profile.
-    pub const fn number(self) -> u16 {
-        match self {
-            Self::Rev10 => 0xff00,
-            Self::Rev16a => 0x0100,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
         channel::Connection,
         channels::Channels,
         connect::{
-            AnswersFrom,
+            AnswerNode,
             Destination,
             Service, //
         },
@@ -320,7 +320,7 @@ impl Play {
         let gid = Gid(port.device().gid(1, 0)?);
         let service = Service::new(gid, 0xffff, self.cache.service_id(), false)?;
         plan.answers_from
-            .push(AnswersFrom::new(Destination::Ib(service))?, GFP_KERNEL)?;
+            .push(AnswerNode::new(Destination::Ib(service))?, GFP_KERNEL)?;
         let geometry = sizes::geometry(&options, port.device().limits())?;
         let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
         let host = |params: &HostParams<'_>| Io::host(params, &options);
