@@ -216,7 +216,7 @@ impl Devices {
     fn remove(&self, number: u8) -> Result {
         let device = self.taken(number)?;
         device.leaves();
-        self.without(number, device);
+        self.unregister(number, device);
         Ok(())
     }
 
@@ -227,8 +227,9 @@ impl Devices {
         place.device.take().ok_or(EEXIST)
     }
 
-    /// Unregisters an adapter that was taken out.
-    fn without(&self, number: u8, device: Device) {
+    /// Unregisters an adapter that was taken out of its slot, and switches it off unless the slot
+    /// has another one.
+    fn unregister(&self, number: u8, device: Device) {
         let unplugged = device.hca.is_unplugged();
         drop(device);
         let fabric = &self.net.fabric;
@@ -236,7 +237,6 @@ impl Devices {
         for id in fabric.ports().filter(|id| unplugged && id.ca == number) {
             fabric.plug(id, true);
         }
-        // Unless the adapter has been added again.
         if all
             .get(usize::from(number))
             .is_some_and(|place| place.device.is_none())
@@ -276,7 +276,7 @@ impl Devices {
             After::Another(away) => {
                 drop(hca);
                 let device = self.taken(number)?;
-                self.without(number, device);
+                self.unregister(number, device);
                 sleep(away);
                 self.add(number, None)
             }
