@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Prototypes of rust/helpers/helpers.c, so that bindgen sees them. */
+/* Prototypes of rust/helpers/helpers.c and shared_helpers.c, so that bindgen sees them. */
 #ifndef SRP_HELPERS_H
 #define SRP_HELPERS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Wrappers that make inline functions and macros callable from Rust. No logic here. */
-#include "srp_helpers.h"
+#include "shared_helpers.c"
 
 /* linux/completion.h */
 void srp_helper_reinit_completion(struct completion *c)
@@ -13,27 +13,10 @@ void srp_helper_reinit_completion(struct completion *c)
 	raw_spin_unlock_irqrestore(&c->wait.lock, flags);
 }
 
-/* linux/cpumask.h */
-unsigned int srp_helper_num_online_cpus(void)
-{
-	return num_online_cpus();
-}
-
 /* linux/dma-mapping.h */
 int srp_helper_dma_get_cache_alignment(void)
 {
 	return dma_get_cache_alignment();
-}
-
-/* linux/irqflags.h */
-bool srp_helper_irqs_disabled(void)
-{
-	return irqs_disabled();
-}
-
-void srp_helper_local_irq_enable(void)
-{
-	local_irq_enable();
 }
 
 /* linux/kernfs.h */
@@ -68,12 +51,6 @@ unsigned int srp_helper_num_online_nodes(void)
 void *srp_helper_sg_lowmem(struct scatterlist *sg)
 {
 	return PageHighMem(sg_page(sg)) ? NULL : sg_virt(sg);
-}
-
-void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
-{
-	sg_dma_address(sg) = addr;
-	sg_dma_len(sg) = len;
 }
 
 /* linux/sched/mm.h */
@@ -132,24 +109,6 @@ bool srp_helper_spin_is_locked(spinlock_t *lock)
 void srp_helper_spin_unlock_bh(spinlock_t *lock)
 {
 	spin_unlock_bh(lock);
-}
-
-unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(lock, flags);
-	return flags;
-}
-
-bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
-{
-	return spin_trylock_irqsave(lock, *flags);
-}
-
-void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
-{
-	spin_unlock_irqrestore(lock, flags);
 }
 
 /* linux/suspend.h: both do nothing without CONFIG_PM_SLEEP */

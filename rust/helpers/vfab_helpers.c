@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Inline functions and macros as functions that the test device's Rust code can call. */
-#include <linux/cpumask.h>
 #include <linux/dma-direct.h>
 #include <linux/mm.h>
 #include <rdma/ib_umem.h>
 
-#include "srp_helpers.h"
+#include "shared_helpers.c"
 #include "srp_vfab.h"
-
-/* linux/cpumask.h */
-unsigned int srp_helper_num_online_cpus(void)
-{
-	return num_online_cpus();
-}
 
 /* linux/dma-direct.h: NULL if the address is not memory. */
 void *srp_vfab_dma_to_virt(struct device *dev, u64 addr, size_t len)
@@ -54,24 +47,7 @@ void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work 
 	init_irq_work(work, func);
 }
 
-/* linux/irqflags.h */
-bool srp_helper_irqs_disabled(void)
-{
-	return irqs_disabled();
-}
-
-void srp_helper_local_irq_enable(void)
-{
-	local_irq_enable();
-}
-
 /* linux/scatterlist.h */
-void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
-{
-	sg_dma_address(sg) = addr;
-	sg_dma_len(sg) = len;
-}
-
 u64 srp_vfab_sg_dma_address(struct scatterlist *sg)
 {
 	return sg_dma_address(sg);
@@ -80,25 +56,6 @@ u64 srp_vfab_sg_dma_address(struct scatterlist *sg)
 unsigned int srp_vfab_sg_dma_len(struct scatterlist *sg)
 {
 	return sg_dma_len(sg);
-}
-
-/* linux/spinlock.h */
-unsigned long srp_helper_spin_lock_irqsave(spinlock_t *lock)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(lock, flags);
-	return flags;
-}
-
-bool srp_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
-{
-	return spin_trylock_irqsave(lock, *flags);
-}
-
-void srp_helper_spin_unlock_irqrestore(spinlock_t *lock, unsigned long flags)
-{
-	spin_unlock_irqrestore(lock, flags);
 }
 
 /* rdma/ib_umem.h */
