@@ -16,9 +16,9 @@ mod flush;
 pub mod groups;
 pub mod net;
 mod peer;
-mod places;
 pub mod requester;
 pub mod responder;
+mod wqes;
 
 use self::{
     net::{

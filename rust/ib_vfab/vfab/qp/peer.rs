@@ -69,7 +69,6 @@ impl Qp {
         task: &Task,
         faults: Option<&Faults>,
     ) -> Done {
-        let first = sq.at(sq.next) * sq.per_wqe as usize;
         let lost = faults.is_some_and(|f| f.hit(Fault::Loss, wqe.op.which()).is_some());
         let mtu = 128u32 << sq.attr.path_mtu;
         let packets = if wqe.len <= mtu {
@@ -88,7 +87,7 @@ impl Qp {
                     task,
                     solicited: wqe.solicited,
                     len: wqe.len,
-                    pieces: &sq.sges[first..first + wqe.pieces as usize],
+                    pieces: sq.wqes.sges(wqe.pieces),
                     memory: &self.memory,
                     pd: self.pd,
                 };

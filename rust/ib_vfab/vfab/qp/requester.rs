@@ -6,7 +6,6 @@ use super::{
     super::{
         cq::{
             Cq,
-            Freed,
             Pushed, //
         },
         fault::{
@@ -22,8 +21,8 @@ use super::{
         personality::FreeKeys,
     },
     peer::Peer,
-    places::Places,
     responder::Task,
+    wqes::Wqes,
     New,
     Qp,
     FLUSH,
@@ -46,7 +45,6 @@ use crate::provider::{
         Datagram,
         Datagrams,
         SendWr,
-        Sge,
         Work, //
     },
 };
@@ -103,17 +101,10 @@ pub(super) struct Wqe {
 pub(super) struct Requester {
     pub(super) attr: QpAttr,
     pub(super) cq: Option<Arc<Cq>>,
-    wqes: Places<Wqe>,
-    pub(super) sges: KVVec<Sge>,
-    /// Destinations of datagrams; empty in an RC queue pair.
+    pub(super) wqes: Wqes<Wqe>,
+    /// Destinations of datagrams, one per slot; empty in an RC queue pair.
     to: KVVec<Datagram>,
-    /// Maximum number of SGEs per request.
-    pub(super) per_wqe: u32,
     all_signaled: bool,
-    freed: Option<Arc<Freed>>,
-    /// Number of requests posted (`head`) and done (`next`), modulo 2^32.
-    head: u32,
-    pub(super) next: u32,
     /// Sequence number of the next packet.
     pub(super) psn: u32,
     /// A retry timer runs.
@@ -145,24 +136,15 @@ impl Requester {
             pieces: 0,
             len: 0,
         };
-        let wqes = Places::new(new.sizes.send, wqe)?;
-        let count = wqes.count();
-        let pieces = count * new.sizes.send_sge as usize;
         let mut this = Self {
             cq: Some(new.send_cq.clone()),
-            wqes,
-            sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
-            to: KVVec::new(),
-            per_wqe: new.sizes.send_sge,
+            wqes: Wqes::new(new.sizes.send, new.sizes.send_sge, wqe)?,
             all_signaled: new.all_signaled,
-            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
             ..Self::none()
         };
-        for _ in 0..pieces {
-            this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
-        }
         if new.kind != Kind::Rc {
-            this.to.resize(count, Datagram::default(), GFP_KERNEL)?;
+            let slots = this.wqes.slots();
+            this.to.resize(slots, Datagram::default(), GFP_KERNEL)?;
         }
         Ok(this)
     }
@@ -172,14 +154,9 @@ impl Requester {
         Self {
             attr: QpAttr::default(),
             cq: None,
-            wqes: Places::none(),
-            sges: KVVec::new(),
+            wqes: Wqes::none(),
             to: KVVec::new(),
-            per_wqe: 0,
             all_signaled: false,
-            freed: None,
-            head: 0,
-            next: 0,
             psn: 0,
             waiting: false,
             retries: 0,
@@ -191,17 +168,14 @@ impl Requester {
 
     /// Whether a request is pending.
     pub(super) fn is_pending(&self) -> bool {
-        self.next != self.head
+        self.wqes.pending() != 0
     }
 
     /// Drops all posted requests.
     pub(super) fn reset(&mut self) {
-        self.next = self.head;
+        self.wqes.reset();
         self.waiting = false;
         self.sent_last = false;
-        if let Some(freed) = &self.freed {
-            freed.set(self.head);
-        }
     }
 
     /// Starts sending, with packet sequence number `psn`.
@@ -225,27 +199,20 @@ impl Requester {
         }
     }
 
-    pub(super) fn at(&self, count: u32) -> usize {
-        self.wqes.at(count)
-    }
-
     /// Adds a request to the queue.
     #[inline]
     fn take(&mut self, wr: &SendWr<'_, Mr>, datagrams: Option<&Datagrams>) -> Result {
-        let freed = self.freed.as_ref().map_or(0, |f| f.count());
-        if self.head.wrapping_sub(freed) >= self.wqes.size() {
-            return Err(ENOMEM);
-        }
         let pieces = wr.sges()?;
+        self.wqes.admit(pieces)?;
         let flags = wr.flags();
-        if pieces.len() > self.per_wqe as usize || flags & wr::INLINE != 0 {
+        if flags & wr::INLINE != 0 {
             return Err(EINVAL);
         }
         let work = wr.work()?;
         let op = match datagrams {
             Some(datagrams) => {
                 let to = wr.datagram(datagrams)?;
-                let at = self.at(self.head);
+                let at = self.wqes.free();
                 *self.to.get_mut(at).ok_or(EINVAL)? = to;
                 match work {
                     Work::Send => Op::Datagram { imm: None },
@@ -287,22 +254,19 @@ impl Requester {
             },
         };
         let mut len = 0u32;
-        let at = self.at(self.head);
-        let first = at * self.per_wqe as usize;
-        for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
-            *to = *piece;
+        for piece in pieces {
             len = len.checked_add(piece.bytes()).ok_or(EINVAL)?;
         }
-        *self.wqes.place(self.head) = Wqe {
+        let wqe = Wqe {
             id: wr.id(),
             op,
             signaled: self.all_signaled || flags & wr::SIGNALED != 0,
             solicited: flags & wr::SOLICITED != 0,
-            // CAST: It is at most `per_wqe`.
+            // CAST: `admit` has limited it.
             pieces: pieces.len() as u32,
             len,
         };
-        self.head = self.head.wrapping_add(1);
+        self.wqes.add(wqe, pieces);
         Ok(())
     }
 }
@@ -363,8 +327,8 @@ impl Qp {
 
     /// Executes requests until one must wait.
     pub(super) fn progress(self: &Arc<Self>, sq: &mut Requester) {
-        while sq.next != sq.head {
-            let wqe = *sq.wqes.get(sq.next);
+        while sq.is_pending() {
+            let wqe = *sq.wqes.next();
             let state = self.state();
             let faults = self.faults();
             let done = match state {
@@ -404,7 +368,7 @@ impl Qp {
         mut status: Status,
         faults: Option<&Faults>,
     ) -> Status {
-        sq.next = sq.next.wrapping_add(1);
+        sq.wqes.advance();
         if let Some(other) = faults.and_then(|f| other_status(f, &wqe.op, status)) {
             status = other;
         }
@@ -416,7 +380,7 @@ impl Qp {
 
     /// Completes the next send request as flushed.
     pub(super) fn flush_send(self: &Arc<Self>, sq: &mut Requester) {
-        let wqe = *sq.wqes.get(sq.next);
+        let wqe = *sq.wqes.next();
         self.over(sq, &wqe, Status::WR_FLUSH_ERR, self.faults());
     }
 
@@ -444,11 +408,11 @@ impl Qp {
             Op::Invalidate { .. } => Opcode::LOCAL_INV,
         };
         let wc = Wc::new(wqe.id, self.name, opcode, status).bytes(wqe.len);
-        let (Some(cq), Some(freed)) = (&sq.cq, &sq.freed) else {
+        let (Some(cq), Some((freed, count))) = (&sq.cq, sq.wqes.frees()) else {
             return;
         };
         let faults = faults.map(|f| (f, wqe.op.which()));
-        match cq.push(&wc, freed, sq.next, false, faults) {
+        match cq.push(&wc, freed, count, false, faults) {
             Pushed::Fine => {}
             Pushed::Overrun => {
                 self.break_send();
@@ -469,7 +433,6 @@ impl Qp {
                 return Done::Over(status);
             }
         }
-        let first = sq.at(sq.next) * sq.per_wqe as usize;
         match wqe.op {
             Op::Register {
                 mr,
@@ -491,8 +454,8 @@ impl Qp {
                 Err(_) => Status::MW_BIND_ERR,
             }),
             Op::Datagram { imm } => {
-                let pieces = &sq.sges[first..first + wqe.pieces as usize];
-                let to = &sq.to[sq.at(sq.next)];
+                let pieces = sq.wqes.sges(wqe.pieces);
+                let to = &sq.to[sq.wqes.at_next()];
                 Done::Over(self.send_datagram(&sq.attr, wqe, pieces, to, imm))
             }
             Op::Request(Task::Read { .. }) if sq.attr.max_rd_atomic == 0 => {
@@ -514,8 +477,7 @@ impl Qp {
 
     /// The number of pending send requests.
     pub fn pending(&self) -> u32 {
-        let sq = self.sq.lock();
-        sq.head.wrapping_sub(sq.next)
+        self.sq.lock().wqes.pending()
     }
 }
 

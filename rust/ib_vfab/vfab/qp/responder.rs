@@ -6,7 +6,6 @@ use super::{
     super::{
         cq::{
             Cq,
-            Freed,
             Pushed, //
         },
         fault::{
@@ -19,7 +18,7 @@ use super::{
             Side, //
         },
     },
-    places::Places,
+    wqes::Wqes,
     New,
     Qp,
     OVERRUN,
@@ -46,7 +45,6 @@ use crate::provider::{
     },
 };
 use kernel::{
-    alloc::KVVec,
     prelude::*,
     sync::{
         atomic::Relaxed,
@@ -67,13 +65,7 @@ struct Wqe {
 pub(super) struct Responder {
     pub(super) attr: QpAttr,
     pub(super) cq: Option<Arc<Cq>>,
-    wqes: Places<Wqe>,
-    sges: KVVec<Sge>,
-    per_wqe: u32,
-    freed: Option<Arc<Freed>>,
-    /// Number of requests posted (`head`) and done (`next`), modulo 2^32.
-    head: u32,
-    next: u32,
+    wqes: Wqes<Wqe>,
     /// The expected sequence number.
     pub(super) psn: u32,
     /// A packet has arrived.
@@ -140,20 +132,11 @@ impl Responder {
             pieces: 0,
             len: 0,
         };
-        let wqes = Places::new(new.sizes.recv, wqe)?;
-        let pieces = wqes.count() * new.sizes.recv_sge as usize;
-        let mut this = Self {
+        Ok(Self {
             cq: Some(new.recv_cq.clone()),
-            wqes,
-            sges: KVVec::with_capacity(pieces, GFP_KERNEL)?,
-            per_wqe: new.sizes.recv_sge,
-            freed: Some(Arc::new(Freed::none(), GFP_KERNEL)?),
+            wqes: Wqes::new(new.sizes.recv, new.sizes.recv_sge, wqe)?,
             ..Self::none()
-        };
-        for _ in 0..pieces {
-            this.sges.push(Sge::new(0, 0, 0), GFP_KERNEL)?;
-        }
-        Ok(this)
+        })
     }
 
     /// The receive queue of a destroyed queue pair.
@@ -161,12 +144,7 @@ impl Responder {
         Self {
             attr: QpAttr::default(),
             cq: None,
-            wqes: Places::none(),
-            sges: KVVec::new(),
-            per_wqe: 0,
-            freed: None,
-            head: 0,
-            next: 0,
+            wqes: Wqes::none(),
             psn: 0,
             established: false,
         }
@@ -174,46 +152,34 @@ impl Responder {
 
     /// Drops the posted requests.
     pub(super) fn reset(&mut self) {
-        self.next = self.head;
-        if let Some(freed) = &self.freed {
-            freed.set(self.head);
-        }
+        self.wqes.reset();
     }
 
     fn take(&mut self, wr: RecvWr<'_>) -> Result {
-        let freed = self.freed.as_ref().map_or(0, |f| f.count());
-        if self.head.wrapping_sub(freed) >= self.wqes.size() {
-            return Err(ENOMEM);
-        }
         let pieces = wr.sges()?;
-        if pieces.len() > self.per_wqe as usize {
-            return Err(EINVAL);
-        }
-        let first = self.wqes.at(self.head) * self.per_wqe as usize;
+        self.wqes.admit(pieces)?;
         let mut len = 0u32;
-        for (to, piece) in self.sges[first..].iter_mut().zip(pieces) {
-            *to = *piece;
+        for piece in pieces {
             len = len.saturating_add(piece.bytes());
         }
-        *self.wqes.place(self.head) = Wqe {
+        let wqe = Wqe {
             id: wr.id(),
-            // CAST: It is at most `per_wqe`.
+            // CAST: `admit` has limited it.
             pieces: pieces.len() as u32,
             len,
         };
-        self.head = self.head.wrapping_add(1);
+        self.wqes.add(wqe, pieces);
         Ok(())
     }
 
     /// The length of the next receive request's memory in bytes, if there is a request.
     pub(super) fn room(&self) -> Option<u32> {
-        (self.next != self.head).then(|| self.wqes.get(self.next).len)
+        (self.wqes.pending() != 0).then(|| self.wqes.next().len)
     }
 
     /// The SGEs of the next receive request.
     pub(super) fn pieces<'a>(&'a self, memory: &'a Memory, pd: PdName) -> Pieces<'a> {
-        let first = self.wqes.at(self.next) * self.per_wqe as usize;
-        let list = &self.sges[first..first + self.wqes.get(self.next).pieces as usize];
+        let list = self.wqes.sges(self.wqes.next().pieces);
         Pieces::local(memory, pd, access::LOCAL_WRITE, list)
     }
 }
@@ -261,7 +227,7 @@ impl Qp {
         if !self.flushes_simply() {
             return self.later(super::FLUSH);
         }
-        while rq.next != rq.head {
+        while rq.room().is_some() {
             self.flush_receive(rq);
         }
     }
@@ -297,17 +263,17 @@ impl Qp {
 
     /// The completion of the next receive request.
     pub(super) fn received(&self, rq: &Responder, opcode: Opcode, status: Status) -> Wc {
-        Wc::new(rq.wqes.get(rq.next).id, self.name, opcode, status)
+        Wc::new(rq.wqes.next().id, self.name, opcode, status)
     }
 
     /// Completes the next receive request.
     pub(super) fn complete_receive(self: &Arc<Self>, rq: &mut Responder, wc: &Wc, solicited: bool) {
-        rq.next = rq.next.wrapping_add(1);
-        let (Some(cq), Some(freed)) = (&rq.cq, &rq.freed) else {
+        rq.wqes.advance();
+        let (Some(cq), Some((freed, count))) = (&rq.cq, rq.wqes.frees()) else {
             return;
         };
         let faults = self.faults().map(|f| (f, RECV));
-        match cq.push(wc, freed, rq.next, solicited, faults) {
+        match cq.push(wc, freed, count, solicited, faults) {
             Pushed::Fine => {}
             Pushed::Overrun => {
                 self.set_state(State::Err);
