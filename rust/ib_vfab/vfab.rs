@@ -20,6 +20,7 @@ pub mod manager;
 pub mod memory;
 pub mod mkey;
 pub mod mr;
+pub mod node;
 pub mod params;
 pub mod personality;
 pub mod port;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code common to all agents: which MADs are for them, and which port a MAD names.
+//! Which MADs are for an agent, and what they request.
 
 use super::mad::{
     Refusal,
@@ -14,11 +14,6 @@ use super::mad::{
     TRAP,
     TRAP_REPRESS, //
 };
-
-/// OUI of the vendor: OpenIB's, `IB_OPENIB_OUI`.
-pub const VENDOR: [u8; 3] = [0x00, 0x14, 0x05];
-/// DeviceID of channel adapters and switches.
-pub const DEVICE: u16 = 0x7fab;
 
 /// What an SMP requests from the agent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,19 +47,4 @@ impl Request {
             _ => Self::Refused(Refusal::Method),
         }
     }
-}
-
-/// SMSupportExtendedSpeeds. Ignored, as no port supports extended speeds.
-const EXTENDED_SPEEDS: u32 = 1 << 31;
-
-/// The port that the modifier of PortInfo names, at most `last`.
-///
-/// # Errors
-///
-/// If there is no such port.
-pub fn named_port(attr_mod: u32, last: u8) -> Result<u8, Refusal> {
-    u8::try_from(attr_mod & !EXTENDED_SPEEDS)
-        .ok()
-        .filter(|port| *port <= last)
-        .ok_or(Refusal::Value)
 }

@@ -6,35 +6,24 @@
 //! the response, so this agent has no hops.
 
 use super::{
-    agent::{
-        named_port,
-        Request,
-        DEVICE,
-        VENDOR, //
-    },
+    agent::Request,
     changes::Changes,
     link::Link,
     mad::{
         attribute,
-        info::{
-            NodeInfo,
-            PortInfo, //
-        },
+        info::PortInfo,
         Data,
         Lrh,
         Mad,
         Refusal,
-        Smp,
-        BASE_VERSION,
-        CLASS_VERSION,
-        DATA_LEN, //
+        Smp, //
     },
+    node::Node,
     port::{
         capability,
         reregistering,
         Port,
-        GUIDS,
-        PKEYS, //
+        GUIDS, //
     },
 };
 
@@ -66,70 +55,49 @@ pub enum Outcome {
 /// A channel adapter as the subnet manager sees it. Callers serialise access.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ca {
-    guid: u64,
-    description: Data,
-    count: u8,
-    ports: [Port; MAX_PORTS],
+    node: Node<Port, MAX_PORTS>,
 }
 
 impl Ca {
     /// Creates an adapter with `ports` ports, at most [`MAX_PORTS`], without cables. `guid` is the
     /// GUID of the node and of its system; port n has the GUID `guid` + n.
     pub const fn new(guid: u64, ports: u8) -> Self {
-        let count = if ports as usize > MAX_PORTS {
-            MAX_PORTS as u8
-        } else {
-            ports
-        };
+        let all = [port(guid, 1), port(guid, 2), port(guid, 3), port(guid, 4)];
         Self {
-            guid,
-            description: [0; DATA_LEN],
-            count,
-            ports: [port(guid, 1), port(guid, 2), port(guid, 3), port(guid, 4)],
+            node: Node::new(guid, ports, all),
         }
     }
 
     /// The number of ports. They are numbered from 1.
     pub fn ports(&self) -> u8 {
-        self.count
+        self.node.count()
     }
 
     /// GUID of the node.
     pub fn guid(&self) -> u64 {
-        self.guid
+        self.node.guid()
     }
 
     /// Returns port `number`.
     pub fn port(&self, number: u8) -> Option<&Port> {
-        self.index(number).and_then(|at| self.ports.get(at))
+        self.node.port(number)
     }
 
     /// Port `number`, mutable.
     pub fn port_mut(&mut self, number: u8) -> Option<&mut Port> {
-        self.index(number).and_then(|at| self.ports.get_mut(at))
-    }
-
-    fn index(&self, number: u8) -> Option<usize> {
-        (1..=self.count)
-            .contains(&number)
-            .then(|| usize::from(number).saturating_sub(1))
-    }
-
-    fn all(&mut self) -> impl Iterator<Item = &mut Port> {
-        self.ports.iter_mut().take(self.count.into())
+        self.node.port_mut(number)
     }
 
     /// Sets the node description. A change queues a trap at each port.
     pub fn set_description(&mut self, description: &Data) {
-        if self.description != *description {
-            self.description = *description;
-            self.all().for_each(Port::described);
+        if self.node.set_description(description) {
+            self.node.ports_mut().for_each(Port::described);
         }
     }
 
     /// The node's description.
     pub fn description(&self) -> &Data {
-        &self.description
+        self.node.description()
     }
 
     /// Sets and clears bits of the capability mask of port `number`. A change queues a trap.
@@ -157,12 +125,13 @@ impl Ca {
 
     /// Called once per second: traps that are not repressed become due again, leases run.
     pub fn tick(&mut self) {
-        self.all().for_each(Port::tick);
+        self.node.ports_mut().for_each(Port::tick);
     }
 
     /// Takes the next due trap, with the port that sends it.
     pub fn trap(&mut self) -> Option<(u8, Lrh, Mad)> {
-        (1_u8..).zip(self.all()).find_map(|(number, port)| {
+        let mut ports = (1_u8..).zip(self.node.ports_mut());
+        ports.find_map(|(number, port)| {
             let (lrh, mad) = port.traps.take(port.issuer())?;
             Some((number, lrh, mad))
         })
@@ -212,23 +181,10 @@ impl Ca {
         let port = self.port(number).ok_or(Refusal::Value)?;
         let attr_mod = smp.attr_mod.get();
         match smp.attr_id.get() {
-            attribute::NODE_DESC => *data = self.description,
+            attribute::NODE_DESC => *data = *self.description(),
             attribute::NODE_INFO => {
-                *data = zerocopy::transmute!(NodeInfo {
-                    base_version: BASE_VERSION,
-                    class_version: CLASS_VERSION,
-                    node_type: NODE_TYPE,
-                    num_ports: self.count,
-                    sys_guid: self.guid.into(),
-                    node_guid: self.guid.into(),
-                    port_guid: port.guid(0).unwrap_or(self.guid).into(),
-                    partition_cap: (PKEYS as u16).into(),
-                    device_id: DEVICE.into(),
-                    revision: 0.into(),
-                    local_port_num: number,
-                    vendor_id: VENDOR,
-                    reserved: [0; 24],
-                });
+                let guid = port.guid(0).unwrap_or(self.guid());
+                *data = zerocopy::transmute!(self.node.info(NODE_TYPE, number, guid));
             }
             attribute::PORT_INFO => {
                 let named = self.named(attr_mod, number)?;
@@ -276,7 +232,7 @@ impl Ca {
 
     /// The port that the modifier of PortInfo names; 0 means the port at which the SMP came in.
     fn named(&self, attr_mod: u32, number: u8) -> Result<u8, Refusal> {
-        Ok(match named_port(attr_mod, self.count)? {
+        Ok(match self.node.named_port(attr_mod)? {
             0 => number,
             named => named,
         })

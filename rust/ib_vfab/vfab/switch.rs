@@ -3,12 +3,7 @@
 //! A switch: its subnet management agent behind port 0, and its forwarding (IBTA 14.2, 18.2).
 
 use super::{
-    agent::{
-        named_port,
-        Request,
-        DEVICE,
-        VENDOR, //
-    },
+    agent::Request,
     changes::Changes,
     forwarding::{
         Forwarding,
@@ -23,7 +18,6 @@ use super::{
     mad::{
         attribute,
         info::{
-            NodeInfo,
             PortInfo,
             SwitchInfo,
             PORT_STATE_CHANGE, //
@@ -37,11 +31,9 @@ use super::{
         Mad,
         Refusal,
         Smp,
-        BASE_VERSION,
-        CLASS_VERSION,
-        DATA_LEN,
         PERMISSIVE, //
     },
+    node::Node,
     port::{
         capability,
         get_lanes,
@@ -49,8 +41,7 @@ use super::{
         set_lanes,
         Port,
         LANES,
-        LANES_LEN,
-        PKEYS, //
+        LANES_LEN, //
     },
 };
 
@@ -74,11 +65,9 @@ pub enum Next {
 /// A switch. Callers serialise access.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Switch {
-    guid: u64,
-    description: Data,
-    count: u8,
+    /// The switch with its ports, except port 0.
+    node: Node<Link, MAX_PORTS>,
     zero: Port,
-    links: [Link; MAX_PORTS],
     /// SLtoVLMappingTable, indexed by output port and input port.
     lanes: [[[u8; LANES_LEN]; MAX_PORTS + 1]; MAX_PORTS],
     forwarding: Forwarding,
@@ -90,17 +79,9 @@ impl Switch {
     /// Creates a switch with `ports` ports, at most [`MAX_PORTS`], without cables. `guid` is the
     /// GUID of the node, its system and its port 0.
     pub const fn new(guid: u64, ports: u8) -> Self {
-        let count = if ports as usize > MAX_PORTS {
-            MAX_PORTS as u8
-        } else {
-            ports
-        };
         Self {
-            guid,
-            description: [0; DATA_LEN],
-            count,
+            node: Node::new(guid, ports, [const { Link::UNPLUGGED }; MAX_PORTS]),
             zero: Port::new(0, guid, NODE_TYPE, Link::INSIDE, CAPABILITY, 1),
-            links: [const { Link::UNPLUGGED }; MAX_PORTS],
             lanes: [[LANES; MAX_PORTS + 1]; MAX_PORTS],
             forwarding: Forwarding::EMPTY,
             life_time: 0,
@@ -110,7 +91,7 @@ impl Switch {
 
     /// The number of ports without port 0. They are numbered from 1.
     pub fn ports(&self) -> u8 {
-        self.count
+        self.node.count()
     }
 
     /// Port 0, that of the switch's agent.
@@ -120,28 +101,18 @@ impl Switch {
 
     /// Sets the node description.
     pub fn set_description(&mut self, description: &Data) {
-        self.description = *description;
+        self.node.set_description(description);
     }
 
     /// Port `number`, except port 0.
     pub fn link_of(&self, number: u8) -> Option<&Link> {
-        self.index(number).and_then(|at| self.links.get(at))
-    }
-
-    fn link_mut(&mut self, number: u8) -> Option<&mut Link> {
-        self.index(number).and_then(|at| self.links.get_mut(at))
-    }
-
-    fn index(&self, number: u8) -> Option<usize> {
-        (1..=self.count)
-            .contains(&number)
-            .then(|| usize::from(number).saturating_sub(1))
+        self.node.port(number)
     }
 
     /// Sets whether port `number` has a link. A change sets PortStateChange and queues a trap.
     pub fn link(&mut self, number: u8, up: bool) -> Changes {
         let mut changes = Changes::none(number);
-        let Some(link) = self.link_mut(number) else {
+        let Some(link) = self.node.port_mut(number) else {
             return changes;
         };
         let was = link.state();
@@ -176,7 +147,7 @@ impl Switch {
         if dlid != 0 && dlid == self.zero.lid() {
             return Some(0);
         }
-        self.forwarding.unicast(dlid, self.count)
+        self.forwarding.unicast(dlid, self.ports())
     }
 
     /// The output ports of a packet for group `mlid` that came in at `inport`; bit n stands for
@@ -283,23 +254,10 @@ impl Switch {
     fn get(&self, inport: u8, smp: &Smp, data: &mut Data) -> Result<(), Refusal> {
         let attr_mod = smp.attr_mod.get();
         match smp.attr_id.get() {
-            attribute::NODE_DESC => *data = self.description,
+            attribute::NODE_DESC => *data = *self.node.description(),
             attribute::NODE_INFO => {
-                *data = zerocopy::transmute!(NodeInfo {
-                    base_version: BASE_VERSION,
-                    class_version: CLASS_VERSION,
-                    node_type: NODE_TYPE,
-                    num_ports: self.count,
-                    sys_guid: self.guid.into(),
-                    node_guid: self.guid.into(),
-                    port_guid: self.guid.into(),
-                    partition_cap: (PKEYS as u16).into(),
-                    device_id: DEVICE.into(),
-                    revision: 0.into(),
-                    local_port_num: inport,
-                    vendor_id: VENDOR,
-                    reserved: [0; 24],
-                });
+                let info = self.node.info(NODE_TYPE, inport, self.node.guid());
+                *data = zerocopy::transmute!(info);
             }
             attribute::SWITCH_INFO => {
                 let change = if self.state_change {
@@ -326,7 +284,7 @@ impl Switch {
             }
             attribute::PORT_INFO => {
                 let mut info = PortInfo::ZERO;
-                match named_port(attr_mod, self.count)? {
+                match self.node.named_port(attr_mod)? {
                     0 => info = self.zero.info(smp, inport),
                     port => self.link_of(port).ok_or(Refusal::Value)?.get(&mut info),
                 }
@@ -360,12 +318,12 @@ impl Switch {
             attribute::SWITCH_INFO => self.set_switch_info(SwitchInfo::of(&smp.data))?,
             attribute::PORT_INFO => {
                 let info = PortInfo::of(&smp.data);
-                let port = named_port(attr_mod, self.count)?;
+                let port = self.node.named_port(attr_mod)?;
                 if port == 0 {
                     return self.zero.set_info(info);
                 }
                 changes = Changes::none(port);
-                let link = self.link_mut(port).ok_or(Refusal::Value)?;
+                let link = self.node.port_mut(port).ok_or(Refusal::Value)?;
                 let mut new = link.clone();
                 new.set(info, &mut changes)?;
                 *link = new;
@@ -380,7 +338,7 @@ impl Switch {
             }
             attribute::VL_ARB_TABLE => {
                 let (block, port) = arbitration_of(attr_mod)?;
-                let link = self.link_mut(port).ok_or(Refusal::Value)?;
+                let link = self.node.port_mut(port).ok_or(Refusal::Value)?;
                 link.set_arbitration(block, &smp.data)?;
             }
             attribute::LINEAR_FORWARD_TABLE => self.forwarding.set_linear(attr_mod, &smp.data)?,
@@ -410,8 +368,8 @@ impl Switch {
     /// 0.
     fn lanes_of(&self, attr_mod: u32) -> Result<(usize, usize), Refusal> {
         let [high, low, input, output] = attr_mod.to_be_bytes();
-        let output = self.index(output).ok_or(Refusal::Value)?;
-        if high != 0 || low != 0 || input > self.count {
+        let output = self.node.index(output).ok_or(Refusal::Value)?;
+        if high != 0 || low != 0 || input > self.ports() {
             return Err(Refusal::Value);
         }
         Ok((usize::from(input), output))

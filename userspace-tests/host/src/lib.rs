@@ -40,6 +40,7 @@ pub mod vfab {
     pub mod link;
     pub mod mad;
     pub mod mkey;
+    pub mod node;
     pub mod port;
     pub mod switch;
     pub mod traps;
