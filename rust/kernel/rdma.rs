@@ -51,6 +51,7 @@ pub mod mr;
 pub mod path;
 pub mod pd;
 pub mod qp;
+mod query;
 mod reports;
 mod roce;
 mod sa;

@@ -17,11 +17,9 @@ use super::{
         PathRec,
         SgidAttr, //
     },
+    query::QueryResult, //
 };
-use crate::{
-    bindings,
-    sync::Completion, //
-};
+use crate::bindings;
 use core::{
     cell::UnsafeCell,
     ffi::c_void,
@@ -31,13 +29,7 @@ use kernel::{
     error::to_result,
     new_mutex,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Mutex, //
-    },
+    sync::Mutex,
     time::Msecs, //
 };
 
@@ -69,10 +61,8 @@ struct Wanted {
 #[pin_data(PinnedDrop)]
 pub struct Query {
     address: UnsafeCell<bindings::rdma_dev_addr>,
-    /// The result; valid once `answered` is complete.
-    status: Atomic<i32>,
     #[pin]
-    answered: Completion,
+    result: QueryResult<Result>,
     #[pin]
     wanted: Mutex<Option<Wanted>>,
     _device: Registered,
@@ -127,8 +117,7 @@ impl Query {
         let this = KBox::pin_init(
             pin_init!(Self {
                 address: UnsafeCell::new(address),
-                status: Atomic::new(0),
-                answered <- Completion::new(),
+                result <- QueryResult::new(),
                 wanted <- new_mutex!(Some(Wanted { record, sgid }), "roce::Query::wanted"),
                 _device: device.hold()?,
                 _pin: PhantomPinned,
@@ -162,8 +151,7 @@ impl Query {
     ) {
         // SAFETY: The drop of the query waits for this call.
         let this = unsafe { &*context.cast::<Self>() };
-        this.status.store(status, Relaxed);
-        this.answered.complete_all();
+        this.result.set(to_result(status));
     }
 
     /// Waits for the result, at most `timeout` milliseconds. Returns `None` if there is none yet,
@@ -173,15 +161,13 @@ impl Query {
     ///
     /// `ERESTARTSYS` after a signal.
     pub(super) fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
-        match self.answered.wait_interruptible_timeout(timeout) {
-            Ok(()) => {}
-            Err(e) if e == ETIMEDOUT => return Ok(None),
-            Err(e) => return Err(e),
-        }
+        let Some(result) = self.result.wait(timeout)? else {
+            return Ok(None);
+        };
         let Some(Wanted { mut record, sgid }) = self.wanted.lock().take() else {
             return Ok(None);
         };
-        if let Err(e) = to_result(self.status.load(Relaxed)) {
+        if let Err(e) = result {
             return Ok(Some(Err(e)));
         }
         // SAFETY: The core has answered and does not use `address`; `wanted` is taken only once.

@@ -14,11 +14,9 @@ use super::{
         PathRec,
         SgidAttr, //
     },
+    query::QueryResult, //
 };
-use crate::{
-    bindings,
-    sync::Completion, //
-};
+use crate::bindings;
 use core::{
     cell::UnsafeCell,
     ffi::c_void,
@@ -26,14 +24,10 @@ use core::{
     ptr::null_mut, //
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        SpinLock, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     },
     time::Msecs,
     types::Opaque, //
@@ -64,9 +58,7 @@ pub struct Query {
     /// The path record to query. The core may read it until it is done with the query.
     record: UnsafeCell<bindings::sa_path_rec>,
     #[pin]
-    answer: SpinLock<Option<Result<bindings::sa_path_rec>>>,
-    #[pin]
-    answered: Completion,
+    result: QueryResult<Result<bindings::sa_path_rec>>,
     port: u32,
     device: Registered,
     #[pin]
@@ -109,8 +101,7 @@ impl Query {
                 id: Atomic::new(-1),
                 query: Atomic::new(null_mut()),
                 record: UnsafeCell::new(record),
-                answer <- new_spinlock!(None, "sa::Query::answer"),
-                answered <- Completion::new(),
+                result <- QueryResult::new(),
                 port,
                 device,
                 _pin: PhantomPinned,
@@ -162,12 +153,7 @@ impl Query {
             status if status < 0 => Err(Error::from_errno(status)),
             _ => Err(EIO),
         };
-        let mut answer = this.answer.lock();
-        if answer.is_none() && !this.answered.is_done() {
-            *answer = Some(result);
-        }
-        drop(answer);
-        this.answered.complete_all();
+        this.result.set(result);
     }
 
     /// Waits for the result, at most `timeout` milliseconds. Returns `None` if there is none yet,
@@ -177,14 +163,10 @@ impl Query {
     ///
     /// `ERESTARTSYS` after a signal.
     pub(super) fn wait(&self, timeout: Msecs) -> Result<Option<Result<Path>>> {
-        match self.answered.wait_interruptible_timeout(timeout) {
-            Err(e) if e != ETIMEDOUT => return Err(e),
-            _ => {}
-        }
-        let Some(answer) = self.answer.lock().take() else {
+        let Some(result) = self.result.wait(timeout)? else {
             return Ok(None);
         };
-        Ok(Some(answer.map(|record| {
+        Ok(Some(result.map(|record| {
             // SAFETY: Every bit pattern is a valid byte array.
             let sgid = unsafe { *record.sgid.raw.as_ref() };
             let types = [bindings::ib_gid_type_IB_GID_TYPE_IB];
@@ -199,7 +181,7 @@ impl Query {
 impl PinnedDrop for Query {
     fn drop(self: Pin<&mut Self>) {
         let id = self.id.load(Relaxed);
-        if id >= 0 && !self.answered.is_done() {
+        if id >= 0 && !self.result.is_set() {
             let query = self.query.load(Relaxed);
             // SAFETY: The core returned `id` and `query` for this query, and checks by `id` that it
             // still exists.
