@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use seeded::Rng;
 use srp_target::proto::{
     cmd::{Cmd, DirectBuf, Direction},
     ids::{Lun, PortId},
@@ -209,14 +210,8 @@ fn a_tag_in_use() {
 
 #[test]
 fn noise_never_panics() {
-    // xorshift with a fixed seed.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut rng = Rng(0);
+    let mut random = move || rng.next();
     let mut ended = 0;
     let mut rig = two();
     for channel in 100..40_000 {

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use seeded::Rng;
 use wss::{
     flow::{Flow, RECEIVES, WAITING, WINDOW},
     message::{Message, LEN},
@@ -59,13 +60,8 @@ fn take(this: &mut End, other: &mut End) {
 #[test]
 fn no_message_without_a_buffer() {
     for seed in 1..=50u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = move |n: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % n
-        };
+        let mut rng = Rng(seed);
+        let mut random = move |n| rng.below(n);
         let mut ends = [End::default(), End::default()];
         for _ in 0..3000 {
             let side = random(2) as usize;

@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{initiator, rng, Node, World};
+use world::{initiator, Node, World};
 
 /// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +131,7 @@ fn schedules() {
         "blocks judged",
     ];
     let Some((seeds, [_, by_ce, aborted, sessions, judged])) =
-        rng::schedules(3000, names, schedule)
+        seeded::schedules(3000, names, schedule)
     else {
         return;
     };

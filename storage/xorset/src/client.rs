@@ -23,7 +23,7 @@ use wss::peer::Peer;
 use crate::{
     coordinator::{Answer, Request, TTL},
     layout::{Size, NODES},
-    link::{Due, Link, Watch},
+    link::{Due, Link, LinkAction, Watch},
     map::{Map, State},
     message::{Message, Role},
 };
@@ -71,27 +71,8 @@ pub enum Outcome {
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// Connect to a node, then call [`Client::connected`] or [`Client::closed`].
-    Connect {
-        /// Number of the new connection.
-        peer: Peer,
-        /// The node.
-        to: usize,
-    },
-    /// Send a message.
-    Send {
-        /// The connection.
-        peer: Peer,
-        /// The message.
-        message: Message,
-        /// Its payload; empty if none.
-        payload: Arc<[u8]>,
-    },
-    /// Close a connection; do not call [`Client::closed`] for it.
-    Close {
-        /// The connection.
-        peer: Peer,
-    },
+    /// On a connection; calls of [`Client::connected`] and [`Client::closed`] report what comes of it.
+    Link(LinkAction),
     /// Send a request to etcd, then call [`Client::answered`].
     Ask {
         /// Identifier of the request.
@@ -259,9 +240,14 @@ impl Client {
         self.next
     }
 
+    fn link(&mut self, action: LinkAction) {
+        self.actions.push(Action::Link(action));
+    }
+
     fn send(&mut self, n: usize, message: Message, payload: Arc<[u8]>) {
-        self.actions.push(Action::Send {
-            peer: self.partners[n].link.peer,
+        let peer = self.partners[n].link.peer;
+        self.link(LinkAction::Send {
+            peer,
             message,
             payload,
         });
@@ -318,7 +304,7 @@ impl Client {
                 Due::Connect => {
                     let peer = self.number();
                     self.partners[n].link.connect(peer);
-                    self.actions.push(Action::Connect { peer, to: n });
+                    self.link(LinkAction::Connect { peer, to: n });
                 }
             }
         }
@@ -411,7 +397,7 @@ impl Client {
     fn close(&mut self, n: usize, why: &str) {
         self.say(format!("connection to node {n} ended: {why}"));
         let peer = self.partners[n].link.peer;
-        self.actions.push(Action::Close { peer });
+        self.link(LinkAction::Close { peer });
         self.gone(n);
     }
 

@@ -256,10 +256,9 @@ mod tests {
     /// A stripe of random numbers, with parities computed from the definition in the paper.
     fn stripe(seed: u64) -> [u64; 20] {
         let mut cells = [0; 20];
-        let mut state = seed;
+        let mut rng = seeded::Rng(seed);
         for c in all().filter(|c| c.is_data()) {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            cells[c.number() as usize] = state >> 7;
+            cells[c.number() as usize] = rng.next();
         }
         for row in 0..4u8 {
             let data = all().filter(|c| c.row == row && c.is_data());

@@ -6,7 +6,7 @@
 //! See docs/fabric.md for the guarantees.
 //!
 //! [`layout`] is the code, [`message`] the protocol, [`map`] the membership, [`journal`] the
-//! storage of a node. [`node`] and [`client`] are the state machines, without RDMA: calls report
+//! storage of a node, [`link`] a connection to one. [`node`] and [`client`] are the state machines, without RDMA: calls report
 //! events, and the work that follows is collected in a list. [`coordinator`] is the interface to
 //! etcd, [`mod@etcd`] its implementation. [`fabric`] does the work.
 
@@ -18,7 +18,7 @@ pub mod etcd;
 pub mod fabric;
 pub mod journal;
 pub mod layout;
-mod link;
+pub mod link;
 pub mod map;
 pub mod message;
 pub mod node;

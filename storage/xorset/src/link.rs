@@ -2,7 +2,11 @@
 
 //! A connection to a node, with reconnection.
 
+use std::sync::Arc;
+
 use wss::peer::{Peer, Pulse};
+
+use crate::message::Message;
 
 /// Delay before reconnection in milliseconds.
 const AGAIN: u64 = 300;
@@ -34,6 +38,31 @@ impl Watch {
         (self.last, self.now) = (now, self.now + step.min(STEP));
         step >= LATE
     }
+}
+
+/// Work for the caller of a node or a client on its connections.
+pub enum LinkAction {
+    /// Connect to a node, then report that it is connected or closed.
+    Connect {
+        /// Number of the new connection.
+        peer: Peer,
+        /// The node.
+        to: usize,
+    },
+    /// Send a message.
+    Send {
+        /// The connection.
+        peer: Peer,
+        /// The message.
+        message: Message,
+        /// Its payload; empty if none.
+        payload: Arc<[u8]>,
+    },
+    /// Close a connection; do not report that it is closed.
+    Close {
+        /// The connection.
+        peer: Peer,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

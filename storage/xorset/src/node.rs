@@ -29,7 +29,7 @@ use wss::peer::{Peer, Pulse};
 use crate::{
     journal::{Journal, Media, Name, RECORD},
     layout::{Size, NODES},
-    link::{Due, Link, Watch, GRACE},
+    link::{Due, Link, LinkAction, Watch, GRACE},
     map::{Map, State},
     message::{Broken, Message, Role, Status},
 };
@@ -49,27 +49,8 @@ const COMPLAIN: u64 = 500;
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// Connect to a node, then call [`Node::connected`] or [`Node::closed`].
-    Connect {
-        /// Number of the new connection.
-        peer: Peer,
-        /// The node.
-        to: usize,
-    },
-    /// Send a message.
-    Send {
-        /// The connection.
-        peer: Peer,
-        /// The message.
-        message: Message,
-        /// Its payload; empty if none.
-        payload: Arc<[u8]>,
-    },
-    /// Close a connection; do not call [`Node::closed`] for it.
-    Close {
-        /// The connection.
-        peer: Peer,
-    },
+    /// On a connection; calls of [`Node::connected`] and [`Node::closed`] report what comes of it.
+    Link(LinkAction),
     /// Make all earlier writes durable, then call [`Node::synced`].
     Sync {
         /// Argument of [`Node::synced`].
@@ -181,8 +162,12 @@ impl<M: Media> Node<M> {
         self.actions.push(Action::Say(what));
     }
 
+    fn link(&mut self, action: LinkAction) {
+        self.actions.push(Action::Link(action));
+    }
+
     fn send(&mut self, peer: Peer, message: Message, payload: Arc<[u8]>) {
-        self.actions.push(Action::Send {
+        self.link(LinkAction::Send {
             peer,
             message,
             payload,
@@ -195,7 +180,7 @@ impl<M: Media> Node<M> {
 
     fn close(&mut self, peer: Peer, why: &str) {
         self.say(format!("connection {peer} ended: {why}"));
-        self.actions.push(Action::Close { peer });
+        self.link(LinkAction::Close { peer });
         self.gone(peer);
     }
 
@@ -233,7 +218,7 @@ impl<M: Media> Node<M> {
                     self.next_peer += 1;
                     let peer = self.next_peer;
                     self.links[n].connect(peer);
-                    self.actions.push(Action::Connect { peer, to: n });
+                    self.link(LinkAction::Connect { peer, to: n });
                 }
             }
         }

@@ -5,9 +5,10 @@
 
 mod world;
 
-use world::{command::done, rng, up, Who, World};
+use world::{command::done, up, Who, World};
 use xorset::{
     layout::NODES,
+    link::LinkAction,
     map::Map,
     message::{Message, Role},
     node::Action,
@@ -103,7 +104,8 @@ fn two_and_three_clients() {
         "commands under way at another one then",
         "blocks judged",
     ];
-    let Some((seeds, [answered, _, served, late, judged])) = rng::schedules(400, names, schedule)
+    let Some((seeds, [answered, _, served, late, judged])) =
+        seeded::schedules(400, names, schedule)
     else {
         return;
     };
@@ -232,7 +234,8 @@ fn a_map_of_another_set_is_refused() {
             node.message(peer, &Message::Attach { role: Role::Client }.build(), &[]);
             let message = Message::Epoch { epoch }.build();
             node.message(peer, &message, map.text().as_bytes());
-            let closed = |a: &Action| matches!(a, Action::Close { peer: p } if *p == peer);
+            let closed =
+                |a: &Action| matches!(a, Action::Link(LinkAction::Close { peer: p }) if *p == peer);
             let refused = node.actions().iter().any(closed);
             assert_eq!(refused, set != ours.set);
         }

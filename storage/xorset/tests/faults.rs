@@ -12,6 +12,7 @@ use world::{
 use xorset::{
     coordinator::Key,
     layout::{node, spans, NODES},
+    link::LinkAction,
     map::{Map, State},
     message::{Message, Role, LEN},
     node::Action,
@@ -367,8 +368,9 @@ fn an_old_map_is_refused() {
                 map.text().as_bytes(),
             );
             let actions = node.actions();
-            let closed = |a: &Action| matches!(a, Action::Close { peer: p } if *p == peer);
-            let settled = |a: &Action| matches!(a, Action::Send { peer: p, message: Message::Settled { epoch: e }, .. } if *p == peer && *e == epoch);
+            let closed =
+                |a: &Action| matches!(a, Action::Link(LinkAction::Close { peer: p }) if *p == peer);
+            let settled = |a: &Action| matches!(a, Action::Link(LinkAction::Send { peer: p, message: Message::Settled { epoch: e }, .. }) if *p == peer && *e == epoch);
             (actions.iter().any(closed), actions.iter().any(settled))
         };
         assert_eq!(told(node, 1), (true, false));

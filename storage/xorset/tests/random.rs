@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{rng, Who, World};
+use world::{Who, World};
 
 /// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +168,7 @@ fn schedules() {
         "blocks judged",
     ];
     let Some((seeds, [answered, _, cancelled, degraded, relayed, epochs, judged])) =
-        rng::schedules(1500, names, schedule)
+        seeded::schedules(1500, names, schedule)
     else {
         return;
     };

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seeded::Rng;
 use srp_target::{
     hub::{Event, Hub, LinkId},
     proto::{
@@ -40,7 +41,7 @@ pub(crate) struct Peer {
     target: PortId,
     initiators: u64,
     tags: u64,
-    random: u64,
+    random: Rng,
 }
 
 fn fault(e: io::Error) -> Fault {
@@ -63,16 +64,12 @@ impl Peer {
             target,
             initiators: u64::from(std::process::id()) << 32,
             tags: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
+            random: Rng(0),
         })
     }
 
-    /// xorshift with a fixed seed.
     pub(crate) fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
+        self.random.next()
     }
 
     pub(crate) fn tag(&mut self) -> u64 {

@@ -231,19 +231,32 @@ impl Made {
             .find(|(_, link)| **link == id)
             .map(|(peer, _)| *peer)
     }
+
+    /// Connects with private data `role`, and `receives` buffers for messages of at most `len`
+    /// bytes. Returns false if that failed, for a reason that is printed.
+    pub fn connect<T>(
+        &mut self,
+        hub: &mut Hub<T>,
+        peer: Peer,
+        to: SocketAddr,
+        role: &[u8],
+        (receives, len): (usize, usize),
+    ) -> bool {
+        match hub.connect(to, role, receives, len) {
+            Ok(id) => {
+                self.links.insert(peer, id);
+                true
+            }
+            Err(e) => {
+                println!("{to}: {e}");
+                false
+            }
+        }
+    }
 }
 
 fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    match hub.connect(to, PRIVATE, RECEIVES, MAX_LEN) {
-        Ok(id) => {
-            made.links.insert(peer, id);
-            true
-        }
-        Err(e) => {
-            println!("{to}: {e}");
-            false
-        }
-    }
+    made.connect(hub, peer, to, PRIVATE, (RECEIVES, MAX_LEN))
 }
 
 /// Returns false and closes the connection if `result` is an error, unless it has already ended.

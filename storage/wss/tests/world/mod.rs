@@ -14,12 +14,11 @@ mod connections;
 mod events;
 pub mod history;
 pub mod initiator;
-pub mod rng;
 mod roles;
 pub mod scene;
 
 pub use connections::{ConnId, Item};
-pub use rng::Rng;
+pub use seeded::Rng;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

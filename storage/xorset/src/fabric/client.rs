@@ -28,6 +28,7 @@ use crate::{
     coordinator::{Answer, Coordinator, Request},
     etcd::Etcd,
     layout::{Size, BLOCK},
+    link::LinkAction,
     message::LEN,
     options::{Options, Set},
 };
@@ -276,23 +277,23 @@ impl Gate {
         for action in actions {
             match action {
                 Action::Say(what) => println!("{what}"),
-                Action::Connect { peer, to } => {
+                Action::Link(LinkAction::Connect { peer, to }) => {
                     if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
                         self.client.closed(peer);
                     }
                 }
-                Action::Send {
+                Action::Link(LinkAction::Send {
                     peer,
                     message,
                     payload,
-                } => {
+                }) => {
                     if let Some(id) = self.made.links.get(&peer).copied() {
                         if !send(hub, id, &message, &payload) {
                             self.closed(id);
                         }
                     }
                 }
-                Action::Close { peer } => {
+                Action::Link(LinkAction::Close { peer }) => {
                     if let Some(id) = self.made.links.remove(&peer) {
                         hub.close(id);
                     }

@@ -71,16 +71,7 @@ fn name() -> u64 {
 }
 
 fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    match hub.connect(to, PRIVATE, RECEIVES, LEN + PAYLOAD) {
-        Ok(id) => {
-            made.links.insert(peer, id);
-            true
-        }
-        Err(e) => {
-            println!("{to}: {e}");
-            false
-        }
-    }
+    made.connect(hub, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
 }
 
 /// Sends a message with its payload. Returns false if that failed and the connection is closed.

@@ -18,6 +18,7 @@ use crate::{
     coordinator::{Coordinator, Key, Request, TTL},
     etcd::Etcd,
     journal::Journal,
+    link::LinkAction,
     message::{LEN, PAYLOAD},
     node::{Action, Node, OUTGOING},
     options::Set,
@@ -82,23 +83,23 @@ impl Place {
     fn action(&mut self, hub: &mut Hub<()>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
-            Action::Connect { peer, to } => {
+            Action::Link(LinkAction::Connect { peer, to }) => {
                 if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
                     self.node.closed(peer);
                 }
             }
-            Action::Send {
+            Action::Link(LinkAction::Send {
                 peer,
                 message,
                 payload,
-            } => {
+            }) => {
                 if let Some(id) = self.link(peer) {
                     if !send(hub, id, &message, &payload) {
                         self.closed(id);
                     }
                 }
             }
-            Action::Close { peer } => {
+            Action::Link(LinkAction::Close { peer }) => {
                 if let Some(id) = self.link(peer) {
                     hub.close(id);
                     self.others.remove(&id);

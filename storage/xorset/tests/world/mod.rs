@@ -14,8 +14,6 @@ mod history;
 mod judge;
 mod losses;
 mod network;
-#[path = "../../../wss/tests/world/rng.rs"]
-pub mod rng;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,12 +26,13 @@ use etcd::Etcd;
 use hang::Hang;
 use history::History;
 use network::Conn;
-pub use rng::Rng;
+pub use seeded::Rng;
 use xorset::{
     client::{self, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Key, Request, TTL},
     journal::Journal,
     layout::{plan, Cell, Size, Span, BLOCK, NODES},
+    link::LinkAction,
     map::{Map, State},
     message::Message,
     node::{self, Node},
@@ -250,6 +249,32 @@ impl World {
         }
     }
 
+    fn link(&mut self, who: Who, action: LinkAction) {
+        match action {
+            LinkAction::Connect { peer, to } => self.connect(who, peer, to),
+            LinkAction::Send {
+                peer,
+                message,
+                payload,
+            } => {
+                match (who, &message) {
+                    (Who::Node(_), Message::Delta { .. }) => self.relayed += 1,
+                    (
+                        Who::Client(_),
+                        Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. },
+                    ) => self.degraded += 1,
+                    _ => {}
+                }
+                self.put(who, peer, message, payload);
+            }
+            LinkAction::Close { peer } => {
+                if let Some((id, side)) = self.find(who, peer) {
+                    self.hang_up(id, side, false);
+                }
+            }
+        }
+    }
+
     fn pump_node(&mut self, n: usize) {
         let who = Who::Node(n);
         self.charge(n);
@@ -263,22 +288,7 @@ impl World {
             }
             for action in actions {
                 match action {
-                    node::Action::Connect { peer, to } => self.connect(who, peer, to),
-                    node::Action::Send {
-                        peer,
-                        message,
-                        payload,
-                    } => {
-                        if matches!(message, Message::Delta { .. }) {
-                            self.relayed += 1;
-                        }
-                        self.put(who, peer, message, payload);
-                    }
-                    node::Action::Close { peer } => {
-                        if let Some((id, side)) = self.find(who, peer) {
-                            self.hang_up(id, side, false);
-                        }
-                    }
+                    node::Action::Link(action) => self.link(who, action),
                     node::Action::Sync { lsn } => {
                         let place = &mut self.places[n];
                         assert!(place.sync.is_none());
@@ -305,24 +315,7 @@ impl World {
             }
             for action in actions {
                 match action {
-                    client::Action::Connect { peer, to } => self.connect(who, peer, to),
-                    client::Action::Send {
-                        peer,
-                        message,
-                        payload,
-                    } => {
-                        if let Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. } =
-                            message
-                        {
-                            self.degraded += 1;
-                        }
-                        self.put(who, peer, message, payload);
-                    }
-                    client::Action::Close { peer } => {
-                        if let Some((id, side)) = self.find(who, peer) {
-                            self.hang_up(id, side, false);
-                        }
-                    }
+                    client::Action::Link(action) => self.link(who, action),
                     client::Action::Ask { id, request } => {
                         self.seats[c].asks.push_back((id, request))
                     }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random numbers and schedules by seed, also for the tests of `xorset`.
+//! Random numbers and schedules by seed, for tests.
 
-/// SplitMix64.
+#![deny(missing_docs, unsafe_code, unreachable_pub)]
+
+/// SplitMix64, with its state.
 pub struct Rng(pub u64);
 
 impl Rng {
+    /// The next number.
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -14,10 +18,12 @@ impl Rng {
         z ^ z >> 31
     }
 
+    /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
+    /// True with a probability of 1 in `n`.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
