@@ -86,6 +86,9 @@ struct Counts {
     interrupts: Atomic<i32>,
     events: Atomic<u32>,
     cq_events: Atomic<u32>,
+    /// The handler of the completions that `ib_core` processes.
+    cqe: bindings::ib_cqe,
+    processed: Atomic<u32>,
 }
 
 /// # Safety
@@ -118,6 +121,18 @@ unsafe extern "C" fn cq_event(_: *mut bindings::ib_event, context: *mut c_void) 
     unsafe { &*context.cast::<Counts>() }
         .cq_events
         .store(1, Relaxed);
+}
+
+/// # Safety
+///
+/// The context of `cq` points to a `Counts`.
+unsafe extern "C" fn processed(cq: *mut bindings::ib_cq, _: *mut bindings::ib_wc) {
+    // SAFETY: `cq` is valid.
+    let context = unsafe { (*cq).cq_context };
+    // SAFETY: `context` points to a `Counts`.
+    unsafe { &*context.cast::<Counts>() }
+        .processed
+        .add(1, Relaxed);
 }
 
 /// A protection domain, a completion queue, a queue pair, memory and a region on one device.
@@ -167,6 +182,10 @@ impl User {
                 interrupts: Atomic::new(0),
                 events: Atomic::new(0),
                 cq_events: Atomic::new(0),
+                cqe: bindings::ib_cqe {
+                    done: Some(processed),
+                },
+                processed: Atomic::new(0),
             },
             GFP_KERNEL,
         )?;
@@ -194,6 +213,8 @@ impl User {
                 c"vfab".as_char_ptr(),
             )
         })?;
+        // SAFETY: The queue is valid, and only this function uses it.
+        unsafe { (*cq).poll_ctx = bindings::ib_poll_context_IB_POLL_DIRECT };
         // SAFETY: The device is registered.
         let most = unsafe { (*device).attrs.max_recv_sge };
         let mut init = bindings::ib_qp_init_attr {
@@ -509,6 +530,29 @@ impl User {
     /// Waits for the next completion, for at most two seconds.
     pub(crate) fn wait(&self) -> Result<Completion> {
         within(|| self.poll())
+    }
+
+    /// The number of a request whose completion `ib_core` may process. It counts them.
+    pub(crate) fn counted_id(&self) -> u64 {
+        (&raw const self.counts.cqe).expose_provenance() as u64
+    }
+
+    /// The number of completions that `ib_core` has processed, of requests with
+    /// [`counted_id`](Self::counted_id).
+    pub(crate) fn processed(&self) -> u32 {
+        self.counts.processed.load(Relaxed)
+    }
+
+    /// Drains the receive or the send queue by the device's own function. All pending requests
+    /// have [`counted_id`](Self::counted_id).
+    pub(crate) fn drain(&self, receives: bool) -> Result {
+        // SAFETY: The device is valid.
+        let ops = unsafe { &(*self.device).ops };
+        let drain = if receives { ops.drain_rq } else { ops.drain_sq };
+        // SAFETY: The queue pair belongs to this device. The number of each of its requests is the
+        // address of a handler.
+        unsafe { drain.ok_or(EINVAL)?(self.qp) };
+        Ok(())
     }
 
     /// Moves the queue pair to the error state, and polls all its completions.

@@ -329,6 +329,42 @@ mod cases {
         Ok(())
     }
 
+    /// A device that drains queue pairs itself waits for all completions of the queue, however late
+    /// they are, also after it has stopped.
+    #[test]
+    fn drains() -> Result {
+        let mut own = 0;
+        each(|personality, rig| {
+            if !personality.drains {
+                return Ok(());
+            }
+            for (receives, dead) in [(false, false), (true, false), (false, true), (true, true)] {
+                rig.again(&USUAL)?;
+                let (id, before) = (rig.a.counted_id(), rig.a.processed());
+                let began = Instant::<Monotonic>::now();
+                // The completion of the first request holds back all others.
+                rig.order("delay 1 150")?;
+                rig.a.post(id, Request::Write(0, 0), &[])?;
+                for _ in 0..N {
+                    rig.a.recv(id, &[])?;
+                }
+                let hca = rig.hcas[0].clone();
+                if dead {
+                    hca.goes(hca.manner().begin_reset());
+                }
+                rig.a.drain(receives)?;
+                check!(began.elapsed() >= Delta::from_millis(150));
+                let processed = rig.a.processed() - before;
+                check!(processed >= if receives { 1 + N as u32 } else { 1 });
+                hca.is_back();
+                own += 1;
+            }
+            Ok(())
+        })?;
+        check!(own >= 12);
+        Ok(())
+    }
+
     /// A dead adapter neither sends nor receives, through any queue pair.
     #[test]
     fn silence() -> Result {
