@@ -321,9 +321,11 @@ unsafe extern "C" fn release<T>(dev: *mut bindings::device) {
 mod tests {
     use super::*;
     use crate::{
-        attribute_group,
         sync::race::race,
-        sysfs::Page, //
+        sysfs::{
+            attribute_group,
+            Page, //
+        }, //
     };
     use kernel::sync::atomic::{
         Atomic,
