@@ -12,7 +12,6 @@ pub mod deadlines;
 pub mod exchange;
 pub mod geometry;
 pub mod recovery;
-pub mod redirects;
 pub mod send_queue;
 pub mod slot_state;
 pub mod state;

@@ -12,20 +12,6 @@
 //! The types implement `core::fmt::Display`; pass them to the kernel's print macros through
 //! `format_args!`.
 
-/// Implements [`Display`](core::fmt::Display) by a table: `pattern => format string, values;`.
-macro_rules! display {
-    ($type:ident { $($pattern:pat => $text:literal $(, $value:expr)*;)* }) => {
-        impl core::fmt::Display for $type {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                match self {
-                    $($pattern => write!(f, $text $(, $value)*),)*
-                }
-            }
-        }
-    };
-}
-pub(crate) use display;
-
 pub mod address;
 pub mod cmd;
 pub mod guid;
@@ -42,4 +28,5 @@ pub mod redirect;
 pub mod reject;
 pub mod rsp;
 pub mod sense;
+pub mod texts;
 pub mod tmf;

@@ -73,14 +73,7 @@ fn refuse(why: Unfit) -> Error {
 
 fn say(lowered: Lowered) {
     match lowered {
-        Lowered::MaxSect(wanted, max_sectors, most) => pr_warn!(
-            "max_sect {wanted} lowered to {max_sectors}: {most} memory regions per command\n"
-        ),
-        Lowered::QueueSize(wanted, depth) => {
-            pr_warn!("queue_size {wanted} lowered to {depth}, the most that the device takes\n")
-        }
-        Lowered::ChCount(wanted, channels) => {
-            pr_info!("ch_count {wanted} lowered to {channels}: there are no more CPUs\n")
-        }
+        Lowered::ChCount(..) => pr_info!("{}\n", format_args!("{lowered}")),
+        _ => pr_warn!("{}\n", format_args!("{lowered}")),
     }
 }

@@ -37,6 +37,7 @@ mod proto {
     pub mod number;
     pub mod option_error;
     pub mod options;
+    pub mod texts;
 }
 
 use clap::Parser;

@@ -6,13 +6,12 @@ mod common;
 
 use common::hex;
 use srp_host::{
-    logic::redirects::{NotFollowed, Redirects, MAX_REDIRECTS},
     proto::{
         guid::Gid,
         ids::PortId,
         ip_cm::{is_ip_cm, LoginReqIpCm},
         login_iu::{LoginReqRdma, MultiChannel, Requested},
-        redirect::{Redirect, RedirectError},
+        redirect::{Redirect, RedirectError, MAX_REDIRECTS},
     },
     rdma::{
         ib_cm::state::{next, Input, Report, State},
@@ -272,22 +271,30 @@ fn redirects() {
 
 #[test]
 fn redirects_have_an_end() {
-    let home = 0xfe80 << 48;
-    let mut redirects = Redirects::new(home);
-    for _ in 0..MAX_REDIRECTS {
-        redirects = redirects.follow(Some(home)).unwrap();
+    let home = Gid((0xfe80u128 << 112).to_be_bytes());
+    let other = Gid((0xfe81u128 << 112).to_be_bytes());
+    let to = |gid| Redirect {
+        gid,
+        lid: Some(1),
+        pkey: None,
+        qpn: None,
+    };
+    let mut followed = 0;
+    for number in 1..=MAX_REDIRECTS {
+        followed = to(Some(home)).follow(&home, followed).unwrap();
+        assert_eq!(followed, number);
     }
-    assert_eq!(redirects.follow(Some(home)), Err(NotFollowed::TooMany));
-    assert_eq!(redirects.follow(None), Err(NotFollowed::TooMany));
-
-    let redirects = Redirects::new(home);
+    for gid in [Some(home), None] {
+        let result = to(gid).follow(&home, followed);
+        assert_eq!(result, Err(RedirectError::TooMany));
+    }
     assert_eq!(
-        redirects.follow(Some(home + 1)),
-        Err(NotFollowed::OtherSubnet(home + 1))
+        to(Some(other)).follow(&home, 0),
+        Err(RedirectError::OtherSubnet(0xfe81 << 48))
     );
-    assert_ne!(redirects.follow(None).unwrap(), redirects);
+    assert_eq!(to(None).follow(&home, 0), Ok(1));
     assert_eq!(
-        NotFollowed::OtherSubnet(1).to_string(),
+        RedirectError::OtherSubnet(1).to_string(),
         "to subnet 0000000000000001, which is not that of dgid"
     );
 }

@@ -325,17 +325,17 @@ fn response_code_for_a_command() {
     };
     assert_eq!(
         outcome(fields, 512, ToDevice),
-        Err(RspFault::ResponseCode(Some(2)))
+        Err(RspFault::ResponseCode(2))
     );
     fields.data = &[0, 0, 0, 0];
     assert_eq!(
         outcome(fields, 512, ToDevice),
-        Err(RspFault::ResponseCode(Some(0)))
+        Err(RspFault::ResponseCode(0))
     );
     fields.resp_len = 0;
     assert_eq!(
         outcome(fields, 512, ToDevice),
-        Err(RspFault::ResponseCode(None))
+        Err(RspFault::NoResponseCode)
     );
 }
 

@@ -99,7 +99,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`LoginFailure::NotFollowed`] if the redirection must not be followed, `ENOMEM`.
+    /// [`LoginFailure::BadRedirect`] if the redirection must not be followed, `ENOMEM`.
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure>;
 }
 

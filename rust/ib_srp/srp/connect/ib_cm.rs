@@ -34,13 +34,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        logic::{
-            redirects::{
-                NotFollowed,
-                Redirects, //
-            },
-            timeouts::RESOLVE_TIMEOUT_MS, //
-        },
+        logic::timeouts::RESOLVE_TIMEOUT_MS,
         proto::{
             guid::Gid,
             ip_cm::{
@@ -52,7 +46,10 @@ use crate::{
                 MultiChannel,
                 Requested, //
             },
-            redirect::Redirect, //
+            redirect::{
+                Redirect,
+                RedirectError, //
+            }, //
         }, //
     },
 };
@@ -117,8 +114,8 @@ struct TargetPort {
     pkey: u16,
     /// Queue pair number of its connection manager, if it is not the usual one.
     cm_qpn: Option<u32>,
-    /// The redirections that led there.
-    redirects: Redirects,
+    /// Number of redirections that led there.
+    redirects: u8,
 }
 
 /// The login of a channel by `ib_cm`.
@@ -142,7 +139,7 @@ impl IbCm {
             dgid: service.dgid,
             pkey: service.pkey,
             cm_qpn: None,
-            redirects: Redirects::new(service.dgid.subnet_prefix()),
+            redirects: 0,
         };
         Self::make(nexus, events, service.service_id, to, Stage::Begin)
     }
@@ -282,16 +279,14 @@ impl ChannelLogin for IbCm {
     }
 
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
-        let redirects = self
-            .to
-            .redirects
-            .follow(to.gid.map(|gid| gid.subnet_prefix()))
-            .map_err(LoginFailure::NotFollowed)?;
+        let redirects = to
+            .follow(&self.to.dgid, self.to.redirects)
+            .map_err(LoginFailure::BadRedirect)?;
         if let Some(pkey) = to.pkey {
             let port = self.nexus.status.port();
             port.device()
                 .pkey_index(port.number(), pkey)
-                .map_err(|_| LoginFailure::NotFollowed(NotFollowed::OtherPartition(pkey)))?;
+                .map_err(|_| LoginFailure::BadRedirect(RedirectError::OtherPartition(pkey)))?;
         }
         let old = core::mem::replace(&mut *self.stage.lock(), Stage::Begin);
         let stage = match (to.lid, old) {

@@ -12,12 +12,9 @@ use crate::{
     srp::{
         log::port_log,
         login,
-        proto::{
-            option_error::Errno,
-            options::{
-                Defaults,
-                Options, //
-            }, //
+        proto::options::{
+            Defaults,
+            Options, //
         },
         sessions::Sessions, //
     },
@@ -71,9 +68,9 @@ pub(in crate::srp) fn store_add_target(sessions: &Arc<Sessions>, text: &[u8]) ->
     };
     let options = Options::parse(text, &defaults).map_err(|e| {
         port_log!(pr_warn, sessions.port(), "login refused: {e}");
-        match e.errno() {
-            Errno::Invalid => EINVAL,
-            Errno::Range => ERANGE,
+        match e.is_range() {
+            true => ERANGE,
+            false => EINVAL,
         }
     })?;
     login::log_in(sessions, &options, |connected| {

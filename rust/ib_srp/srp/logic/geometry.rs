@@ -13,6 +13,7 @@ use super::{
             Options,
             SG_TABLESIZE_MAX, //
         },
+        texts::texts, //
     },
     send_queue::Slots,
     tag::MAX_CHANNELS, //
@@ -59,15 +60,22 @@ pub struct Environment {
     pub poll_queues: u32,
 }
 
-/// A size that had to be lowered: first the requested value, then the actual one.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Lowered {
-    /// 512-byte sectors per command; the third value is the number of regions that limits them.
-    MaxSect(u32, u32, u32),
-    /// Commands per channel, limited by the device.
-    QueueSize(u32, u32),
-    /// Number of channels, limited by the number of CPUs.
-    ChCount(u32, u32),
+texts! {
+    /// A size that had to be lowered: first the requested value, then the actual one.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum Lowered {
+        /// 512-byte sectors per command; the third value is the number of regions that limits them.
+        MaxSect(wanted: u32, sectors: u32, regions: u32) =>
+            "max_sect {wanted} lowered to {sectors}: {regions} memory regions per command";
+
+        /// Commands per channel, limited by the device.
+        QueueSize(wanted: u32, depth: u32) =>
+            "queue_size {wanted} lowered to {depth}, the most that the device takes";
+
+        /// Number of channels, limited by the number of CPUs.
+        ChCount(wanted: u32, channels: u32) =>
+            "ch_count {wanted} lowered to {channels}: there are no more CPUs";
+    }
 }
 
 /// Why the sizes cannot be chosen.

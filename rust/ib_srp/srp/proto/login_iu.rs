@@ -27,7 +27,6 @@ use super::{
         IMM_DATA_OFFSET,
         MAX_DESCRIPTORS, //
     },
-    display,
     ids::PortId,
     message_error::{
         split,
@@ -35,7 +34,8 @@ use super::{
     },
     opcode,
     options::MIN_IT_IU_LEN,
-    reject::Reject, //
+    reject::Reject,
+    texts::texts, //
 };
 
 /// Bit of `req_buf_fmt` and `buf_fmt`: direct descriptors.
@@ -270,38 +270,37 @@ pub struct Granted {
     pub max_ti_iu_len: u32,
 }
 
-/// A login response that cannot be accepted. The driver maps all of them to `EPROTO`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LoginError {
-    /// The tag differs from that of the request.
-    Tag(u64),
-    /// The target lacks the direct or the indirect buffer format. The value is its format mask.
-    BufferFormats(u16),
-    /// The number of granted credits is out of range.
-    RequestLimit(i32),
-    /// The peer of an answer channel grants credits.
-    Grants(i32),
-    /// The target accepts only messages that are too short for any command.
-    MaxItIuLen(u32),
-    /// The target sends only messages that are too short for sense data.
-    MaxTiIuLen(u32),
-    /// Immediate data was granted but not requested.
-    UnwantedImmediate,
-    /// The target did not keep the existing channels at a further login; the multichannel result.
-    NotMaintained(u8),
-}
+texts! {
+    /// A login response that cannot be accepted. The driver maps all of them to `EPROTO`.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum LoginError {
+        /// The tag differs from that of the request.
+        Tag(tag: u64) => "tag {tag:#x} is not ours";
 
-display! { LoginError {
-    Self::Tag(tag) => "tag {tag:#x} is not ours";
-    Self::BufferFormats(formats) => "buffer formats {formats:#06x} lack direct or indirect";
-    Self::RequestLimit(n) =>
-        "request limit {n} is out of range ({MIN_REQ_LIM} to {MAX_REQ_LIM})";
-    Self::Grants(n) => "request limit {n} on an answer channel, where it must be 0";
-    Self::MaxItIuLen(len) => "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}";
-    Self::MaxTiIuLen(len) => "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}";
-    Self::UnwantedImmediate => "immediate data granted but not requested";
-    Self::NotMaintained(result) => "multichannel result {result}: other channels not kept";
-} }
+        /// The target lacks the direct or the indirect buffer format. The value is its format mask.
+        BufferFormats(formats: u16) => "buffer formats {formats:#06x} lack direct or indirect";
+
+        /// The number of granted credits is out of range.
+        RequestLimit(n: i32) =>
+            "request limit {n} is out of range ({MIN_REQ_LIM} to {MAX_REQ_LIM})";
+
+        /// The peer of an answer channel grants credits.
+        Grants(n: i32) => "request limit {n} on an answer channel, where it must be 0";
+
+        /// The target accepts only messages that are too short for any command.
+        MaxItIuLen(len: u32) => "max_it_iu_len {len} is less than {MIN_IT_IU_LEN}";
+
+        /// The target sends only messages that are too short for sense data.
+        MaxTiIuLen(len: u32) => "max_ti_iu_len {len} is less than {MIN_TI_IU_LEN}";
+
+        /// Immediate data was granted but not requested.
+        UnwantedImmediate => "immediate data granted but not requested";
+
+        /// The target did not keep the existing channels at a further login; the multichannel
+        /// result.
+        NotMaintained(result: u8) => "multichannel result {result}: other channels not kept";
+    }
+}
 
 impl LoginRsp {
     /// Length of the message in bytes.

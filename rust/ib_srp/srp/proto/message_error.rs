@@ -2,64 +2,58 @@
 
 //! Errors of parsing and building messages.
 
-use super::display;
+use super::texts::texts;
 
 use zerocopy::FromBytes;
 
-/// Bytes from the target that are not a valid message.
-///
-/// The driver maps it to `EPROTO` during a login and to a protocol violation afterwards.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ProtocolError {
-    /// The message is shorter than its fixed part.
-    Short {
-        /// Length of the fixed part, in bytes; 1 if there was no opcode.
-        need: usize,
-        /// Number of bytes received.
-        got: usize,
-    },
-    /// The opcode is unknown or unexpected here.
-    Opcode(u8),
-    /// A length field points past the end of the message.
-    Length {
-        /// Length that the fields claim, in bytes.
-        claimed: u64,
-        /// Number of bytes received.
-        got: usize,
-    },
+texts! {
+    /// Bytes from the target that are not a valid message.
+    ///
+    /// The driver maps it to `EPROTO` during a login and to a protocol violation afterwards.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum ProtocolError {
+        /// The message is shorter than its fixed part.
+        Short {
+            /// Length of the fixed part, in bytes; 1 if there was no opcode.
+            need: usize,
+            /// Number of bytes received.
+            got: usize,
+        } => "message of {got} bytes, at least {need} needed";
+
+        /// The opcode is unknown or unexpected here.
+        Opcode(opcode: u8) => "unexpected opcode {opcode:#04x}";
+
+        /// A length field points past the end of the message.
+        Length {
+            /// Length that the fields claim, in bytes.
+            claimed: u64,
+            /// Number of bytes received.
+            got: usize,
+        } => "length fields claim {claimed} bytes, {got} arrived";
+    }
+
+    /// A message that cannot be built: a driver bug, or a command that the driver must refuse.
+    /// Never the target's fault.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum BuildError {
+        /// The buffer is smaller than the message.
+        NoSpace {
+            /// Length of the message, in bytes.
+            need: usize,
+            /// Size of the buffer, in bytes.
+            have: usize,
+        } => "{need} bytes do not fit into {have}";
+
+        /// The CDB is empty or longer than [`MAX_CDB_LEN`](super::cmd::MAX_CDB_LEN); its length.
+        Cdb(len: usize) => "CDB of {len} bytes";
+
+        /// The number of descriptors in one message, if 0 or more than 255.
+        Descriptors(n: usize) => "{n} descriptors";
+
+        /// The data does not fit into the 32-bit length field, or the direction has no data.
+        Data => "wrong data length or direction";
+    }
 }
-
-display! { ProtocolError {
-    Self::Short { need, got } => "message of {got} bytes, at least {need} needed";
-    Self::Opcode(opcode) => "unexpected opcode {opcode:#04x}";
-    Self::Length { claimed, got } => "length fields claim {claimed} bytes, {got} arrived";
-} }
-
-/// A message that cannot be built: a driver bug, or a command that the driver must refuse. Never
-/// the target's fault.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BuildError {
-    /// The buffer is smaller than the message.
-    NoSpace {
-        /// Length of the message, in bytes.
-        need: usize,
-        /// Size of the buffer, in bytes.
-        have: usize,
-    },
-    /// The CDB is empty or longer than [`MAX_CDB_LEN`](super::cmd::MAX_CDB_LEN); its length.
-    Cdb(usize),
-    /// The number of descriptors in one message, if 0 or more than 255.
-    Descriptors(usize),
-    /// The data does not fit into the 32-bit length field, or the direction has no data.
-    Data,
-}
-
-display! { BuildError {
-    Self::NoSpace { need, have } => "{need} bytes do not fit into {have}";
-    Self::Cdb(len) => "CDB of {len} bytes";
-    Self::Descriptors(n) => "{n} descriptors";
-    Self::Data => "wrong data length or direction";
-} }
 
 /// Splits a message with this opcode into its fixed part `T` and the bytes after it.
 pub(super) fn split<T: FromBytes>(bytes: &[u8], opcode: u8) -> Result<(T, &[u8]), ProtocolError> {

@@ -21,12 +21,12 @@ use zerocopy_derive::{
 };
 
 use super::{
-    display,
     guid::Gid,
     reject::{
         PORT_CM_REDIRECT,
         PORT_REDIRECT, //
-    }, //
+    },
+    texts::texts, //
 };
 
 /// `struct ib_class_port_info`.
@@ -44,6 +44,9 @@ struct ClassPortInfo {
 }
 
 const _: () = assert!(core::mem::size_of::<ClassPortInfo>() == 72);
+
+/// Maximum number of redirections per login.
+pub const MAX_REDIRECTS: u8 = 3;
 
 /// The bits of a P_Key that name the partition.
 const PARTITION: u16 = 0x7fff;
@@ -63,30 +66,37 @@ pub struct Redirect {
     pub qpn: Option<u32>,
 }
 
-/// A redirection that cannot be followed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RedirectError {
-    /// The additional information is too short.
-    Short {
-        /// Required length, in bytes.
-        need: usize,
-        /// Number of bytes received.
-        got: usize,
-    },
-    /// Neither GID nor LID.
-    Nowhere,
-    /// A multicast GID.
-    Multicast,
-    /// A P_Key with partition number 0.
-    Partition(u16),
-}
+texts! {
+    /// Why a redirection is not followed.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum RedirectError {
+        /// The additional information is too short.
+        Short {
+            /// Required length, in bytes.
+            need: usize,
+            /// Number of bytes received.
+            got: usize,
+        } => "{got} bytes of redirect information, not {need}";
 
-display! { RedirectError {
-    Self::Short { need, got } => "{got} bytes of redirect information, not {need}";
-    Self::Nowhere => "neither a GID nor a LID";
-    Self::Multicast => "to a multicast GID";
-    Self::Partition(pkey) => "to invalid P_Key {pkey:#06x}";
-} }
+        /// Neither GID nor LID.
+        Nowhere => "neither a GID nor a LID";
+
+        /// A multicast GID.
+        Multicast => "to a multicast GID";
+
+        /// A P_Key with partition number 0.
+        Partition(pkey: u16) => "to invalid P_Key {pkey:#06x}";
+
+        /// The login has followed [`MAX_REDIRECTS`] already.
+        TooMany => "more than {MAX_REDIRECTS} redirects in one login";
+
+        /// To another subnet, with this prefix.
+        OtherSubnet(prefix: u64) => "to subnet {prefix:016x}, which is not that of dgid";
+
+        /// To this partition, which our port is not in.
+        OtherPartition(pkey: u16) => "to partition {pkey:04x}, which our port is not in";
+    }
+}
 
 impl Redirect {
     /// Reads the redirection from `info`, the additional information of a REJ with `reason`.
@@ -102,6 +112,24 @@ impl Redirect {
             PORT_CM_REDIRECT => Some(Self::class_port_info(info)),
             PORT_REDIRECT if topspin => Some(Self::gid(info)),
             _ => None,
+        }
+    }
+
+    /// Follows the redirection from a port with the GID `from`, in a login that has followed this
+    /// many. Returns how many it has followed then.
+    ///
+    /// # Errors
+    ///
+    /// [`RedirectError::TooMany`], [`RedirectError::OtherSubnet`]. The login has then failed.
+    pub fn follow(&self, from: &Gid, followed: u8) -> Result<u8, RedirectError> {
+        if followed >= MAX_REDIRECTS {
+            return Err(RedirectError::TooMany);
+        }
+        match self.gid.map(|gid| gid.subnet_prefix()) {
+            Some(prefix) if prefix != from.subnet_prefix() => {
+                Err(RedirectError::OtherSubnet(prefix))
+            }
+            _ => Ok(followed.saturating_add(1)),
         }
     }
 

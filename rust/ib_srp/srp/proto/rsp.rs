@@ -19,13 +19,13 @@ use zerocopy_derive::{
 
 use super::{
     cmd::Direction,
-    display,
     message_error::{
         split,
         ProtocolError, //
     },
     opcode,
     sense::Sense,
+    texts::texts,
     tmf::TmfStatus, //
 };
 
@@ -131,34 +131,33 @@ pub struct Outcome<'a> {
     pub sense: &'a [u8],
 }
 
-/// A response that contradicts itself or the command. The command must not be reported as
-/// successful.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RspFault {
-    /// The response to a command has response data: the target did not understand it. The response
-    /// code, if there is one.
-    ResponseCode(Option<u8>),
-    /// The lengths of sense and response data exceed the message.
-    Lengths,
-    /// Overrun and underrun at once.
-    OverAndUnder,
-    /// A residual for the other direction, or for a command without data.
-    WrongDirection,
-    /// The residual, in bytes, exceeds the length of the data.
-    Residual(u32),
-    /// A status that SAM does not define.
-    Status(u8),
-}
+texts! {
+    /// A response that contradicts itself or the command. The command must not be reported as
+    /// successful.
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    pub enum RspFault {
+        /// The response to a command has a response code: the target did not understand it.
+        ResponseCode(code: u8) => "response code {code} for a command";
 
-display! { RspFault {
-    Self::ResponseCode(Some(code)) => "response code {code} for a command";
-    Self::ResponseCode(None) => "response data without a code for a command";
-    Self::Lengths => "sense or response data longer than the message";
-    Self::OverAndUnder => "over-run and under-run at once";
-    Self::WrongDirection => "residual for the wrong direction";
-    Self::Residual(resid) => "residual of {resid} bytes is more than the data";
-    Self::Status(status) => "undefined SCSI status {status:#04x}";
-} }
+        /// The response to a command has response data that is too short for a code.
+        NoResponseCode => "response data without a code for a command";
+
+        /// The lengths of sense and response data exceed the message.
+        Lengths => "sense or response data longer than the message";
+
+        /// Overrun and underrun at once.
+        OverAndUnder => "over-run and under-run at once";
+
+        /// A residual for the other direction, or for a command without data.
+        WrongDirection => "residual for the wrong direction";
+
+        /// The residual, in bytes, exceeds the length of the data.
+        Residual(resid: u32) => "residual of {resid} bytes is more than the data";
+
+        /// A status that SAM does not define.
+        Status(status: u8) => "undefined SCSI status {status:#04x}";
+    }
+}
 
 /// How much data was transferred, as far as a response tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -246,7 +245,8 @@ impl<'a> Rsp<'a> {
             return Err(RspFault::Lengths);
         }
         if self.has(flag::RSPVALID) {
-            return Err(RspFault::ResponseCode(self.response_code()));
+            let fault = self.response_code().map(RspFault::ResponseCode);
+            return Err(fault.unwrap_or(RspFault::NoResponseCode));
         }
         let (over, under, residual, other) = match direction {
             Direction::ToDevice => (

@@ -23,6 +23,18 @@ pub enum Failure {
     Post(Error),
 }
 
+impl core::fmt::Display for Failure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Request(what, status) => {
+                write!(f, "{what} failed: {status} ({})", status.number())
+            }
+            Self::Event(event) => write!(f, "queue pair event: {event}"),
+            Self::Post(e) => write!(f, "posting receives failed: error {}", e.to_errno()),
+        }
+    }
+}
+
 /// The callbacks of a [`Qp`]. They run in a softirq or a task, as its
 /// [`PollContext`](super::PollContext) says; if the queue pair is polled, in the caller of
 /// [`Qp::poll`], with softirqs off, or in the task that ends the connection. They run one at a

@@ -5,10 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srp_host::{
-    logic::redirects::Redirects,
-    proto::{redirect::Redirect, reject::Reject},
-};
+use srp_host::proto::{guid::Gid, redirect::Redirect, reject::Reject};
 
 fuzz_target!(|input: (u16, bool, u64, &[u8])| {
     let (reason, topspin, prefix, info) = input;
@@ -34,7 +31,8 @@ fuzz_target!(|input: (u16, bool, u64, &[u8])| {
             assert!(redirect.pkey.is_none_or(|pkey| pkey & 0x7fff != 0));
             assert!(redirect.qpn.is_none_or(|qpn| (1..1 << 24).contains(&qpn)));
             let to = redirect.gid.map(|gid| gid.subnet_prefix());
-            match Redirects::new(prefix).follow(to) {
+            let from = Gid((u128::from(prefix) << 64).to_be_bytes());
+            match redirect.follow(&from, 0) {
                 Ok(_) => assert!(to.is_none_or(|to| to == prefix)),
                 Err(_) => assert!(to.is_some_and(|to| to != prefix)),
             }

@@ -26,10 +26,7 @@ use crate::{
     srp::{
         connect::Purpose,
         error::LoginFailure,
-        logic::{
-            redirects::NotFollowed,
-            state::Life, //
-        },
+        logic::state::Life,
         proto::{
             redirect::RedirectError, //
             reject::Reject,
@@ -124,7 +121,7 @@ pub(super) fn redirections_come_to_an_end(soft: &Soft) -> Result {
     let always = |_: usize, request: &Asked| here(request);
     let log = Log::from_now();
     let (why, target) = failure(soft, always, "", ECONNRESET)?;
-    check_failure!(why, LoginFailure::NotFollowed(NotFollowed::TooMany));
+    check_failure!(why, LoginFailure::BadRedirect(RedirectError::TooMany));
     // Three logins, each with four requests.
     check_eq!(target.requests(), 12);
     check_eq!(
@@ -153,7 +150,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     let prefix = u64::from_be_bytes(get(&gid, 0)) ^ 0x55;
     check!(matches!(
         why,
-        LoginFailure::NotFollowed(NotFollowed::OtherSubnet(p)) if p == prefix
+        LoginFailure::BadRedirect(RedirectError::OtherSubnet(p)) if p == prefix
     ));
     check_eq!(log.count("which is not that of dgid"), 2);
     // The target got no request after the redirection.
@@ -184,7 +181,7 @@ pub(super) fn redirections_that_lead_nowhere(soft: &Soft) -> Result {
     let (why, target) = failure(soft, to(partition), "", ECONNRESET)?;
     check_failure!(
         why,
-        LoginFailure::NotFollowed(NotFollowed::OtherPartition(0x8001))
+        LoginFailure::BadRedirect(RedirectError::OtherPartition(0x8001))
     );
     check_eq!(target.requests(), 3);
     Ok(())
@@ -212,7 +209,7 @@ pub(super) fn redirections_lead_elsewhere(soft: &Soft) -> Result {
         if requests == 1 {
             check_failure!(why, LoginFailure::Timeout("login response"));
         } else {
-            check_failure!(why, LoginFailure::NotFollowed(NotFollowed::TooMany));
+            check_failure!(why, LoginFailure::BadRedirect(RedirectError::TooMany));
         }
         drop(login);
         check_eq!(target.requests(), requests);
