@@ -124,15 +124,11 @@ impl Namespaced for Arc<Sessions> {
     }
 }
 
-/// Handles the events of a device.
-struct PortEvents {
-    ports: KVec<Arc<Sessions>>,
-}
-
-impl DeviceEventHandler for PortEvents {
+/// Handles the events of a device with these ports.
+impl DeviceEventHandler for KVec<Arc<Sessions>> {
     fn device_event(&self, event: DeviceEvent, port: Option<u32>) {
         let concerned = |s: &&Arc<Sessions>| port.is_none_or(|number| s.port().number() == number);
-        for sessions in self.ports.iter().filter(concerned) {
+        for sessions in self.iter().filter(concerned) {
             match event {
                 DeviceEvent::Fatal => sessions.fatal(),
                 DeviceEvent::PortActive | DeviceEvent::GidChange => sessions.port_changed(false),
@@ -155,7 +151,7 @@ impl DeviceEventHandler for PortEvents {
 pub struct Ports {
     /// The patience of [`Session::remove`], in milliseconds.
     patience: Msecs,
-    events: Option<Pin<KBox<device_event::Registration<PortEvents>>>>,
+    events: Option<Pin<KBox<device_event::Registration<KVec<Arc<Sessions>>>>>>,
     ports: KVec<Arc<Sessions>>,
     folders: KVec<ClassDevice<Arc<Sessions>>>,
     all: Arc<AllPorts>,
@@ -184,16 +180,13 @@ impl Initiator {
         number: u32,
         health: &Arc<Health>,
         to: &mut Ports,
-        events: &mut PortEvents,
     ) -> Result {
         let port = Port::new(device, number, health.clone())?;
         let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
         to.folders.reserve(1, GFP_KERNEL)?;
         to.ports.reserve(1, GFP_KERNEL)?;
-        events.ports.reserve(1, GFP_KERNEL)?;
         // Before the sysfs file for logins exists, so that every session gets closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
-        to.ports.push(sessions.clone(), GFP_KERNEL)?;
         let folder = ClassDevice::new(
             &self.class,
             device.parent(),
@@ -201,12 +194,11 @@ impl Initiator {
             sessions.clone(),
         )
         .inspect_err(|_| {
-            to.ports.pop();
             let mut list = self.all.list.lock();
             list.retain(|other| !Arc::ptr_eq(other, &sessions));
         })?;
+        to.ports.push(sessions, GFP_KERNEL)?;
         to.folders.push(folder, GFP_KERNEL)?;
-        events.ports.push(sessions, GFP_KERNEL)?;
         Ok(())
     }
 }
@@ -227,10 +219,9 @@ impl Client for Initiator {
             },
             GFP_KERNEL,
         )?;
-        let mut events = PortEvents { ports: KVec::new() };
         for number in device.ports() {
             // The other ports work without it.
-            if let Err(e) = self.add_port(device, number, health, &mut all, &mut events) {
+            if let Err(e) = self.add_port(device, number, health, &mut all) {
                 pr_err!(
                     "{}:{number}: the port cannot be used: error {}\n",
                     format_args!("{}", device.name()),
@@ -238,8 +229,12 @@ impl Client for Initiator {
                 );
             }
         }
-        let events = Arc::new(events, GFP_KERNEL)?;
-        let registration = device_event::Registration::new(device.hold()?, events);
+        let mut ports = KVec::with_capacity(all.ports.len(), GFP_KERNEL)?;
+        for sessions in &all.ports {
+            ports.push(sessions.clone(), GFP_KERNEL)?;
+        }
+        let handler = Arc::new(ports, GFP_KERNEL)?;
+        let registration = device_event::Registration::new(device.hold()?, handler);
         all.events = Some(KBox::pin_init(registration, GFP_KERNEL)?);
         Ok(all)
     }

@@ -31,6 +31,7 @@ use kernel::{
     time::Msecs, //
 };
 
+#[derive(Default)]
 struct List {
     all: KVec<Arc<Session>>,
     /// The port is being removed: no more logins.
@@ -67,13 +68,7 @@ impl Sessions {
                 port,
                 transport,
                 queues,
-                list <- new_mutex!(
-                    List {
-                        all: KVec::new(),
-                        closed: false,
-                    },
-                    "Sessions::list"
-                ),
+                list <- new_mutex!(List::default(), "Sessions::list"),
                 gone <- new_condvar!("Sessions::gone"),
             }),
             GFP_KERNEL,

@@ -188,14 +188,15 @@ attribute_group! {
         id_ext: 0o444, show = |io: &Io, page| line(page, io.session.key().0);
         ioc_guid: 0o444, show = |io: &Io, page| line(page, io.session.key().1);
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
-        pkey: 0o444, show = show_pkey;
+        pkey: 0o444, show = |io: &Io, page| line(page, fmt!("{:#06x}", service(io)?.pkey));
         sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
         dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
         zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.counts().map(Counts::credit_waits).sum::<u64>());
-        src: 0o444, show = show_src;
-        dest: 0o444, show = show_dest;
+        src: 0o444,
+            show = |io: &Io, page| line(page, fmt!("{}", address(io)?.bound().ok_or(ENOENT)?));
+        dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.session.port().number());
         local_ib_device: 0o444,
             show = |io: &Io, page| line(page, io.session.port().device().name());
@@ -207,8 +208,9 @@ attribute_group! {
         ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
         tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
         answers_from: 0o444, show = show_answers_from;
-        answer_channels: 0o444,
-            show = show_answer_channels;
+        answer_channels: 0o444, show = |io: &Io, page| {
+            line(page, open(with_answers(io)?.channels.answer_channels()).count())
+        };
         cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.cmd_sg_entries);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;
@@ -260,23 +262,6 @@ fn open(channels: &[Arc<Connection>]) -> impl Iterator<Item = &Arc<Connection>> 
 /// the target has taken back credits in use.
 fn least_credits(io: &Io) -> i32 {
     open(&io.channels).map(|c| c.credits()).min().unwrap_or(0)
-}
-
-fn show_pkey(io: &Io, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!("{:#06x}\n", service(io)?.pkey))
-}
-
-fn show_src(io: &Io, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!("{}\n", address(io)?.bound().ok_or(ENOENT)?))
-}
-
-fn show_dest(io: &Io, page: &mut Page<'_>) -> Result {
-    page.emit(fmt!("{}\n", address(io)?.dest))
-}
-
-fn show_answer_channels(io: &Io, page: &mut Page<'_>) -> Result {
-    let channels = with_answers(io)?.channels.answer_channels();
-    line(page, open(channels).count())
 }
 
 fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
