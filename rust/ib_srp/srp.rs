@@ -20,7 +20,6 @@ pub mod log;
 pub mod logic;
 pub mod login;
 pub mod mapping;
-pub mod owner;
 pub mod port;
 pub mod proto;
 pub mod session;

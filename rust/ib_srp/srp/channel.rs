@@ -30,14 +30,16 @@ use super::{
         RECEIVE_SIZE,
         REPLIES, //
     },
-    owner::Owner,
     proto::login_iu::Granted,
     slot::{
         Cell,
         Held,
         Slot, //
     },
-    status::Status, //
+    status::{
+        Owner,
+        Status, //
+    }, //
 };
 use crate::{
     dma::DataDirection,

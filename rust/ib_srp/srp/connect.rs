@@ -31,11 +31,12 @@ use super::{
     },
     log::session_log,
     logic::timeouts::ANSWER_CHANNEL_TIMEOUT_MS,
-    owner::Owner,
     proto::login_iu::{
         Granted,
+        LoginRsp,
         MultiChannel, //
-    }, //
+    },
+    status::Owner, //
 };
 use crate::rdma::pd::Pd;
 use channel_login::{
@@ -401,7 +402,7 @@ impl<'a> Login<'a> {
                     return Err(LoginFailure::Removed)
                 }
                 Progress::Failed(why) => return Err(why),
-                Progress::Done => return Ok(Response::new(&[])),
+                Progress::Done => return Ok(LoginRsp::parse(&[])),
                 Progress::Response(response) => return Ok(response),
                 Progress::Pending => {}
             }

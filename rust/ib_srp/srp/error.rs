@@ -4,12 +4,13 @@
 
 use super::proto::{
     login_iu::LoginError,
+    message::logout_reason,
     message_error::ProtocolError,
-    redirect::{
+    reject::{
         Redirect,
-        RedirectError, //
+        RedirectError,
+        Reject, //
     },
-    reject::Reject,
     texts::texts, //
 };
 use crate::{
@@ -38,7 +39,8 @@ texts! {
         AnswerChannel(violation: Violation) => "protocol violation: {violation}";
 
         /// The target sent a logout, for this reason.
-        TLogout(reason: u32, name: &'static str) => "logged out by the target: {name} ({reason})";
+        TLogout(reason: u32) =>
+            "logged out by the target: {} ({reason})", logout_reason(*reason);
 
         /// A request could not be posted.
         Post(e: Error) => "posting a request failed: error {}", e.to_errno();

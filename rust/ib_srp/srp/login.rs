@@ -13,7 +13,10 @@ use super::{
         Service, //
     },
     error::LoginFailure,
-    log::session_log,
+    log::{
+        port_log,
+        session_log, //
+    },
     logic::timeouts::LOGIN_TIMEOUT_MS,
     port::Port,
     proto::{
@@ -56,11 +59,7 @@ use kernel::{
 /// Logs why the driver does not log in through this port.
 macro_rules! refuse {
     ($port:expr, $($why:tt)+) => {
-        pr_warn!(
-            "{}: login refused: {}\n",
-            format_args!("{}", $port.name()),
-            format_args!($($why)+)
-        )
+        port_log!(pr_warn, $port, "login refused: {}", format_args!($($why)+))
     };
 }
 
@@ -194,7 +193,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
         }
     };
     let mut answers_from = KVec::new();
-    for from in options.answers_from.iter() {
+    for from in options.answers_from.iter().flatten() {
         let to = address(port, "answers_from", answers_src, *from)?;
         answers_from.push(AnswerNode::new(Destination::Rdma(to))?, GFP_KERNEL)?;
     }

@@ -6,10 +6,8 @@ use crate::rdma::device::{
     Device,
     Fabric,
     Health,
-    Name,
     Registered, //
 };
-use core::fmt;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -20,15 +18,6 @@ pub struct Port {
     device: Registered,
     number: u32,
     health: Arc<Health>,
-}
-
-/// The name of a port in the log.
-pub struct PortName(Name, u32);
-
-impl fmt::Display for PortName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0, self.1)
-    }
 }
 
 impl Port {
@@ -68,10 +57,5 @@ impl Port {
             self.device.fabric(self.number),
             Fabric::InfiniBand | Fabric::Opa
         )
-    }
-
-    /// The name of the port in the log.
-    pub fn name(&self) -> PortName {
-        PortName(self.device.name(), self.number)
     }
 }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state of a session, as its connections and other code see it.
+//! What connections and other code see of a session, and what connections report to it.
 
 use super::{
+    error::Lost,
     logic::state::State,
-    port::{
-        Port,
-        PortName, //
-    },
+    port::Port,
     proto::ids::PortId,
     sizes::Geometry,
     statistics::Statistics, //
 };
-use core::fmt;
 use kernel::{
     prelude::*,
     sync::{
@@ -22,6 +19,7 @@ use kernel::{
             Release, //
         },
         Arc,
+        ArcBorrow,
         SetOnce, //
     }, //
 };
@@ -38,15 +36,6 @@ pub struct Status {
     pub geometry: Geometry,
     /// The event counters of the session.
     pub statistics: Statistics,
-}
-
-/// The name of a session in the log.
-pub struct Name<'a>(PortName, &'a PortId);
-
-impl fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} target {}", self.0, self.1)
-    }
 }
 
 impl Status {
@@ -77,11 +66,6 @@ impl Status {
         &self.target
     }
 
-    /// The name of the session in the log.
-    pub fn name(&self) -> Name<'_> {
-        Name(self.port.name(), &self.target)
-    }
-
     /// The number of the SCSI host, once there is one.
     pub fn host_number(&self) -> Option<u32> {
         self.host_number.copy()
@@ -110,4 +94,25 @@ impl Status {
     pub fn set_state(&self, state: State) {
         self.state.store(state.to_word(), Release);
     }
+}
+
+/// Receives the events of a connection. None of this is on the fast path.
+///
+/// Context: any, interrupts may be off.
+pub trait Owner: Send + Sync {
+    /// A connection of the session has failed.
+    fn fail(self: ArcBorrow<'_, Self>, why: Lost);
+
+    /// The target has violated the protocol on a connection before its login was done.
+    fn strike(&self, why: &Lost);
+
+    /// The answer channel with this number has failed, for the reason `why`. If `why` is `None`,
+    /// the session loses its connection, too: a call of [`Owner::fail`] follows.
+    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>);
+
+    /// A command was refused for lack of a credit.
+    fn credit_missing(self: ArcBorrow<'_, Self>);
+
+    /// The target reports that its logical units have changed.
+    fn units_changed(self: ArcBorrow<'_, Self>);
 }

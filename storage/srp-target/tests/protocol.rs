@@ -11,7 +11,8 @@ use srp_target::{
         cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},
         ids::{Lun, PortId},
         login_iu::{LoginRej, LoginReqRdma, Requested},
-        message::{self, Message},
+        message::{build_short, Message},
+        opcode,
         reject::Reject,
         tmf::{Function, TmfStatus},
     },
@@ -196,7 +197,7 @@ fn credits_come_back_with_answers() {
     let abort = rig.manage(1, Function::AbortTaskSet, 0);
     assert!(!rig.answered(abort));
     rig.let_go();
-    assert_eq!(rig.managed(abort), TmfStatus::Complete);
+    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
     assert!(tags.iter().all(|t| !rig.answered(*t)));
     let (_, rsp) = rig.sent.last().unwrap();
     assert_eq!(rsp[4..8], DEPTH.to_be_bytes());
@@ -332,15 +333,15 @@ fn an_abort_is_answered_when_the_command_is_over() {
     let abort = rig.manage(1, Function::AbortTask, tag);
     assert!(!rig.answered(abort));
     rig.let_go();
-    assert_eq!(rig.managed(abort), TmfStatus::Complete);
+    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
     assert!(!rig.answered(tag) && rig.answered(other));
     // The write is aborted before it executes.
     assert_eq!(rig.file(0, 1), [0; 512]);
     // No such task: SAM requires FUNCTION COMPLETE.
     let abort = rig.manage(1, Function::AbortTask, 12345);
-    assert_eq!(rig.managed(abort), TmfStatus::Complete);
+    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
     let aca = rig.manage(1, Function::ClearAca, 0);
-    assert_eq!(rig.managed(aca), TmfStatus::NotSupported);
+    assert_eq!(rig.managed(aca), TmfStatus(Some(4)));
 }
 
 #[test]
@@ -356,7 +357,7 @@ fn a_reset_is_told_to_all() {
     let tag = rig.send(2, 0, &[0; 6], Direction::None, 0);
     let reset = rig.manage(1, Function::LunReset, 0);
     rig.let_go();
-    assert_eq!(rig.managed(reset), TmfStatus::Complete);
+    assert_eq!(rig.managed(reset), TmfStatus::COMPLETE);
     assert!(!rig.answered(tag));
     // INQUIRY does not clear the unit attention; REQUEST SENSE does.
     assert_eq!(rig.read(&[0x12, 0, 0, 0, 36, 0], 36).0.status, 0);
@@ -374,7 +375,7 @@ fn a_reset_is_told_to_all() {
     rig.send(2, 0, &[0; 6], Direction::None, 0);
     let clear = rig.manage(1, Function::ClearTaskSet, 0);
     rig.let_go();
-    assert_eq!(rig.managed(clear), TmfStatus::Complete);
+    assert_eq!(rig.managed(clear), TmfStatus::COMPLETE);
     assert_eq!(rig.none(1, &[0; 6]).status, 0);
     assert_eq!(rig.none(2, &[0; 6]).sense, Some((6, 0x2f, 0)));
 }
@@ -391,7 +392,7 @@ fn task_management_of_no_unit_is_refused() {
     };
     request.build(&mut iu).unwrap();
     rig.message(1, &iu);
-    assert_eq!(rig.managed(9), TmfStatus::InvalidFields);
+    assert_eq!(rig.managed(9), TmfStatus(Some(2)));
 }
 
 #[test]
@@ -415,7 +416,7 @@ fn logouts_end_what_they_are_about() {
     let mut rig = Rig::logged_in();
     rig.login(2, &further());
     let mut iu = [0; 16];
-    message::i_logout(&mut iu, 1).unwrap();
+    build_short(&mut iu, opcode::I_LOGOUT, 1).unwrap();
     rig.message(1, &iu);
     assert_eq!(rig.left, [(1, None)]);
     assert_eq!(rig.none(2, &[0; 6]).status, 0);
@@ -424,7 +425,7 @@ fn logouts_end_what_they_are_about() {
     let (channel, last) = &rig.left[1];
     assert_eq!(*channel, 2);
     match Message::parse(last.as_ref().unwrap()).unwrap() {
-        Message::TLogout(logout) => assert_eq!(logout.reason, 0),
+        Message::TLogout(reason) => assert_eq!(reason, 0),
         other => panic!("{other:?}"),
     }
     assert!(rig.target.idle());

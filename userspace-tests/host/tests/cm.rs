@@ -9,9 +9,8 @@ use srp_host::{
     proto::{
         guid::Gid,
         ids::PortId,
-        ip_cm::{is_ip_cm, LoginReqIpCm},
-        login_iu::{LoginReqRdma, MultiChannel, Requested},
-        redirect::{Redirect, RedirectError, MAX_REDIRECTS},
+        login_iu::{is_ip_cm, LoginReqIpCm, LoginReqRdma, MultiChannel, Requested},
+        reject::{Redirect, RedirectError, MAX_REDIRECTS},
     },
     rdma::{
         ib_cm::state::{next, Input, Report, State},

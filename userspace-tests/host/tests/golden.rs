@@ -11,8 +11,9 @@ use srp_host::proto::{
     guid::{Gid, Guid, IoClass},
     ids::{Lun, PortId},
     login_iu::{it_iu_len, LoginReq, LoginReqRdma, MultiChannel, Requested},
-    message::{aer_rsp, cred_rsp, i_logout},
+    message::build_short,
     message_error::BuildError,
+    opcode,
     tmf::{Function, TskMgmt, NO_TASK},
 };
 
@@ -253,20 +254,17 @@ fn task_management() {
 #[test]
 fn short_messages() {
     let mut iu = [0xee; 17];
-    for (build, opcode) in [
-        (
-            cred_rsp as fn(&mut [u8], u64) -> Result<usize, BuildError>,
-            0x41,
-        ),
-        (aer_rsp, 0x42),
-        (i_logout, 0x03),
+    for (opcode, byte) in [
+        (opcode::CRED_RSP, 0x41),
+        (opcode::AER_RSP, 0x42),
+        (opcode::I_LOGOUT, 0x03),
     ] {
-        assert_eq!(build(&mut iu, TAG), Ok(16));
-        assert_eq!(iu[0], opcode);
+        assert_eq!(build_short(&mut iu, opcode, TAG), Ok(16));
+        assert_eq!(iu[0], byte);
         assert_eq!(iu[1..16], hex("00000000000000 1122334455667788"));
         assert_eq!(iu[16], 0xee);
         assert_eq!(
-            build(&mut iu[..15], TAG),
+            build_short(&mut iu[..15], opcode, TAG),
             Err(BuildError::NoSpace { need: 16, have: 15 })
         );
     }
@@ -291,9 +289,8 @@ fn port_ids() {
     assert!(Guid(0x001b_0d00_0000_0001).wants_topspin_workarounds());
     assert!(!Guid(0x0002_c900_0000_0001).wants_topspin_workarounds());
     assert_eq!(Guid(0x2a).to_string(), "0x000000000000002a");
-    for (number, class) in [(0xff00, IoClass::Rev10), (0x0100, IoClass::Rev16a)] {
-        assert_eq!(IoClass::new(number), Some(class));
-    }
+    assert_eq!(IoClass::new(0xff00), Some(IoClass::Rev10));
+    assert_eq!(IoClass::new(0x0100), Some(IoClass::Rev16a));
     assert_eq!(IoClass::new(0x0101), None);
 }
 

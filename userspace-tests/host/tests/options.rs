@@ -9,7 +9,7 @@ use srp_host::proto::{
     guid::{Gid, Guid, IoClass},
     ids::PortId,
     option_error::Why,
-    options::{AnswersFrom, Defaults, Options, Target, MAX_ANSWERS, MAX_LEN},
+    options::{Defaults, Options, Target, MAX_ANSWERS, MAX_LEN},
 };
 
 const RDMA: &str = "id_ext=0001,ioc_guid=0002,dest=10.0.0.1:5555";
@@ -96,7 +96,7 @@ fn defaults() {
             id_ext: Guid(1),
             ioc_guid: Guid(2),
             target: Target::Rdma { src: None, dest },
-            answers_from: AnswersFrom::default(),
+            answers_from: [None; MAX_ANSWERS],
             io_class: IoClass::Rev16a,
             initiator_ext: Guid(0),
             max_sect: None,
@@ -157,7 +157,7 @@ fn everything() {
         (src.to_string(), dest.to_string()),
         ("10.0.0.2".into(), "10.0.0.1:5555".into())
     );
-    assert_eq!(options.answers_from.count(), 0);
+    assert_eq!(options.answers_from, [None; MAX_ANSWERS]);
     assert_eq!(
         (options.max_sect, options.queue_size, options.cmd_per_lun),
         (Some(2048), 64, Some(8))
@@ -190,6 +190,7 @@ fn answers_from(text: &str) -> Vec<String> {
     options
         .answers_from
         .iter()
+        .flatten()
         .map(ToString::to_string)
         .collect()
 }

@@ -11,8 +11,8 @@ const GENERATIONS: [u32; 5] = [0, 1, 0x8000_0000, 0x1234_5678, u32::MAX];
 
 fn responses() -> impl Iterator<Item = TmfStatus> {
     (0..=u8::MAX)
-        .map(TmfStatus::new)
-        .chain([TmfStatus::Missing])
+        .map(|code| TmfStatus(Some(code)))
+        .chain([TmfStatus(None)])
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_request_has_the_response_of_its_generation() {
 #[test]
 fn a_response_is_known_by_its_code() {
     for code in 0..=u8::MAX {
-        assert_eq!(exchange::code(TmfStatus::new(code)), u16::from(code));
+        assert_eq!(exchange::code(TmfStatus(Some(code))), u16::from(code));
     }
-    assert_eq!(exchange::code(TmfStatus::Missing), 256);
+    assert_eq!(exchange::code(TmfStatus(None)), 256);
 }

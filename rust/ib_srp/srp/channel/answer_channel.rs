@@ -24,8 +24,8 @@ use crate::srp::{
         Kind,
         Tag, //
     },
-    owner::Owner,
-    proto::message::Message, //
+    proto::message::Message,
+    status::Owner, //
 };
 use kernel::{
     prelude::*,
@@ -142,11 +142,11 @@ impl Connection {
                     _ => Err(Violation::Tag(rsp.tag)),
                 }
             }
-            Message::TLogout(logout) => {
-                self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
+            Message::TLogout(reason) => {
+                self.fail(Lost::TLogout(reason));
                 Ok(())
             }
-            Message::CredReq(_) | Message::AerReq(_) => Err(Violation::AnswerChannelRequest),
+            Message::CredReq { .. } | Message::AerReq(_) => Err(Violation::AnswerChannelRequest),
         }
     }
 }

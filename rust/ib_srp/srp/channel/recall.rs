@@ -99,7 +99,7 @@ impl Connection {
     /// Returns whether a task management request has completed. Logs why not.
     fn is_complete(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
-            Ok(status) if status.is_complete() => return true,
+            Ok(TmfStatus::COMPLETE) => return true,
             Ok(status) => session_log_ratelimited!(
                 Warning,
                 self.status,

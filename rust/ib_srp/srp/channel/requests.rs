@@ -21,11 +21,11 @@ use crate::{
         logic::send_queue::REPLIES,
         proto::{
             message::{
-                self,
+                build_short,
                 AerReq,
                 Message, //
             },
-            message_error::BuildError,
+            opcode,
             sense::Sense, //
         },
     }, //
@@ -85,17 +85,17 @@ impl Connection {
         }
         match Message::parse(bytes).map_err(Violation::Message)? {
             Message::Rsp(rsp) => self.response(&rsp),
-            Message::CredReq(request) => {
-                self.give_credits(request.req_lim_delta)?;
-                self.reply(|iu| message::cred_rsp(iu, request.tag))
+            Message::CredReq { req_lim_delta, tag } => {
+                self.give_credits(req_lim_delta)?;
+                self.reply(opcode::CRED_RSP, tag)
             }
             Message::AerReq(request) => {
                 self.give_credits(request.req_lim_delta)?;
                 self.report(&request);
-                self.reply(|iu| message::aer_rsp(iu, request.tag))
+                self.reply(opcode::AER_RSP, request.tag)
             }
-            Message::TLogout(logout) => {
-                self.fail(Lost::TLogout(logout.reason, logout.reason_name()));
+            Message::TLogout(reason) => {
+                self.fail(Lost::TLogout(reason));
                 Ok(())
             }
         }
@@ -115,11 +115,8 @@ impl Connection {
         }
     }
 
-    /// Replies to a request of the target.
-    fn reply(
-        &self,
-        build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
-    ) -> Result<(), Violation> {
+    /// Replies to the request of the target with this tag.
+    fn reply(&self, opcode: u8, tag: u64) -> Result<(), Violation> {
         let replies = &self.replies;
         let out = replies.out.load(Relaxed);
         if out.wrapping_sub(replies.sent.load(Relaxed)) >= REPLIES {
@@ -129,6 +126,7 @@ impl Connection {
         let control = control.ok_or(Violation::Request)?;
         replies.out.store(out.wrapping_add(1), Relaxed);
         let section = rcu::read_lock();
+        let build = |iu: &mut [u8]| build_short(iu, opcode, tag);
         match self.send_control(&section, control, (0, 0), None, build, |wr| {
             wr.post_control()
         }) {

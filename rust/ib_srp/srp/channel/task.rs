@@ -27,7 +27,8 @@ use crate::{
         },
         proto::{
             ids::Lun,
-            message,
+            message::build_short,
+            opcode,
             tmf::{
                 Function,
                 TmfStatus,
@@ -190,7 +191,7 @@ impl Task {
                 &self.control,
                 (now.raw(), last.raw()),
                 Some(RESERVE_TSK_MGMT),
-                |iu| message::i_logout(iu, random_u64()),
+                |iu| build_short(iu, opcode::I_LOGOUT, random_u64()),
                 |wr| wr.post_last(),
             )
             .map_err(|why| self.unsent(connection, why))

@@ -26,11 +26,10 @@ use crate::{
         proto::{
             login_iu::{
                 Granted,
-                LoginRsp,
                 MultiChannel,
                 Requested, //
             },
-            redirect::Redirect, //
+            reject::Redirect, //
         },
     },
 };
@@ -171,17 +170,17 @@ impl<'a> Candidate<'a> {
     pub(super) fn advance(&mut self) -> Result<(), LoginFailure> {
         match self.step {
             Step::Address => {
-                self.wait("address resolution", ktime_get())?;
+                let _ = self.wait("address resolution", ktime_get())?;
                 self.cm.route()?;
                 self.step = Step::Route;
                 Ok(())
             }
             Step::Route => {
-                self.wait("route resolution", ktime_get())?;
+                let _ = self.wait("route resolution", ktime_get())?;
                 self.request()
             }
             Step::Response(requested, since) => match self.wait("login response", since) {
-                Ok(response) => self.accept(&requested, &response),
+                Ok(response) => self.accept(&requested, response),
                 Err(LoginFailure::Redirected(to)) => self.redirect(&to),
                 Err(why) => Err(why),
             },
@@ -231,7 +230,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Opens the channel, if the target has accepted the request.
-    fn accept(&mut self, requested: &Requested, response: &Response) -> Result<(), LoginFailure> {
+    fn accept(&mut self, requested: &Requested, response: Response) -> Result<(), LoginFailure> {
         let connection = self.connection.as_ref().ok_or(LoginFailure::Removed)?;
         let refuse = |_: &LoginFailure| self.cm.refuse();
         let granted = self.check(requested, response, connection);
@@ -254,10 +253,10 @@ impl<'a> Candidate<'a> {
     fn check(
         &self,
         requested: &Requested,
-        response: &Response,
+        response: Response,
         connection: &Connection,
     ) -> Result<Granted, LoginFailure> {
-        let response = LoginRsp::parse(response.bytes()).map_err(LoginFailure::NotLoginRsp)?;
+        let response = response.map_err(LoginFailure::NotLoginRsp)?;
         if connection.as_answer_channel().is_some() {
             return response
                 .check_answer_channel(requested)

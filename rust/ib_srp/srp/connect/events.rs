@@ -23,12 +23,18 @@ use crate::{
             AtomicKtime,
             Ktime, //
         },
-        owner::Owner,
         proto::{
-            login_iu::LoginRej,
-            redirect::Redirect,
-            reject::Reject, //
-        }, //
+            login_iu::{
+                LoginRej,
+                LoginRsp, //
+            },
+            message_error::ProtocolError,
+            reject::{
+                Redirect,
+                Reject, //
+            }, //
+        },
+        status::Owner, //
     },
     sync::Completion, //
 };
@@ -47,31 +53,8 @@ use kernel::{
     time::Msecs, //
 };
 
-/// Maximum length of a login response that is kept, in bytes; all used fields are in the first 52.
-const RESPONSE: usize = 64;
-
 /// The response of a target to a login request.
-#[derive(Clone, Copy)]
-pub(super) struct Response {
-    bytes: [u8; RESPONSE],
-    len: usize,
-}
-
-impl Response {
-    pub(super) fn new(data: &[u8]) -> Self {
-        let mut bytes = [0; RESPONSE];
-        let len = data.len().min(RESPONSE);
-        for (to, from) in bytes.iter_mut().zip(data) {
-            *to = *from;
-        }
-        Self { bytes, len }
-    }
-
-    /// The bytes received.
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
+pub(super) type Response = Result<LoginRsp, ProtocolError>;
 
 /// Progress of one step of a login.
 #[derive(Clone, Copy)]
@@ -226,7 +209,7 @@ impl EventHandler for Events {
         let status = event.status();
         let progress = match event.kind() {
             EventKind::AddrResolved | EventKind::RouteResolved => Progress::Done,
-            EventKind::Established => Progress::Response(Response::new(event.private_data())),
+            EventKind::Established => Progress::Response(LoginRsp::parse(event.private_data())),
             EventKind::AddrError => Progress::Failed(LoginFailure::Address(status)),
             EventKind::RouteError => Progress::Failed(LoginFailure::Route(status)),
             EventKind::Unreachable => Progress::Failed(LoginFailure::Unreachable(status)),
@@ -250,7 +233,7 @@ impl ib_cm::EventHandler for Events {
         let (why, kind) = match event {
             ib_cm::Event::Later(ms) => return self.defer(ms),
             ib_cm::Event::Answered(data) => {
-                let response = Progress::Response(Response::new(data));
+                let response = Progress::Response(LoginRsp::parse(data));
                 return self.step_ended(response, EventKind::Established);
             }
             ib_cm::Event::Rejected {

@@ -37,16 +37,14 @@ use crate::{
         logic::timeouts::RESOLVE_TIMEOUT_MS,
         proto::{
             guid::Gid,
-            ip_cm::{
-                is_ip_cm,
-                LoginReqIpCm, //
-            },
             login_iu::{
+                is_ip_cm,
                 LoginReq,
+                LoginReqIpCm,
                 MultiChannel,
                 Requested, //
             },
-            redirect::{
+            reject::{
                 Redirect,
                 RedirectError, //
             }, //

@@ -21,12 +21,14 @@ use super::{
 };
 use crate::srp::{
     error::LoginFailure,
-    owner::Owner,
     proto::{
         guid::Gid,
         ids::PortId, //
     },
-    status::Status, //
+    status::{
+        Owner,
+        Status, //
+    }, //
 };
 use kernel::{
     fmt,

@@ -33,8 +33,10 @@ use crate::{
                 MultiChannel,
                 Requested, //
             },
-            redirect::Redirect, //
-            reject::Reject,
+            reject::{
+                Redirect,
+                Reject, //
+            }, //
         }, //
     },
 };

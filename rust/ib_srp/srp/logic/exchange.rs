@@ -90,21 +90,17 @@ impl Exchange {
         }
         // CAST: Nine bits.
         Some(match (self.0 >> 2) as u16 & 0x1ff {
-            NO_CODE => TmfStatus::Missing,
+            NO_CODE => TmfStatus(None),
             // CAST: The code came from a byte.
-            code => TmfStatus::new(code as u8),
+            code => TmfStatus(Some(code as u8)),
         })
     }
 }
 
 /// The response code of `status`; 256 for none.
 pub const fn code(status: TmfStatus) -> u16 {
-    match status {
-        TmfStatus::Complete => 0,
-        TmfStatus::InvalidFields => 2,
-        TmfStatus::NotSupported => 4,
-        TmfStatus::Failed => 5,
-        TmfStatus::Unknown(code) => code as u16,
-        TmfStatus::Missing => NO_CODE,
+    match status.0 {
+        Some(code) => code as u16,
+        None => NO_CODE,
     }
 }

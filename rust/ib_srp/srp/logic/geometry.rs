@@ -168,7 +168,7 @@ impl Geometry {
         }
         let polled = environment.poll_queues.min(MAX_POLL_QUEUES);
         // CAST: At most `MAX_ANSWERS`.
-        let answer_channels = options.answers_from.count() as u32;
+        let answer_channels = options.answers_from.iter().flatten().count() as u32;
         let all = channels.saturating_add(polled);
         if answer_channels > 0 && !slots.answer_channel_fits(all, &device) {
             return Err(Unfit::AnswerChannel(slots.depth.saturating_mul(all)));

@@ -454,7 +454,7 @@ fn target_refuses(soft: &Soft) -> Result {
     for reason in [3, 10, 30, 25] {
         let (why, _) = refused(reason, &ACL)?;
         check_failure!(why, LoginFailure::Reject(Reject::Ib(_)));
-        check!(matches!(why, LoginFailure::Reject(rej) if rej.number() == u32::from(reason)));
+        check!(matches!(why, LoginFailure::Reject(Reject::Ib(r)) if r == reason));
     }
     target.has_heard(|heard| &heard.confirmed, 0)?;
     target.has_heard(|heard| &heard.refused, 0)?;

@@ -230,11 +230,8 @@ impl Cmd<'_> {
         total: u32,
         list: &[DirectBuf],
     ) -> Result<usize, BuildError> {
-        let bad_count = BuildError::Descriptors(list.len());
-        let count = u8::try_from(list.len()).map_err(|_| bad_count)?;
-        if count == 0 {
-            return Err(bad_count);
-        }
+        let count = u8::try_from(list.len()).ok().filter(|&count| count > 0);
+        let count = count.ok_or(BuildError::Descriptors(list.len()))?;
         let mut out = Writer::new(iu);
         self.head(&mut out, FMT_INDIRECT, direction, count)?;
         out.put(

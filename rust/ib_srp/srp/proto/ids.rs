@@ -19,7 +19,17 @@ use zerocopy_derive::{
 
 /// A 16-byte initiator or target port identifier.
 #[derive(
-    Clone, Copy, Default, Eq, PartialEq, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    PartialEq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned,
 )]
 #[repr(transparent)]
 pub struct PortId(pub [u8; 16]);
@@ -67,12 +77,6 @@ impl fmt::Display for PortId {
             write!(f, "{}{byte:02x}", if i == 0 { "" } else { ":" })?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for PortId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -24,9 +24,9 @@ use zerocopy_derive::{
 use super::{
     cmd::{
         DirectBuf,
-        IMM_DATA_OFFSET,
-        MAX_DESCRIPTORS, //
+        IMM_DATA_OFFSET, //
     },
+    guid::Gid,
     ids::PortId,
     message_error::{
         split,
@@ -60,6 +60,9 @@ const MULTICHANNEL_RESULT: u8 = 0x03;
 /// Multichannel result: the target has kept the other channels.
 const MAINTAINED: u8 = 0x02;
 
+/// Service IDs of TCP ports, without the low 16 bits (the port).
+const TCP: u64 = 0x0106;
+
 /// What the target does with existing channels of this initiator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
@@ -92,36 +95,28 @@ pub struct Requested {
 
 /// Length of the longest message, in bytes, with up to `descriptors` descriptors or `immediate`
 /// bytes of immediate data, at most `cap` (0 for no cap).
-pub const fn it_iu_len(descriptors: u8, immediate: u32, cap: u32) -> u32 {
-    let indirect = IMM_DATA_OFFSET as u32 + DirectBuf::LEN as u32 * descriptors as u32;
-    let with_data = if immediate == 0 {
-        0
-    } else {
-        immediate.saturating_add(IMM_DATA_OFFSET as u32)
+pub fn it_iu_len(descriptors: u8, immediate: u32, cap: u32) -> u32 {
+    let indirect = IMM_DATA_OFFSET as u32 + DirectBuf::LEN as u32 * u32::from(descriptors);
+    let len = match immediate {
+        0 => indirect,
+        data => indirect.max(data.saturating_add(IMM_DATA_OFFSET as u32)),
     };
-    let len = if with_data > indirect {
-        with_data
-    } else {
-        indirect
-    };
-    if cap != 0 && cap < len {
-        cap
-    } else {
-        len
+    match cap {
+        0 => len,
+        cap => len.min(cap),
     }
 }
 
 impl Requested {
-    fn flags(&self) -> u8 {
-        self.multichannel as u8 | if self.immediate == 0 { 0 } else { IMMEDIATE }
-    }
-
-    fn imm_data_offset(&self) -> U16 {
-        U16::new(if self.immediate == 0 {
-            0
-        } else {
-            IMM_DATA_OFFSET as u16
-        })
+    /// `req_flags` and `imm_data_offset` of the request.
+    fn immediate(&self) -> (u8, U16) {
+        match self.immediate {
+            0 => (self.multichannel as u8, U16::ZERO),
+            _ => (
+                self.multichannel as u8 | IMMEDIATE,
+                U16::new(IMM_DATA_OFFSET as u16),
+            ),
+        }
     }
 }
 
@@ -146,13 +141,14 @@ pub struct LoginReq {
 impl LoginReq {
     /// Builds the request.
     pub fn new(what: &Requested) -> Self {
+        let (req_flags, imm_data_offset) = what.immediate();
         Self {
             opcode: opcode::LOGIN_REQ,
             tag: U64::new(what.tag),
             req_it_iu_len: U32::new(what.max_it_iu_len),
             req_buf_fmt: U16::new(BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
-            req_flags: what.flags(),
-            imm_data_offset: what.imm_data_offset(),
+            req_flags,
+            imm_data_offset,
             initiator_port_id: what.initiator,
             target_port_id: what.target,
             ..Self::new_zeroed()
@@ -184,15 +180,16 @@ pub struct LoginReqRdma {
 impl LoginReqRdma {
     /// Builds the request.
     pub fn new(what: &Requested) -> Self {
+        let (req_flags, imm_data_offset) = what.immediate();
         Self {
             tag: U64::new(what.tag),
             req_buf_fmt: U16::new(BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
-            req_flags: what.flags(),
+            req_flags,
             opcode: opcode::LOGIN_REQ,
             req_it_iu_len: U32::new(what.max_it_iu_len),
             initiator_port_id: what.initiator,
             target_port_id: what.target,
-            imm_data_offset: what.imm_data_offset(),
+            imm_data_offset,
             ..Self::new_zeroed()
         }
     }
@@ -201,6 +198,57 @@ impl LoginReqRdma {
     pub fn as_bytes(&self) -> &[u8] {
         IntoBytes::as_bytes(self)
     }
+}
+
+/// Whether `service_id` is a service of the RDMA IP CM for a TCP port.
+pub const fn is_ip_cm(service_id: u64) -> bool {
+    service_id >> 16 == TCP
+}
+
+/// Login request for a service of the RDMA IP CM (IBTA, annex A11): 36 bytes of addresses, then the
+/// RDMA/CM login request.
+///
+/// `rdma_cm` listens on such services. Their service IDs contain an IP port number, and requests to
+/// them carry the IP addresses of both ends. Here the addresses are derived from the GIDs.
+#[derive(Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LoginReqIpCm {
+    version: u8,
+    /// 4 or 6, in the upper four bits.
+    ip_version: u8,
+    source_port: U16,
+    source: [u8; 16],
+    destination: [u8; 16],
+    login: LoginReqRdma,
+}
+
+impl LoginReqIpCm {
+    /// Builds the request.
+    pub fn new(source: &Gid, destination: &Gid, what: &Requested) -> Self {
+        let (ip_version, source, destination) = match (ipv4(source), ipv4(destination)) {
+            (Some(source), Some(destination)) => (4, source, destination),
+            _ => (6, source.0, destination.0),
+        };
+        Self {
+            version: 0,
+            ip_version: ip_version << 4,
+            source_port: U16::ZERO,
+            source,
+            destination,
+            login: LoginReqRdma::new(what),
+        }
+    }
+
+    /// The private data to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        IntoBytes::as_bytes(self)
+    }
+}
+
+/// The IPv4 address of an IPv4-mapped GID, in the last four of 16 bytes.
+fn ipv4(gid: &Gid) -> Option<[u8; 16]> {
+    let number = u128::from_be_bytes(gid.0);
+    (number >> 32 == 0xffff).then_some((number & 0xffff_ffff).to_be_bytes())
 }
 
 /// Login response: `struct srp_login_rsp`, 52 bytes.
@@ -237,6 +285,7 @@ pub struct LoginRej {
 const _: () = {
     assert!(core::mem::size_of::<LoginReq>() == 64);
     assert!(core::mem::size_of::<LoginReqRdma>() == 56);
+    assert!(core::mem::size_of::<LoginReqIpCm>() == 92);
     assert!(core::mem::size_of::<LoginRsp>() == LoginRsp::LEN);
     assert!(core::mem::size_of::<LoginRej>() == 32);
 };
@@ -254,7 +303,7 @@ impl LoginRej {
 }
 
 /// What the target allows: the smaller of what was requested and what it offers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Granted {
     /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. On an answer channel, all fields except
     /// the last are 0.
@@ -332,19 +381,14 @@ impl LoginRsp {
         let immediate_granted = self.rsp_flags & IMMEDIATE != 0;
         let max_it_iu_len = offered.min(requested.max_it_iu_len);
         let room = max_it_iu_len.saturating_sub(IMM_DATA_OFFSET as u32);
-        let descriptors = (room / DirectBuf::LEN as u32).min(MAX_DESCRIPTORS as u32);
+        let descriptors = u8::try_from(room / DirectBuf::LEN as u32).unwrap_or(u8::MAX);
         let immediate = requested.immediate.min(room);
+        let worthwhile = immediate_granted && immediate >= MIN_IMMEDIATE;
         Ok(Granted {
             req_lim,
             max_it_iu_len,
-            descriptors: requested
-                .descriptors
-                .min(u8::try_from(descriptors).unwrap_or(u8::MAX)),
-            immediate: if immediate_granted && immediate >= MIN_IMMEDIATE {
-                immediate
-            } else {
-                0
-            },
+            descriptors: requested.descriptors.min(descriptors),
+            immediate: if worthwhile { immediate } else { 0 },
             max_ti_iu_len,
         })
     }
@@ -354,16 +398,12 @@ impl LoginRsp {
     pub fn check_answer_channel(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
         match self.req_lim_delta.get() {
-            0 => {}
-            delta => return Err(LoginError::Grants(delta)),
+            0 => Ok(Granted {
+                max_ti_iu_len: self.check_ti(requested)?,
+                ..Granted::default()
+            }),
+            delta => Err(LoginError::Grants(delta)),
         }
-        Ok(Granted {
-            req_lim: 0,
-            max_it_iu_len: 0,
-            descriptors: 0,
-            immediate: 0,
-            max_ti_iu_len: self.check_ti(requested)?,
-        })
     }
 
     fn check_tag(&self, requested: &Requested) -> Result<(), LoginError> {

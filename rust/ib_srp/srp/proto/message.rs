@@ -37,12 +37,17 @@ use super::{
 pub enum Message<'a> {
     /// Answer to a command or task management request.
     Rsp(Rsp<'a>),
-    /// Credit change; expects a response.
-    CredReq(CredReq),
-    /// Event report; expects a response.
+    /// A change of the request limit; expects an `SRP_CRED_RSP`.
+    CredReq {
+        /// Credits granted, or taken back if negative.
+        req_lim_delta: i32,
+        /// Opaque; the response repeats it.
+        tag: u64,
+    },
+    /// Event report; expects an `SRP_AER_RSP`.
     AerReq(AerReq<'a>),
-    /// The target logs out.
-    TLogout(TLogout),
+    /// The target logs out for this reason, see [`logout_reason`], and then responds to nothing.
+    TLogout(u32),
 }
 
 impl<'a> Message<'a> {
@@ -52,15 +57,24 @@ impl<'a> Message<'a> {
         match bytes.first().copied() {
             None => Err(ProtocolError::Short { need: 1, got: 0 }),
             Some(opcode::RSP) => Rsp::parse(bytes).map(Self::Rsp),
-            Some(opcode::CRED_REQ) => CredReq::parse(bytes).map(Self::CredReq),
+            Some(opcode::CRED_REQ) => {
+                let (wire, _) = split::<Short>(bytes, opcode::CRED_REQ)?;
+                Ok(Self::CredReq {
+                    req_lim_delta: i32::from_be_bytes(wire.word.to_bytes()),
+                    tag: wire.tag.get(),
+                })
+            }
             Some(opcode::AER_REQ) => AerReq::parse(bytes).map(Self::AerReq),
-            Some(opcode::T_LOGOUT) => TLogout::parse(bytes).map(Self::TLogout),
+            Some(opcode::T_LOGOUT) => {
+                let (wire, _) = split::<Short>(bytes, opcode::T_LOGOUT)?;
+                Ok(Self::TLogout(wire.word.get()))
+            }
             Some(other) => Err(ProtocolError::Opcode(other)),
         }
     }
 }
 
-/// Length in bytes of [`cred_rsp`], [`aer_rsp`] and [`i_logout`].
+/// Length of a message of [`build_short`], in bytes.
 pub const SHORT_LEN: usize = 16;
 
 /// Layout shared by the messages of 16 bytes: `struct srp_cred_req`, `srp_t_logout` and, with a
@@ -94,59 +108,19 @@ struct AerReqWire {
 
 const _: () = assert!(core::mem::size_of::<AerReqWire>() == AerReq::LEN);
 
-/// A change of the request limit that expects a [`cred_rsp`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct CredReq {
-    /// Credits granted, or taken back if negative.
-    pub req_lim_delta: i32,
-    /// Opaque; the response repeats it.
-    pub tag: u64,
-}
-
-impl CredReq {
-    /// Reads an `SRP_CRED_REQ`. Bytes after the message are ignored.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
-        let (wire, _) = split::<Short>(bytes, opcode::CRED_REQ)?;
-        Ok(Self {
-            req_lim_delta: i32::from_be_bytes(wire.word.to_bytes()),
-            tag: wire.tag.get(),
-        })
+/// The reason of a [`Message::TLogout`] in words.
+pub const fn logout_reason(reason: u32) -> &'static str {
+    match reason {
+        0 => "no reason given",
+        1 => "inactive channel",
+        2 => "invalid message received",
+        3 => "response without credit",
+        4 => "channel closed by a new login",
+        _ => "unknown reason",
     }
 }
 
-/// A logout by the target, which then responds to nothing.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TLogout {
-    /// Reason code, see [`TLogout::reason_name`].
-    pub reason: u32,
-    /// Opaque tag.
-    pub tag: u64,
-}
-
-impl TLogout {
-    /// Reads an `SRP_T_LOGOUT`. Bytes after the message are ignored.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ProtocolError> {
-        let (wire, _) = split::<Short>(bytes, opcode::T_LOGOUT)?;
-        Ok(Self {
-            reason: wire.word.get(),
-            tag: wire.tag.get(),
-        })
-    }
-
-    /// The reason in words.
-    pub const fn reason_name(&self) -> &'static str {
-        match self.reason {
-            0 => "no reason given",
-            1 => "inactive channel",
-            2 => "invalid message received",
-            3 => "response without credit",
-            4 => "channel closed by a new login",
-            _ => "unknown reason",
-        }
-    }
-}
-
-/// An event report that expects an [`aer_rsp`].
+/// An event report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AerReq<'a> {
     /// Credits granted, or taken back if negative.
@@ -183,26 +157,13 @@ impl<'a> AerReq<'a> {
     }
 }
 
-fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildError> {
+/// Writes a message of 16 bytes: the response `SRP_CRED_RSP` or `SRP_AER_RSP` to the request with
+/// this tag, or an `SRP_I_LOGOUT`. Returns the length.
+pub fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildError> {
     let wire = Short {
         opcode,
         tag: U64::new(tag),
         ..Short::new_zeroed()
     };
     put(buf, wire.as_bytes())
-}
-
-/// Writes the response to a [`CredReq`] with this tag; returns the length, 16 bytes.
-pub fn cred_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
-    build_short(buf, opcode::CRED_RSP, tag)
-}
-
-/// Writes the response to an [`AerReq`] with this tag; returns the length, 16 bytes.
-pub fn aer_rsp(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
-    build_short(buf, opcode::AER_RSP, tag)
-}
-
-/// Writes an `SRP_I_LOGOUT`; returns the length, 16 bytes.
-pub fn i_logout(buf: &mut [u8], tag: u64) -> Result<usize, BuildError> {
-    build_short(buf, opcode::I_LOGOUT, tag)
 }

@@ -81,31 +81,6 @@ pub enum Target<'a> {
     },
 }
 
-/// Addresses of answer channels, all different. Each has a port.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct AnswersFrom<'a>([Option<Address<'a>>; MAX_ANSWERS]);
-
-impl<'a> AnswersFrom<'a> {
-    /// The addresses, in the order of the login string.
-    pub fn iter(&self) -> impl Iterator<Item = &Address<'a>> + '_ {
-        self.0.iter().flatten()
-    }
-
-    /// Number of addresses.
-    pub fn count(&self) -> usize {
-        self.iter().count()
-    }
-
-    fn add(&mut self, address: Address<'a>) -> Result<(), Why> {
-        if self.iter().any(|other| *other == address) {
-            return Err(Why::Twice);
-        }
-        let place = self.0.iter_mut().find(|place| place.is_none());
-        *place.ok_or(Why::TooMany(MAX_ANSWERS))? = Some(address);
-        Ok(())
-    }
-}
-
 /// Defines [`Options`], and [`Draft`], which a login string fills.
 ///
 /// A row has the name in the login string, the field with its type, and the expression that parses
@@ -133,15 +108,15 @@ macro_rules! options {
             pub ioc_guid: Guid,
             /// Where the target is.
             pub target: Target<'a>,
-            /// Addresses of the peers that respond in place of the target; only with
-            /// [`Target::Rdma`].
-            pub answers_from: AnswersFrom<'a>,
+            /// Addresses of the peers that respond in place of the target, all different, in the
+            /// order of the login string. Each has a port; only with [`Target::Rdma`].
+            pub answers_from: [Option<Address<'a>>; MAX_ANSWERS],
             $($(#[$doc])* pub $field: $type,)*
         }
 
         /// Options during parsing.
         struct Draft<'a> {
-            answers_from: AnswersFrom<'a>,
+            answers_from: [Option<Address<'a>>; MAX_ANSWERS],
             $($part: Option<$part_type>,)*
             $($field: $type,)*
         }
@@ -149,7 +124,7 @@ macro_rules! options {
         impl<'a> Draft<'a> {
             fn new($defaults: &Defaults) -> Self {
                 Self {
-                    answers_from: AnswersFrom::default(),
+                    answers_from: [None; MAX_ANSWERS],
                     $($part: None,)*
                     $($field: $default,)*
                 }
@@ -158,7 +133,7 @@ macro_rules! options {
             /// Takes one option; `value` is an error if there is none.
             fn set(&mut self, name: &str, value: Result<&'a str, Why>) -> Result<(), Why> {
                 match name {
-                    "answers_from" => self.answers_from.add(peer(value?)?)?,
+                    "answers_from" => self.add_answers_from(peer(value?)?)?,
                     $($part_name => {
                         let $value = value?;
                         self.$part = Some($part_parse);
@@ -289,6 +264,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    fn add_answers_from(&mut self, address: Address<'a>) -> Result<(), Why> {
+        if self.answers_from.contains(&Some(address)) {
+            return Err(Why::Twice);
+        }
+        let place = self.answers_from.iter_mut().find(|place| place.is_none());
+        *place.ok_or(Why::TooMany(MAX_ANSWERS))? = Some(address);
+        Ok(())
+    }
+
     fn is_ib(&self) -> bool {
         self.dgid.is_some() || self.pkey.is_some() || self.service_id.is_some()
     }
@@ -328,7 +312,8 @@ impl<'a> Draft<'a> {
             let token = named(text, &["src", "dest"]).last();
             return Err(Why::Families.at(token.unwrap_or(&[])));
         }
-        for (address, token) in self.answers_from.iter().zip(named(text, &["answers_from"])) {
+        let given = self.answers_from.iter().flatten();
+        for (address, token) in given.zip(named(text, &["answers_from"])) {
             if *address == dest {
                 return Err(Why::IsDest.at(token));
             }

@@ -68,6 +68,23 @@ struct Wire {
 
 const _: () = assert!(core::mem::size_of::<Wire>() == Rsp::LEN);
 
+impl Wire {
+    /// Splits the bytes after the fixed part into response and sense data. Without either flag, the
+    /// lengths have no meaning.
+    fn lists<'a>(&self, rest: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        if self.flags & (flag::RSPVALID | flag::SNSVALID) == 0 {
+            return Some((&[], &[]));
+        }
+        let response = usize::try_from(self.resp_data_len.get()).ok()?;
+        let (response, rest) = rest.split_at_checked(response)?;
+        if self.flags & flag::SNSVALID == 0 {
+            return Some((response, &[]));
+        }
+        let sense = usize::try_from(self.sense_data_len.get()).ok()?;
+        Some((response, rest.get(..sense)?))
+    }
+}
+
 /// The usual response: the command has ended with GOOD status, and with all its data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Good {
@@ -109,13 +126,7 @@ pub struct Rsp<'a> {
     /// DATA-IN residual in bytes, unchecked.
     pub data_in_res: u32,
     /// Response and sense data, or `None` if their length fields exceed the message.
-    lists: Option<Lists<'a>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Lists<'a> {
-    response: &'a [u8],
-    sense: &'a [u8],
+    lists: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// How a command ended.
@@ -212,29 +223,19 @@ impl<'a> Rsp<'a> {
             status: wire.status,
             data_out_res: wire.data_out_res_cnt.get(),
             data_in_res: wire.data_in_res_cnt.get(),
-            lists: Lists::split(
-                rest,
-                wire.flags,
-                wire.resp_data_len.get(),
-                wire.sense_data_len.get(),
-            ),
+            lists: wire.lists(rest),
         })
     }
 
     /// Sense data, if the target has flagged it as valid; at most [`MAX_SENSE_LEN`] bytes.
     pub fn sense(&self) -> &'a [u8] {
-        match self.lists {
-            Some(lists) => lists.sense.get(..MAX_SENSE_LEN).unwrap_or(lists.sense),
-            None => &[],
-        }
+        let (_, sense) = self.lists.unwrap_or_default();
+        sense.get(..MAX_SENSE_LEN).unwrap_or(sense)
     }
 
     /// The status in a response to a task management request.
     pub fn tmf_status(&self) -> TmfStatus {
-        match self.response_code() {
-            Some(code) => TmfStatus::new(code),
-            None => TmfStatus::Missing,
-        }
+        TmfStatus(self.response_code())
     }
 
     /// Returns how the command ended. It has `data_len` bytes of data in this direction.
@@ -293,27 +294,8 @@ impl<'a> Rsp<'a> {
         if !self.has(flag::RSPVALID) {
             return None;
         }
-        self.lists?.response.get(3).copied()
-    }
-}
-
-impl<'a> Lists<'a> {
-    /// Splits the bytes after the fixed part; response data comes first. Without either flag, the
-    /// lengths have no meaning.
-    fn split(rest: &'a [u8], flags: u8, response: u32, sense: u32) -> Option<Self> {
-        if flags & (flag::RSPVALID | flag::SNSVALID) == 0 {
-            return Some(Self {
-                response: &[],
-                sense: &[],
-            });
-        }
-        let (response, rest) = rest.split_at_checked(usize::try_from(response).ok()?)?;
-        let sense = if flags & flag::SNSVALID != 0 {
-            rest.get(..usize::try_from(sense).ok()?)?
-        } else {
-            &[]
-        };
-        Some(Self { response, sense })
+        let (response, _) = self.lists?;
+        response.get(3).copied()
     }
 }
 

@@ -94,50 +94,25 @@ impl TskMgmt {
     }
 }
 
-/// The result that the target reports. Only [`TmfStatus::Complete`] is a success.
+/// The result that the target reports: a response code, [`None`] if the response had none. Only
+/// [`TmfStatus::COMPLETE`] is a success.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TmfStatus {
-    /// 0: done.
-    Complete,
-    /// 2: invalid fields in the request.
-    InvalidFields,
-    /// 4: the function is not supported.
-    NotSupported,
-    /// 5: failed; LIO also means that there is no such task.
-    Failed,
-    /// Any other code.
-    Unknown(u8),
-    /// The response had no code at all.
-    Missing,
-}
+pub struct TmfStatus(pub Option<u8>);
 
 impl TmfStatus {
-    /// From the response code.
-    pub const fn new(code: u8) -> Self {
-        match code {
-            0 => Self::Complete,
-            2 => Self::InvalidFields,
-            4 => Self::NotSupported,
-            5 => Self::Failed,
-            other => Self::Unknown(other),
-        }
-    }
-
-    /// Whether the function was carried out: after that, the command does not access its data.
-    pub const fn is_complete(self) -> bool {
-        matches!(self, Self::Complete)
-    }
+    /// Done: from now on, the command does not access its data.
+    pub const COMPLETE: Self = Self(Some(0));
 }
 
 impl fmt::Display for TmfStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Complete => "complete",
-            Self::InvalidFields => "invalid fields (2)",
-            Self::NotSupported => "not supported (4)",
-            Self::Failed => "failed or no such task (5)",
-            Self::Unknown(code) => return write!(f, "unknown code {code}"),
-            Self::Missing => "no response code",
+        f.write_str(match self.0 {
+            Some(0) => "complete",
+            Some(2) => "invalid fields (2)",
+            Some(4) => "not supported (4)",
+            Some(5) => "failed or no such task (5)",
+            Some(code) => return write!(f, "unknown code {code}"),
+            None => "no response code",
         })
     }
 }

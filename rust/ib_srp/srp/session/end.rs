@@ -28,7 +28,7 @@ use crate::{
             state::Life,
             window::Budget, //
         },
-        owner::Owner, //
+        status::Owner, //
     },
     trace::{
         trace,

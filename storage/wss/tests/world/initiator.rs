@@ -411,7 +411,7 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
             conn, id,
             "task management is answered where it was asked for"
         );
-        assert_eq!(rsp.tmf_status(), TmfStatus::Complete);
+        assert_eq!(rsp.tmf_status(), TmfStatus::COMPLETE);
         *this.credits.get_mut(&conn).unwrap() += credits;
         let answered = !this.outs.contains_key(&task);
         if let Some(out) = end(world, n, task) {

@@ -48,7 +48,7 @@ fuzz_target!(|input: (u8, u32, u32, bool, &[u8])| {
         }
     }
     if let Ok(rej) = LoginRej::parse(bytes) {
-        assert_eq!(Reject::Srp(rej.reason().number()), rej.reason());
+        assert!(matches!(rej.reason(), Reject::Srp(_)));
         let _ = format!("{}", rej.reason());
     }
 });

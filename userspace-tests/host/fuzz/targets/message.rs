@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use srp_host::proto::{
     cmd::Direction,
-    message::Message,
+    message::{logout_reason, Message},
     rsp::{Good, MAX_SENSE_LEN},
 };
 
@@ -45,9 +45,9 @@ fuzz_target!(|input: (u32, u8, &[u8])| {
         Ok(Message::AerReq(aer)) => {
             assert!(aer.sense.len() <= bytes.len() - 36 && within(aer.sense))
         }
-        Ok(Message::CredReq(_)) => assert!(bytes.len() >= 16),
-        Ok(Message::TLogout(logout)) => {
-            assert!(bytes.len() >= 16 && !logout.reason_name().is_empty())
+        Ok(Message::CredReq { .. }) => assert!(bytes.len() >= 16),
+        Ok(Message::TLogout(reason)) => {
+            assert!(bytes.len() >= 16 && !logout_reason(reason).is_empty())
         }
         Err(error) => {
             let _ = format!("{error}");

@@ -24,11 +24,12 @@ fuzz_target!(|bytes: &[u8]| {
                 .ch_count
                 .is_none_or(|count| (1..=1024).contains(&count)));
             assert!(
-                options.answers_from.count() == 0 || matches!(options.target, Target::Rdma { .. })
+                options.answers_from.iter().flatten().count() == 0
+                    || matches!(options.target, Target::Rdma { .. })
             );
             if let Target::Rdma { dest, .. } = options.target {
                 let mut all = vec![dest];
-                all.extend(options.answers_from.iter());
+                all.extend(options.answers_from.iter().flatten());
                 for (number, address) in all.iter().enumerate() {
                     assert!(address.port.is_some_and(|port| port != 0));
                     assert!(!all[..number].contains(address));

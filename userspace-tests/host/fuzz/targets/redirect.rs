@@ -5,7 +5,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srp_host::proto::{guid::Gid, redirect::Redirect, reject::Reject};
+use srp_host::proto::{
+    guid::Gid,
+    reject::{Redirect, Reject},
+};
 
 fuzz_target!(|input: (u16, bool, u64, &[u8])| {
     let (reason, topspin, prefix, info) = input;

@@ -78,7 +78,6 @@ pub mod srp {
     pub mod error;
     pub mod logic;
     pub mod mapping;
-    pub mod owner;
     pub mod port;
     pub mod proto;
     pub mod sizes;

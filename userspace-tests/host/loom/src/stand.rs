@@ -14,7 +14,6 @@ use crate::{
         channels::Channels,
         error::Lost,
         logic::state::{Life, Link, State},
-        owner::Owner,
         port::Port,
         proto::{
             ids::{Lun, PortId},
@@ -22,7 +21,7 @@ use crate::{
             options::{Defaults, Options},
         },
         sizes,
-        status::Status,
+        status::{Owner, Status},
     },
     workqueue::WorkerPool,
 };

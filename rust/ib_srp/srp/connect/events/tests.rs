@@ -4,8 +4,7 @@
 
 use super::{
     Events,
-    Progress,
-    RESPONSE, //
+    Progress, //
 };
 use crate::{
     bindings::{
@@ -72,6 +71,10 @@ use crate::{
             },
             window::Strikes, //
         },
+        proto::{
+            login_iu::LoginRsp,
+            opcode, //
+        },
         session::Session,
         tests::{
             messages::{
@@ -91,6 +94,7 @@ use kernel::{
         Delta, //
     }, //
 };
+use zerocopy::IntoBytes;
 
 suite!(
     srp_connection_events,
@@ -180,12 +184,13 @@ fn ends(events: &Events, expected: &str) -> Result {
     let text = match &progress {
         Progress::Pending => CString::try_from_fmt(fmt!("nothing"))?,
         Progress::Done => CString::try_from_fmt(fmt!("step"))?,
-        Progress::Response(response) => {
-            let bytes = response.bytes();
+        Progress::Response(Ok(response)) => {
+            let bytes = response.as_bytes();
             let first = bytes.first().copied().unwrap_or(0);
             let last = bytes.last().copied().unwrap_or(0);
             CString::try_from_fmt(fmt!("response {first} to {last}, {}", bytes.len()))?
         }
+        Progress::Response(Err(e)) => CString::try_from_fmt(fmt!("{}", format_args!("{e:?}")))?,
         Progress::Failed(why) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
     };
     let text = core::str::from_utf8(text.to_bytes()).map_err(|_| EINVAL)?;
@@ -207,7 +212,7 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
     let scene = Scene::new(soft)?;
     let rej = login_rej(0x0001_0006);
     let mut long = [1; 100];
-    (long[0], long[RESPONSE - 1]) = (7, 9);
+    (long[0], long[LoginRsp::LEN - 1]) = (opcode::LOGIN_RSP, 9);
     let (nothing, step) = ("nothing", "step");
     let acl = "Reject(Srp(65542))";
     let cases: [Case<'_>; 27] = [
@@ -249,9 +254,15 @@ fn events_of_rdma_cm(soft: &Soft) -> Result {
             "Reject(Ib(65535))",
             Some(E::Rejected),
         ),
-        (ESTABLISHED, 0, &long, "response 7 to 9, 64", None),
-        (ESTABLISHED, 0, &[5, 6], "response 5 to 6, 2", None),
-        (ESTABLISHED, 0, &[], "response 0 to 0, 0", None),
+        (ESTABLISHED, 0, &long, "response 192 to 9, 52", None),
+        (
+            ESTABLISHED,
+            0,
+            &[opcode::LOGIN_RSP, 6],
+            "Short { need: 52, got: 2 }",
+            None,
+        ),
+        (ESTABLISHED, 0, &[], "Short { need: 1, got: 0 }", None),
         (DISCONNECTED, 0, &[], "Disconnected", Some(E::Disconnected)),
         (
             DEVICE_REMOVAL,
@@ -289,7 +300,7 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
     let gid = soft.device.gid(1, 0)?;
     let (rej, info) = (login_rej(0x0001_0006), class_port_info(gid, 5, 0xffff, 1));
     let mut long = [1; 196];
-    (long[0], long[RESPONSE - 1]) = (7, 9);
+    (long[0], long[LoginRsp::LEN - 1]) = (opcode::LOGIN_RSP, 9);
     let rejected = |reason, info, private_data| Event::Rejected {
         reason,
         info,
@@ -304,8 +315,8 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
     let short = "BadRedirect(Short { need: 72, got: 71 })";
     let cases: [(Event<'_>, &str, Option<EventKind>); 15] = [
         (Event::Later(1), "nothing", None),
-        (Event::Answered(&long), "response 7 to 9, 64", None),
-        (Event::Answered(&[5]), "response 5 to 5, 1", None),
+        (Event::Answered(&long), "response 192 to 9, 52", None),
+        (Event::Answered(&[5]), "Opcode(5)", None),
         (rejected(28, &[], &rej), acl, Some(E::Rejected)),
         (rejected(28, &info, &rej), acl, Some(E::Rejected)),
         (rejected(28, &[], &[]), "Reject(Ib(28))", Some(E::Rejected)),
@@ -389,7 +400,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
     let scene = Scene::new(soft)?;
     scene.with("", |session, events| {
         told(events, ib_cm::Event::Answered(&[1]));
-        ends(events, "response 1 to 1, 1")?;
+        ends(events, "Opcode(1)")?;
         told(events, ib_cm::Event::Disconnected);
         // The login sees the failure; the session is not lost.
         check_eq!(events.set_in_use(true), Err(ENOTCONN));

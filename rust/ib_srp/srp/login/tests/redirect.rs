@@ -27,9 +27,9 @@ use crate::{
         connect::Purpose,
         error::LoginFailure,
         logic::state::Life,
-        proto::{
-            redirect::RedirectError, //
-            reject::Reject,
+        proto::reject::{
+            RedirectError,
+            Reject, //
         },
         tests::{
             messages::{
