@@ -78,6 +78,7 @@ use kernel::{
 };
 
 mod delayed;
+mod timed_interrupt;
 mod worker_pool;
 
 pub use delayed::{
@@ -87,6 +88,7 @@ pub use delayed::{
     DelayedItem,
     HasDelayed, //
 };
+pub use timed_interrupt::TimedInterrupt;
 pub use worker_pool::WorkerPool;
 
 /// The properties of a [`WorkQueue`].

@@ -16,7 +16,6 @@ mod ib_cm;
 mod nexus;
 mod rdma_cm;
 mod throttle;
-mod waiting;
 
 use super::{
     channel::{
@@ -71,7 +70,6 @@ pub use nexus::{
 };
 pub use rdma_cm::Address;
 pub use throttle::Throttle;
-pub use waiting::Waiting;
 
 /// Interval at which a waiting login checks whether the session has ended, in milliseconds.
 const SLICE_MS: u32 = 100;

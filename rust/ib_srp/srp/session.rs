@@ -36,8 +36,7 @@ use super::{
         Nexus,
         Plan,
         Purpose,
-        Throttle,
-        Waiting, //
+        Throttle, //
     },
     error::LoginFailure,
     ktime::{
@@ -68,8 +67,9 @@ use crate::{
     trace::trace,
     workqueue::{
         new_delayed,
-        Handle, //
-        WorkerPool,
+        Handle,
+        TimedInterrupt,
+        WorkerPool, //
     }, //
 };
 use core::ops::Deref;
@@ -196,7 +196,7 @@ impl Session {
         let mut rounds = KVec::new();
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
         let status = Status::new(port, plan.target, geometry)?;
-        let nexus = Nexus::new(plan, status, throttle, Waiting::new(ending.clone())?);
+        let nexus = Nexus::new(plan, status, throttle, TimedInterrupt::new(ending.clone())?);
         let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {

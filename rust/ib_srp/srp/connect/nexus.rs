@@ -16,19 +16,21 @@ use super::{
         Address,
         RdmaCm, //
     },
-    Throttle,
-    Waiting, //
+    Throttle, //
 };
-use crate::srp::{
-    error::LoginFailure,
-    proto::{
-        guid::Gid,
-        ids::PortId, //
+use crate::{
+    srp::{
+        error::LoginFailure,
+        proto::{
+            guid::Gid,
+            ids::PortId, //
+        },
+        status::{
+            Owner,
+            Status, //
+        }, //
     },
-    status::{
-        Owner,
-        Status, //
-    }, //
+    workqueue::TimedInterrupt, //
 };
 use kernel::{
     fmt,
@@ -159,7 +161,7 @@ pub struct Nexus {
     /// Throttle of all logins to the same destination.
     pub throttle: Arc<Throttle>,
     /// Interrupts the thread that connects.
-    pub waiting: Arc<Waiting>,
+    pub waiting: Arc<TimedInterrupt>,
     /// See [`Self::need_descriptors`].
     descriptors: Atomic<u32>,
     /// See [`Self::time_allowed`].
@@ -172,7 +174,7 @@ impl Nexus {
         plan: Plan,
         status: Arc<Status>,
         throttle: Arc<Throttle>,
-        waiting: Arc<Waiting>,
+        waiting: Arc<TimedInterrupt>,
     ) -> Self {
         Self {
             plan,
