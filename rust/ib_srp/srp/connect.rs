@@ -29,7 +29,7 @@ use super::{
         Ktime, //
     },
     log::session_log,
-    logic::timeouts::ANSWER_CHANNEL_TIMEOUT_MS,
+    logic::time::ANSWER_CHANNEL_TIMEOUT_MS,
     proto::login_iu::{
         Granted,
         LoginRsp,

@@ -8,7 +8,6 @@
 pub mod backoff;
 pub mod credit;
 pub mod data_path;
-pub mod deadlines;
 pub mod exchange;
 pub mod geometry;
 pub mod recovery;
@@ -17,6 +16,5 @@ pub mod slot_state;
 pub mod state;
 pub mod tag;
 pub mod time;
-pub mod timeouts;
 pub mod watch;
 pub mod window;

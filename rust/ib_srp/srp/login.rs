@@ -17,7 +17,7 @@ use super::{
         port_log,
         session_log, //
     },
-    logic::timeouts::LOGIN_TIMEOUT_MS,
+    logic::time::LOGIN_TIMEOUT_MS,
     port::Port,
     proto::{
         self,

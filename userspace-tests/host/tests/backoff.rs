@@ -12,7 +12,7 @@ const SECOND: i64 = 1_000_000_000;
 
 #[test]
 fn pauses_double_up_to_reconnect_delay() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     backoff.lost(5 * SECOND, Cause::Plain);
     let mut pauses = Vec::new();
     for _ in 0..7 {
@@ -33,7 +33,7 @@ fn pauses_double_up_to_reconnect_delay() {
 
 #[test]
 fn pauses_are_spread_by_a_quarter() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     backoff.lost(5 * SECOND, Cause::Plain);
     assert_eq!(backoff.pause(10, u16::MAX), Pause::Ms(0));
     backoff.failed();
@@ -64,7 +64,7 @@ fn flap(backoff: &mut Backoff, life: i64, losses: usize) -> Vec<Pause> {
 #[test]
 fn a_try_at_once_is_earned_by_a_life_that_doubles() {
     let at_once = Pause::Ms(0);
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     let pauses = flap(&mut backoff, SECOND + SECOND / 100, 8);
     let grow = [0, 2000, 4000, 8000, 16_000, 32_000].map(Pause::Ms);
     assert_eq!(pauses[..6], grow);
@@ -82,12 +82,13 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
         [Pause::Ms(2000), Pause::Ms(4000)]
     );
     // If a connection dies at once, even the first retry has a pause.
-    assert_eq!(flap(&mut Backoff::new(), 0, 1), [Pause::Ms(1000)]);
+    let mut backoff = Backoff::NEW;
+    assert_eq!(flap(&mut backoff, 0, 1), [Pause::Ms(1000)]);
 }
 
 #[test]
 fn violations_wait_and_resets_do_not() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     backoff.lost(100 * SECOND, Cause::Violation);
     assert_eq!(backoff.pause(10, 0), Pause::ReconnectDelay);
     backoff.hurry();
@@ -123,7 +124,7 @@ fn events(backoff: &mut Backoff, tries: bool, from_ms: i64, to_ms: i64, every_ms
 
 #[test]
 fn the_first_event_counts_at_once_and_a_storm_seldom() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     let at = storm(&mut backoff, 1000, 21_000, 10);
     // Events of a port that comes up, each shortly after the previous one.
     assert_eq!(at[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|n| 1000 + 250 * n));
@@ -140,7 +141,7 @@ fn the_first_event_counts_at_once_and_a_storm_seldom() {
 
 #[test]
 fn events_with_a_connection_do_not_count_against_tries() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     let at = events(&mut backoff, false, 1000, 11_000, 10);
     assert_eq!(at, Vec::from_iter((0..41).map(|n| 1000 + 250 * n)));
     // As if there were no earlier ones.
@@ -150,7 +151,7 @@ fn events_with_a_connection_do_not_count_against_tries() {
 
 #[test]
 fn events_that_are_few_count_each_at_once() {
-    let mut backoff = Backoff::new();
+    let mut backoff = Backoff::NEW;
     for n in 0..100 {
         let now = 1_000_000 + n * 10_000;
         assert_eq!(storm(&mut backoff, now, now + 1, 1), [now]);

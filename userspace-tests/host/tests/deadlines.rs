@@ -4,8 +4,9 @@
 
 use srp_host::logic::{
     backoff::Cause,
-    deadlines::Due,
-    recovery::{BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry},
+    recovery::{
+        BeginTry, Commit, Due, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry,
+    },
     state::Life,
     time::Ktime,
     watch::Policy,

@@ -162,8 +162,7 @@ impl Counts {
     pub(super) fn give_credits(&self, delta: i32) -> Result<(), Violation> {
         let mut unused = self.credits.load(Relaxed);
         loop {
-            let sum =
-                credit::give(unused, delta, credit::MAX).map_err(|_| Violation::Credits(delta))?;
+            let sum = credit::give(unused, delta, credit::MAX).ok_or(Violation::Credits(delta))?;
             match self.credits.cmpxchg(unused, sum, Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => unused = now,

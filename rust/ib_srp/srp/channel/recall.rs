@@ -19,7 +19,7 @@ use crate::{
                 Word, //
             },
             tag::Tag,
-            timeouts::TSK_MGMT_TIMEOUT_MS,
+            time::TSK_MGMT_TIMEOUT_MS,
             watch::{
                 Credits,
                 Watch, //

@@ -23,7 +23,7 @@ use crate::{
                 State, //
             },
             tag::Tag,
-            timeouts::TSK_MGMT_TIMEOUT_MS, //
+            time::TSK_MGMT_TIMEOUT_MS, //
         },
         proto::{
             ids::Lun,

@@ -34,7 +34,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        logic::timeouts::RESOLVE_TIMEOUT_MS,
+        logic::time::RESOLVE_TIMEOUT_MS,
         proto::{
             guid::Gid,
             login_iu::{

@@ -26,7 +26,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
-        logic::timeouts::RESOLVE_TIMEOUT_MS,
+        logic::time::RESOLVE_TIMEOUT_MS,
         proto::{
             login_iu::{
                 LoginReqRdma,

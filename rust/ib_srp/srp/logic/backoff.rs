@@ -14,9 +14,9 @@
 
 use super::time::Ktime;
 
-const SECOND_NS: i64 = 1_000_000_000;
+const MS_NS: i64 = 1_000_000;
 /// Lifetime of a connection after which earlier losses are forgotten, in nanoseconds.
-const FORGET_NS: i64 = 600 * SECOND_NS;
+const FORGET_NS: i64 = 600_000 * MS_NS;
 /// Maximum number of times that the lifetime required for an immediate attempt is doubled; it
 /// starts at 1 s.
 const MAX_FLAPS: u32 = 6;
@@ -56,8 +56,12 @@ pub enum Pause {
     ReconnectDelay,
 }
 
+impl Pause {
+    const NONE: Self = Self::Ms(0);
+}
+
 /// A session's history of losses and attempts.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Backoff {
     /// Number of losses; each doubles the lifetime that an immediate attempt requires.
     flaps: u32,
@@ -65,24 +69,12 @@ pub struct Backoff {
     tries: u32,
     /// Attempts requested by the transport class since the connection was lost.
     wanted: u32,
-    least: Least,
+    /// Minimum pause before an attempt.
+    least: Pause,
     /// Number of successive port events that took effect while there was no connection.
     events: u32,
     /// When the last port event takes effect.
     event: Ktime,
-}
-
-/// Minimum pause before an attempt.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Least {
-    Seconds(u32),
-    ReconnectDelay,
-}
-
-impl Default for Least {
-    fn default() -> Self {
-        Self::Seconds(0)
-    }
 }
 
 /// `1 << n`; `n` must be less than 32.
@@ -91,17 +83,15 @@ const fn doubled(n: u32) -> u32 {
 }
 
 impl Backoff {
-    /// Returns an empty history.
-    pub const fn new() -> Self {
-        Self {
-            flaps: 0,
-            tries: 0,
-            wanted: 0,
-            least: Least::Seconds(0),
-            events: 0,
-            event: Ktime::MIN,
-        }
-    }
+    /// The history of a session that has lost no connection.
+    pub const NEW: Self = Self {
+        flaps: 0,
+        tries: 0,
+        wanted: 0,
+        least: Pause::NONE,
+        events: 0,
+        event: Ktime::MIN,
+    };
 
     /// A connection that lived for `life` nanoseconds is lost.
     pub const fn lost(&mut self, life: i64, why: Cause) {
@@ -109,15 +99,12 @@ impl Backoff {
         if life >= FORGET_NS {
             self.flaps = 0;
         }
-        let wanted_s = doubled(self.flaps);
+        let wanted_ms = doubled(self.flaps).saturating_mul(1000);
         self.least = match why {
-            Cause::Reset => {
-                self.least = Least::Seconds(0);
-                return;
-            }
-            Cause::Violation => Least::ReconnectDelay,
-            Cause::Plain if life >= wanted_s as i64 * SECOND_NS => Least::Seconds(0),
-            Cause::Plain => Least::Seconds(wanted_s),
+            Cause::Reset => return self.hurry(),
+            Cause::Violation => Pause::ReconnectDelay,
+            Cause::Plain if life >= wanted_ms as i64 * MS_NS => Pause::NONE,
+            Cause::Plain => Pause::Ms(wanted_ms),
         };
         if self.flaps < MAX_FLAPS {
             self.flaps += 1;
@@ -126,7 +113,7 @@ impl Backoff {
 
     /// A host reset wants an attempt now, while there is no connection.
     pub const fn hurry(&mut self) {
-        self.least = Least::Seconds(0);
+        self.least = Pause::NONE;
     }
 
     /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later ones
@@ -187,26 +174,25 @@ impl Backoff {
     /// The pause before the next attempt; `reconnect_delay_s` is in seconds. `random` adds up to a
     /// quarter, so that sessions that lost their connections together do not reconnect together.
     pub const fn pause(&self, reconnect_delay_s: u32, random: u16) -> Pause {
-        let Least::Seconds(least_s) = self.least else {
+        let Pause::Ms(least_ms) = self.least else {
             return Pause::ReconnectDelay;
         };
-        let doubled_s = match self.tries {
+        let doubled_ms = match self.tries {
             0 => 0,
-            1..=MAX_DOUBLINGS => doubled(self.tries - 1),
-            _ => doubled(MAX_DOUBLINGS),
+            1..=MAX_DOUBLINGS => doubled(self.tries - 1) * 1000,
+            _ => doubled(MAX_DOUBLINGS) * 1000,
         };
-        let pause_s = if least_s > doubled_s {
-            least_s
+        let pause_ms = if least_ms > doubled_ms {
+            least_ms
         } else {
-            doubled_s
+            doubled_ms
         };
-        if pause_s == 0 {
-            Pause::Ms(0)
-        } else if pause_s >= reconnect_delay_s {
+        if pause_ms == 0 {
+            Pause::NONE
+        } else if pause_ms >= reconnect_delay_s.saturating_mul(1000) {
             Pause::ReconnectDelay
         } else {
-            let ms = pause_s.saturating_mul(1000);
-            Pause::Ms(ms.saturating_add(part(ms / 4, random)))
+            Pause::Ms(pause_ms.saturating_add(part(pause_ms / 4, random)))
         }
     }
 }

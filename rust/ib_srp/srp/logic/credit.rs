@@ -16,10 +16,6 @@ pub const RESERVE_COMMAND: i32 = 1;
 /// Number of credits that a task management request leaves.
 pub const RESERVE_TSK_MGMT: i32 = 0;
 
-/// A change that moves the counter beyond its limit.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct OutOfRange;
-
 /// The counter after taking one credit, or `None` if only `reserve` or fewer are left.
 pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     if unused > reserve {
@@ -29,16 +25,16 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
     }
 }
 
-/// The counter after a change by the target. It must stay within `-limit..=limit`, as `unused`
-/// already is; `limit` is at most [`MAX`].
-pub const fn give(unused: i32, delta: i32, limit: u32) -> Result<i32, OutOfRange> {
+/// The counter after a change by the target, or `None` if it would leave `-limit..=limit`. `unused`
+/// is within it; `limit` is at most [`MAX`].
+pub const fn give(unused: i32, delta: i32, limit: u32) -> Option<i32> {
     // CAST: At most 65535.
     let limit = limit as i32;
     // A sum that wraps is nearly 2^31 away from 0.
     let sum = unused.wrapping_add(delta);
     if limit.wrapping_neg() <= sum && sum <= limit {
-        Ok(sum)
+        Some(sum)
     } else {
-        Err(OutOfRange)
+        None
     }
 }

@@ -30,15 +30,15 @@
 //! lists how. Callers match it without `_`, so a new outcome does not compile until every caller
 //! handles it.
 
+mod deadlines;
+
+pub use deadlines::Due;
+
 use super::{
     backoff::{
         Backoff,
         Cause,
         Fill, //
-    },
-    deadlines::{
-        Deadlines,
-        Due, //
     },
     state::{
         Attempt,
@@ -48,9 +48,12 @@ use super::{
         State, //
     },
     time::Ktime,
-    watch::Policy,
-    window::Strikes, //
+    window::Window, //
 };
+use deadlines::Deadlines;
+
+/// Number of protocol violations within a minute after which a session stops reconnecting.
+pub const MAX_STRIKES: u32 = 5;
 
 /// What the caller of [`Recovery::logged_in`] does next.
 #[must_use]
@@ -180,7 +183,8 @@ pub struct Recovery {
     deadlines: Deadlines,
     backoff: Backoff,
     fill: Fill,
-    strikes: Strikes,
+    /// Protocol violations.
+    strikes: Window,
     /// When the connection came up.
     since: Ktime,
 }
@@ -196,9 +200,9 @@ impl Recovery {
         Self {
             state,
             deadlines: Deadlines::new(),
-            backoff: Backoff::new(),
+            backoff: Backoff::NEW,
             fill: Fill::new(),
-            strikes: Strikes::new(),
+            strikes: Window::new(),
             since: Ktime::from_ns(0),
         }
     }
@@ -214,7 +218,7 @@ impl Recovery {
     }
 
     /// Counter of protocol violations.
-    pub const fn strikes(&self) -> Strikes {
+    pub const fn strikes(&self) -> Window {
         self.strikes
     }
 
@@ -245,7 +249,8 @@ impl Recovery {
             };
             self.state.link = Link::Lost;
             self.state.starving = false;
-            self.deadlines.lost();
+            self.deadlines.end_test();
+            self.deadlines.credits = Ktime::MAX;
             self.state.reset = if reset { Reset::Wanted } else { Reset::None };
             self.backoff.lost(now.ns_since(self.since), cause);
             self.count(cause, now);
@@ -301,7 +306,7 @@ impl Recovery {
             return Ended::Retry(Retry::None);
         }
         self.state.link = Link::Down;
-        self.deadlines.down();
+        self.deadlines.poll = Ktime::MAX;
         match self.state.life {
             Life::Failed => Ended::Remove,
             _ => Ended::Retry(self.retry()),
@@ -437,63 +442,6 @@ impl Recovery {
         self.state.banned = true;
     }
 
-    /// Sets the deadlines of a connection that is now in use. `keep_alive` is the parameter in
-    /// milliseconds, 0 for none. `polled`: there are polled channels, which are polled until the
-    /// connection is down.
-    pub const fn watch(&mut self, now: Ktime, keep_alive: u32, polled: bool) {
-        let keep_alive = match self.state.is_lost() || self.state.is_ending() {
-            true => 0,
-            false => keep_alive,
-        };
-        let polled = polled && !self.state.is_down();
-        self.deadlines.connected(now, keep_alive, polled);
-    }
-
-    /// A port event. `moved`: the path to the target may have changed. [`Backoff::event`] sets the
-    /// delay. Ignored unless the session waits to reconnect or has a path to test.
-    pub const fn port_event(&mut self, now: Ktime, moved: bool) {
-        let moved = match self.state.life {
-            Life::Recovering => false,
-            Life::Live if moved => true,
-            _ => return,
-        };
-        let delay = self.backoff.event(now, self.state.is_lost());
-        self.deadlines.event(now, delay, moved);
-    }
-
-    /// The connection is to be tested, see [`Deadlines::test`].
-    pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
-        if !self.state.is_ending() && !self.state.is_lost() {
-            self.deadlines.test(now, due);
-        }
-    }
-
-    /// A command was refused for lack of a credit. The credits are looked at every `round`
-    /// milliseconds, until no command waits or the connection is lost.
-    pub const fn credit_missing(&mut self, now: Ktime, round: u32) {
-        if !self.state.starving && !self.state.is_lost() {
-            self.state.starving = true;
-            self.deadlines.credit_missing(now, round);
-        }
-    }
-
-    /// The tick fires, see [`Deadlines::tick`].
-    pub const fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
-        let mut due = self.deadlines.tick(now, keep_alive);
-        due.reconnect = due.reconnect && matches!(self.state.life, Life::Recovering);
-        due.moved = due.moved && matches!(self.state.life, Life::Live);
-        if due.credits {
-            // A command that is refused from here on counts in a round of its own.
-            self.state.starving = false;
-        }
-        due
-    }
-
-    /// Milliseconds until the next deadline, rounded up; `None` if there is none.
-    pub const fn next_tick(&self, now: Ktime) -> Option<u32> {
-        self.deadlines.next(now)
-    }
-
     /// Removes the session: logout, module unload, device removal, a failed login, a target
     /// unreachable for too long.
     ///
@@ -508,19 +456,9 @@ impl Recovery {
         Remove::TearDown
     }
 
-    /// The midlayer has ended every command within `limit` milliseconds.
-    pub const fn limit_removal(&mut self, limit: u32) {
-        self.deadlines.limit_removal(limit);
-    }
-
-    /// A round of the removal ends. `ended` is the number of commands that have ended, modulo 2^32.
-    pub const fn removal_round(&mut self, ended: i32) -> Policy {
-        self.deadlines.removal_round(ended)
-    }
-
     /// The disks are gone, and the target is logged out.
     pub const fn log_out(&mut self) {
-        self.deadlines.removed();
+        self.deadlines.removal = Ktime::MAX;
         if matches!(self.state.link, Link::Up) {
             self.state.link = Link::Closing;
         }
@@ -564,11 +502,8 @@ impl Recovery {
     }
 
     const fn count(&mut self, cause: Cause, now: Ktime) {
-        if matches!(cause, Cause::Violation) {
-            self.strikes.add(now);
-            if self.strikes.is_out() {
-                self.ban();
-            }
+        if matches!(cause, Cause::Violation) && self.strikes.add(now) >= MAX_STRIKES {
+            self.ban();
         }
     }
 }

@@ -37,18 +37,8 @@ pub enum State {
 }
 
 impl State {
-    /// All states, by number.
-    pub const ALL: [Self; 7] = [
-        Self::Free,
-        Self::Building,
-        Self::Posted,
-        Self::Responded,
-        Self::Invalidating,
-        Self::Aborting,
-        Self::Failed,
-    ];
-
-    const fn from_number(number: u8) -> Self {
+    /// The state with this number.
+    pub const fn from_number(number: u8) -> Self {
         match number {
             0 => Self::Free,
             1 => Self::Building,

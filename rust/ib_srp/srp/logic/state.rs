@@ -22,16 +22,6 @@ pub enum Life {
 }
 
 impl Life {
-    /// All states, by number.
-    pub const ALL: [Self; 6] = [
-        Self::Connecting,
-        Self::Live,
-        Self::Failed,
-        Self::Recovering,
-        Self::Removing,
-        Self::Gone,
-    ];
-
     /// Whether the session is ending or gone.
     pub const fn is_ending(self) -> bool {
         matches!(self, Self::Failed | Self::Removing | Self::Gone)

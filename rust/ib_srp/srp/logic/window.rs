@@ -7,15 +7,16 @@ use super::time::Ktime;
 /// Length of a window: a minute, in nanoseconds.
 const WINDOW_NS: i64 = 60_000_000_000;
 
-/// Counts events in windows of [`WINDOW_NS`], each of which begins with an event.
+/// Counts events in windows of a minute, each of which begins with an event.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Window {
+pub struct Window {
     since: Ktime,
     count: u32,
 }
 
 impl Window {
-    const fn new() -> Self {
+    /// Returns an empty counter.
+    pub const fn new() -> Self {
         Self {
             since: Ktime::from_ns(0),
             count: 0,
@@ -23,39 +24,13 @@ impl Window {
     }
 
     /// Counts an event at the time `now`, and returns the number of events in its window.
-    const fn add(&mut self, now: Ktime) -> u32 {
+    pub const fn add(&mut self, now: Ktime) -> u32 {
         if self.count == 0 || now.ns_since(self.since) > WINDOW_NS {
             self.since = now;
             self.count = 0;
         }
         self.count = self.count.saturating_add(1);
         self.count
-    }
-}
-
-/// Counts protocol violations, to give up on a target that repeats them.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Strikes(Window);
-
-impl Strikes {
-    /// Number of violations within a minute that is too many.
-    pub const MAX: u32 = 5;
-
-    /// Returns an empty counter.
-    pub const fn new() -> Self {
-        Self(Window::new())
-    }
-
-    /// Counts a violation at the time `now`. Once there were too many, the counter stays as it is.
-    pub const fn add(&mut self, now: Ktime) {
-        if !self.is_out() {
-            self.0.add(now);
-        }
-    }
-
-    /// Whether there were too many violations within a minute.
-    pub const fn is_out(&self) -> bool {
-        self.0.count >= Self::MAX
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
                 Remove, //
             },
             state::Life,
-            timeouts::LOG_OUT_TIMEOUT_MS,
+            time::LOG_OUT_TIMEOUT_MS,
             watch::removal_limit_ms, //
         }, //
     },

@@ -15,7 +15,7 @@ use crate::srp::{
     log::session_log,
     logic::{
         state::Life,
-        timeouts::LOGIN_TIMEOUT_MS, //
+        time::LOGIN_TIMEOUT_MS, //
     }, //
 };
 use kernel::{

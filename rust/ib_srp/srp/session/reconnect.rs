@@ -34,6 +34,7 @@ use crate::{
                 Pause, //
             },
             recovery::{
+                self,
                 BeginTry,
                 Commit,
                 Outcome,
@@ -45,8 +46,7 @@ use crate::{
                 Life,
                 Reset, //
             },
-            timeouts::LOGIN_TIMEOUT_MS,
-            window::Strikes, //
+            time::LOGIN_TIMEOUT_MS, //
         },
     },
     sync::noio,
@@ -135,7 +135,7 @@ impl Session {
                 Err,
                 self,
                 "{} protocol violations in a minute: not reconnecting any more; log out and in",
-                Strikes::MAX
+                recovery::MAX_STRIKES
             ),
             Retry::None => {}
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The timer of a session. [`Deadlines`](crate::srp::logic::deadlines::Deadlines) says what is due.
+//! The timer of a session. [`Recovery::tick`] says what is due.
 
 use super::{
     Session,
@@ -14,7 +14,7 @@ use crate::{
         ktime::ktime_get,
         logic::{
             recovery::Recovery,
-            timeouts::DISK_TIMEOUT_MS,
+            time::DISK_TIMEOUT_MS,
             watch::{
                 credit_round_ms,
                 Credits,

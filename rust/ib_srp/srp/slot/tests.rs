@@ -66,7 +66,7 @@ struct Race {
     owned: Atomic<u32>,
     owners: Atomic<u32>,
     /// Commands that ended in the states Building, Responded, Invalidating, Failed.
-    ways: [Atomic<u32>; State::ALL.len()],
+    ways: [Atomic<u32>; State::Failed as usize + 1],
     aborts: Atomic<u32>,
     wrong: Atomic<u32>,
     /// All commands have been started.
@@ -336,7 +336,7 @@ fn new(soft: &Soft, commands: u32) -> Result<Arc<Race>> {
         ends,
         owned: Atomic::new(0),
         owners: Atomic::new(0),
-        ways: [const { Atomic::new(0) }; State::ALL.len()],
+        ways: [const { Atomic::new(0) }; State::Failed as usize + 1],
         aborts: Atomic::new(0),
         wrong: Atomic::new(0),
         last: Atomic::new(false),

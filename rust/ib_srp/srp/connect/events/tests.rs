@@ -69,7 +69,7 @@ use crate::{
                 Life,
                 Reset, //
             },
-            window::Strikes, //
+            window::Window, //
         },
         proto::{
             login_iu::LoginRsp,
@@ -464,11 +464,11 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         check!(broken(false));
         let log = Log::from_now();
         let strikes = || session.recovery().strikes();
-        check_eq!(strikes(), Strikes::new());
+        check_eq!(strikes(), Window::new());
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost: protocol violation"), 1);
         let one = strikes();
-        check!(one != Strikes::new());
+        check!(one != Window::new());
         // Another violation on the same connection.
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);

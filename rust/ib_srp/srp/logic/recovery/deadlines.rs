@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The deadlines of a session. One timer of the session, the tick, serves all of them.
+
+use super::{
+    super::{
+        time::Ktime,
+        watch::{
+            Policy,
+            Watch, //
+        }, //
+    },
+    Life,
+    Recovery, //
+};
+
+/// Interval at which polled channels are polled for requests without a poller, in milliseconds.
+const POLL_MS: u32 = 20;
+
+/// What is due.
+#[must_use]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Due {
+    /// A port event: the network may be back, so an attempt begins at once.
+    pub reconnect: bool,
+    /// A port event: the path to the target may have moved, so the connection is tested.
+    pub moved: bool,
+    /// A look at the channels.
+    pub look: Option<Policy>,
+    /// A round of the removal ends, see [`Recovery::removal_round`].
+    pub removal: bool,
+    /// A look at the credits.
+    pub credits: bool,
+    /// A poll of the polled channels.
+    pub poll: bool,
+}
+
+/// The deadlines of a session; [`Ktime::MAX`] is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    test: Ktime,
+    /// What the test does at its deadline.
+    policy: Policy,
+    pub(super) credits: Ktime,
+    pub(super) poll: Ktime,
+    event: Ktime,
+    /// The path to the target may have changed since the last event.
+    moved: bool,
+    pub(super) removal: Ktime,
+    /// Length of a round of the removal, in milliseconds.
+    round_ms: u32,
+    /// Upper bound on the time until the midlayer has ended a command, in milliseconds.
+    limit_ms: u32,
+    /// The commands of the session during its removal.
+    commands: Watch,
+}
+
+/// Whether the time of `deadline` has come; clears it then.
+const fn fires(deadline: &mut Ktime, now: Ktime) -> bool {
+    let fires = now.ns_since(*deadline) >= 0;
+    if fires {
+        *deadline = Ktime::MAX;
+    }
+    fires
+}
+
+impl Deadlines {
+    /// Returns no deadlines.
+    pub(super) const fn new() -> Self {
+        Self {
+            test: Ktime::MAX,
+            policy: Policy::Idle,
+            credits: Ktime::MAX,
+            poll: Ktime::MAX,
+            event: Ktime::MAX,
+            moved: false,
+            removal: Ktime::MAX,
+            round_ms: 0,
+            limit_ms: u32::MAX,
+            commands: Watch::new(0),
+        }
+    }
+
+    /// No test runs, and idle channels are not looked at.
+    pub(super) const fn end_test(&mut self) {
+        self.policy = Policy::Idle;
+        self.test = Ktime::MAX;
+    }
+
+    /// The removal begins. A round takes half of `patience` milliseconds. `ended` is the number of
+    /// commands that have ended. No other test runs from now on, as it must not meet the probes of
+    /// this one.
+    pub(super) const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
+        self.end_test();
+        self.event = Ktime::MAX;
+        self.round_ms = patience / 2;
+        self.removal = now.add_ms(self.round_ms);
+        self.commands = Watch::new(ended);
+    }
+
+    /// The next look at idle channels is in `keep_alive` milliseconds, never if that is 0.
+    const fn keep(&mut self, now: Ktime, keep_alive: u32) {
+        self.end_test();
+        if keep_alive > 0 {
+            self.test = now.add_ms(keep_alive);
+        }
+    }
+}
+
+impl Recovery {
+    /// Sets the deadlines of a connection that is now in use. `keep_alive` is the parameter in
+    /// milliseconds, 0 for none. `polled`: there are polled channels, which are polled until the
+    /// connection is down.
+    pub const fn watch(&mut self, now: Ktime, keep_alive: u32, polled: bool) {
+        let keep_alive = match self.state.is_lost() || self.state.is_ending() {
+            true => 0,
+            false => keep_alive,
+        };
+        self.deadlines.keep(now, keep_alive);
+        if polled && !self.state.is_down() {
+            self.deadlines.poll = now.add_ms(POLL_MS);
+        }
+    }
+
+    /// The connection is to be tested. `due`: whether a probe is outstanding, which a test in
+    /// progress waits for. `None` starts the test in any case, and the probe has the full time
+    /// again.
+    pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
+        let begins = match due {
+            Some(due) => self.deadlines.policy.begins_anew(due),
+            None => true,
+        };
+        if begins && !self.state.is_ending() && !self.state.is_lost() {
+            self.deadlines.policy = Policy::Ask;
+            self.deadlines.test = now;
+        }
+    }
+
+    /// A port event. `moved`: the path to the target may have changed.
+    /// [`Backoff::event`](super::Backoff::event) sets the delay, unless an earlier event is due.
+    /// Ignored unless the session waits to reconnect or has a path to test.
+    pub const fn port_event(&mut self, now: Ktime, moved: bool) {
+        let moved = match self.state.life {
+            Life::Recovering => false,
+            Life::Live if moved => true,
+            _ => return,
+        };
+        let event = now.add_ms(self.backoff.event(now, self.state.is_lost()));
+        self.deadlines.moved |= moved;
+        if event.ns_since(self.deadlines.event) < 0 {
+            self.deadlines.event = event;
+        }
+    }
+
+    /// A command was refused for lack of a credit. The credits are looked at every `round`
+    /// milliseconds, until no command waits or the connection is lost.
+    pub const fn credit_missing(&mut self, now: Ktime, round: u32) {
+        if !self.state.starving && !self.state.is_lost() {
+            self.state.starving = true;
+            self.deadlines.credits = now.add_ms(round);
+        }
+    }
+
+    /// The midlayer has ended every command within `limit` milliseconds.
+    pub const fn limit_removal(&mut self, limit: u32) {
+        self.deadlines.limit_ms = limit;
+    }
+
+    /// A round of the removal ends. `ended` is the number of commands that have ended, modulo 2^32.
+    pub const fn removal_round(&mut self, ended: i32) -> Policy {
+        Policy::Removal {
+            rounds: self.deadlines.commands.round(ended),
+            limit: match self.deadlines.limit_ms.checked_div(self.deadlines.round_ms) {
+                Some(limit) => limit,
+                None => u32::MAX,
+            },
+        }
+    }
+
+    /// The tick fires: returns what is due, and sets the deadlines that follow. `keep_alive` is as
+    /// for [`Self::watch`].
+    pub const fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
+        let all = &mut self.deadlines;
+        let mut due = Due {
+            reconnect: false,
+            moved: false,
+            look: None,
+            removal: fires(&mut all.removal, now),
+            credits: fires(&mut all.credits, now),
+            poll: fires(&mut all.poll, now),
+        };
+        if fires(&mut all.event, now) {
+            due.reconnect = matches!(self.state.life, Life::Recovering);
+            due.moved = all.moved && matches!(self.state.life, Life::Live);
+            all.moved = false;
+        }
+        if due.removal {
+            all.removal = now.add_ms(all.round_ms);
+        }
+        if due.credits {
+            // A command that is refused from here on counts in a round of its own.
+            self.state.starving = false;
+        }
+        if due.poll {
+            all.poll = now.add_ms(POLL_MS);
+        }
+        if fires(&mut all.test, now) {
+            due.look = Some(all.policy);
+            match all.policy.next() {
+                (policy, Some(delay)) => {
+                    all.policy = policy;
+                    all.test = now.add_ms(delay);
+                }
+                (_, None) => all.keep(now, keep_alive),
+            }
+        }
+        due
+    }
+
+    /// Milliseconds until the next deadline, rounded up; `None` if there is none.
+    pub const fn next_tick(&self, now: Ktime) -> Option<u32> {
+        let all = &self.deadlines;
+        let mut next = all.test;
+        let others = [all.credits, all.poll, all.event, all.removal];
+        let mut rest: &[Ktime] = &others;
+        while let [first, others @ ..] = rest {
+            if first.ns_since(next) < 0 {
+                next = *first;
+            }
+            rest = others;
+        }
+        if next.to_ns() == Ktime::MAX.to_ns() {
+            return None;
+        }
+        let ms = next.ms_since(now);
+        let early = now.add_ms(ms).ns_since(next) < 0;
+        Some(ms.saturating_add(early as u32))
+    }
+}
