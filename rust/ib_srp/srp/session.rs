@@ -13,7 +13,6 @@
 
 mod disks;
 mod end;
-mod fill;
 mod reconnect;
 mod session_host;
 mod tick;
@@ -115,13 +114,14 @@ pub trait Registry: Send + Sync {
     fn forget(&self, session: &Arc<Session>);
 }
 
-/// Resources that are released at the end of the session.
+/// Resources that are released at the end of the session, in this order: the remote port refers to
+/// the session, and the host to the channels.
 #[derive(Default)]
 struct Parts {
-    pd: Option<Arc<Pd>>,
-    channels: Option<Arc<Channels>>,
-    host: Option<Arc<dyn SessionHost>>,
     rport: Option<Arc<Rport<Session>>>,
+    host: Option<Arc<dyn SessionHost>>,
+    channels: Option<Arc<Channels>>,
+    pd: Option<Arc<Pd>>,
 }
 
 /// A login at one target.
@@ -357,7 +357,7 @@ impl Operations for Session {
     }
 
     fn failed_reconnects(&self) -> u32 {
-        self.wanted_tries()
+        self.recovery.lock().backoff().wanted_tries()
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {

@@ -103,13 +103,6 @@ impl Session {
         self.last_scan.load()
     }
 
-    fn rescan(&self) {
-        if let (_, Some(host)) = self.parts() {
-            session_log!(Info, self, "the target's LUNs have changed, rescanning");
-            host.rescan();
-        }
-    }
-
     /// Ends the session in the background, the disks first. May sleep, for a mutex only.
     ///
     /// The disks may have much to write, for which a target may take as long as the midlayer
@@ -161,15 +154,9 @@ impl Session {
         Tick::cancel_sync(self);
         // A login may wait for the scan that was cancelled.
         self.scanned.complete_all();
-        drop(channels);
-        drop(rport);
-        drop(host);
-        let live = core::mem::take(&mut *self.live.lock());
-        // In this order: the remote port refers to the session, and the host to the connections.
-        drop(live.rport);
-        drop(live.host);
-        drop(live.channels);
-        drop(live.pd);
+        drop((rport, host, channels));
+        let parts = core::mem::take(&mut *self.live.lock());
+        drop(parts);
         self.on(Recovery::removed);
         self.registry.forget(self);
     }
@@ -196,7 +183,10 @@ impl DelayedItem<DISKS> for Session {
             }
             Life::Live => {
                 this.last_scan.store(ktime_get());
-                this.rescan();
+                if let (_, Some(host)) = this.parts() {
+                    session_log!(Info, this, "the target's LUNs have changed, rescanning");
+                    host.rescan();
+                }
             }
             Life::Recovering => {
                 this.last_scan.store(ktime_get());

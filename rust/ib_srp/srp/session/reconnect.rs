@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reconnects a session that has lost its connection.
+//! Reconnects a session that has lost its connection, and adds channels that a connection lacks:
+//! those that a login has left out, and the answer channels, which no reconnect sets up.
 //!
 //! The SRP transport class has the state of the remote port, its timeouts and the reconnect timer.
 //! Contrary to its design, an attempt runs on a queue of the driver and holds no lock while it
@@ -24,6 +25,7 @@ use crate::{
         connect::Purpose,
         error::{
             LoginFailure,
+            Lost,
             Trouble, //
         },
         ktime::ktime_get,
@@ -110,11 +112,6 @@ impl Session {
             (Pause::ReconnectDelay, _) => return,
         };
         let _ = Connect::schedule(self.clone(), delay);
-    }
-
-    /// See [`Backoff::wanted_tries`](crate::srp::logic::backoff::Backoff::wanted_tries).
-    pub(super) fn wanted_tries(&self) -> u32 {
-        self.recovery.lock().backoff().wanted_tries()
     }
 
     /// Number of failed attempts to reconnect since the connection was lost.
@@ -240,10 +237,89 @@ impl Session {
         self.retry(self.on(Recovery::try_ended));
     }
 
-    /// Sets the deadlines of a new connection, and starts to add missing channels.
+    /// Sets the deadlines of a new connection, and starts to add the channels that it lacks.
+    /// `again`: the session had a connection earlier.
     pub(super) fn start_timers(self: &Arc<Self>, again: bool) {
         self.begin_watch();
-        self.begin_fill(again);
+        let (Some(channels), _) = self.parts() else {
+            return;
+        };
+        if channels.missing() > 0 {
+            let left_out = channels.iter().any(|c| !c.is_open());
+            self.fill_in(self.on(|recovery| recovery.fill().begin(ktime_get(), left_out, again)));
+        }
+    }
+
+    /// Schedules the next attempt to add channels in `delay` milliseconds. Any context.
+    fn fill_in(self: &Arc<Self>, delay: Msecs) {
+        let recovery = self.recovery.lock();
+        // The same work item reconnects a session that has lost its connection.
+        if recovery.state().life == Life::Live {
+            let _ = Connect::hurry(self.clone(), delay);
+        }
+    }
+
+    /// Answer channel `number` is lost; without `why`, the session's connection is lost with it.
+    pub(super) fn count_flap(&self, number: usize, why: Option<&Lost>) {
+        if self.state().is_lost() || self.state().is_ending() {
+            return;
+        }
+        self.on(|recovery| recovery.fill().flap(ktime_get()));
+        let Some(from) = self.nexus.plan.answers_from.get(number) else {
+            return;
+        };
+        let from = &from.destination;
+        // The pauses limit the rate of these log lines.
+        match why {
+            None => session_log!(
+                Warning,
+                self,
+                "the answer channel to {} is lost",
+                fmt!("{from}")
+            ),
+            Some(why) => session_log!(
+                Warning,
+                self,
+                "no answer channel to {}: {}",
+                fmt!("{from}"),
+                format_args!("{why}")
+            ),
+        }
+    }
+
+    /// Attempts to add the channels that are missing.
+    pub(super) fn add_missing(self: &Arc<Self>, channels: &Channels) {
+        let before = channels.missing();
+        if before == 0 || self.state().is_lost() {
+            return;
+        }
+        let flapping = self.on(|recovery| recovery.fill().is_flapping(ktime_get()));
+        let result = self
+            .log_in(Purpose::More, LOGIN_TIMEOUT_MS)
+            .and_then(|login| login.more(channels, !flapping));
+        let left = channels.missing();
+        if self.state().is_lost() {
+            return;
+        }
+        if left < before {
+            let all = channels.len() + channels.answer_channels().len();
+            session_log!(Info, self, "{} of {all} channels connected", all - left);
+        }
+        if left == 0 {
+            return;
+        }
+        let (delay, longer) = self.on(|recovery| recovery.fill().failed());
+        if let (Err(why), true, true) = (result, longer, left == before) {
+            // Only while the pause grows. At its maximum, a full target would cause a line each
+            // minute.
+            session_log!(
+                Warning,
+                self,
+                "{left} channels still missing: {}",
+                format_args!("{why}")
+            );
+        }
+        self.fill_in(delay);
     }
 }
 
