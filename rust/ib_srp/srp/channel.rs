@@ -12,7 +12,6 @@ mod answer_channel;
 mod complete;
 mod control;
 mod counts;
-mod probe;
 mod recall;
 mod requests;
 mod submit;
@@ -21,10 +20,7 @@ mod trace;
 
 use super::{
     bounce::Bounce,
-    error::{
-        Lost,
-        Violation, //
-    },
+    error::Lost,
     logic::send_queue::{
         RECEIVE_BATCH,
         RECEIVE_SIZE,
@@ -55,7 +51,10 @@ use crate::{
             Qp, //
         }, //
     },
-    sync::Completion,
+    sync::{
+        Completion,
+        WaitQueue, //
+    },
     trace::trace, //
 };
 use kernel::{
@@ -76,9 +75,8 @@ use kernel::{
 pub use counts::Counts;
 
 use answer_channel::AnswerChannel;
-use probe::Probe;
+use control::Control;
 use requests::Replies;
-use task::Task;
 
 // `Slots::receives()` includes the receives that wait for a repost.
 const _: () = assert!(qp::RECEIVE_BATCH == RECEIVE_BATCH as usize);
@@ -97,9 +95,11 @@ pub struct Channel {
     /// Maximum length of immediate data that the target accepts, in bytes.
     immediate: Atomic<u32>,
     /// Task management.
-    pub task: Task,
-    /// Keep-alive.
-    pub probe: Probe,
+    task: Control,
+    /// Woken when the state of `task` has changed.
+    task_changed: Pin<KBox<WaitQueue>>,
+    /// The probe, by which the target shows that it is alive.
+    probe: Control,
     /// Replies to requests of the target.
     replies: Replies,
     /// The login is done: from then on a failure ends the session's connection.
@@ -113,7 +113,7 @@ pub struct Channel {
     /// Number of waiters on `freed`.
     waiters: Atomic<i32>,
     /// Set for an answer channel. Nothing is sent on it, and it has no slots.
-    answer_channel: Option<AnswerChannel>,
+    answer_channel: Option<Arc<AnswerChannel>>,
 }
 
 impl Channel {
@@ -147,7 +147,7 @@ impl Channel {
     ) -> Result<Arc<Connection>> {
         let index = u16::try_from(channels.len() + number).map_err(|_| EINVAL)?;
         let answer_channel = AnswerChannel::new(number, owner, channels)?;
-        let owner = answer_channel.owner();
+        let owner: Arc<dyn Owner> = answer_channel.clone();
         Self::with(status, &owner, index, pd, Some(answer_channel))
     }
 
@@ -156,7 +156,7 @@ impl Channel {
         owner: &Arc<dyn Owner>,
         index: u16,
         pd: &Arc<Pd>,
-        answer_channel: Option<AnswerChannel>,
+        answer_channel: Option<Arc<AnswerChannel>>,
     ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
         let mut slots = geometry.slots;
@@ -175,8 +175,8 @@ impl Channel {
         // replies to the target.
         let count = depth + 2 + REPLIES as usize;
         let (messages, mut chunks) = Pool::new(pd, count, iu_len, DataDirection::ToDevice)?;
-        let task = Task::new(chunks.pop().ok_or(ENOMEM)?)?;
-        let probe = Probe::new(chunks.pop().ok_or(ENOMEM)?);
+        let task = Control::new(chunks.pop().ok_or(ENOMEM)?);
+        let probe = Control::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
         let bounce = match geometry.bounce() {
             (size, reach) if size > 0 && depth > 0 => Bounce::new(pd, depth, size, reach)?,
@@ -202,6 +202,7 @@ impl Channel {
             counts: Counts::new(),
             immediate: Atomic::new(0),
             task,
+            task_changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
             probe,
             replies,
             open: Atomic::new(false),
@@ -254,6 +255,7 @@ impl Channel {
         self.sweep();
         self.counts.credits.store(0, Relaxed);
         self.task.reset();
+        self.task_changed.wake_all();
         self.probe.reset();
         self.replies.reset();
     }
@@ -297,18 +299,6 @@ impl Channel {
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
-
-    /// Takes a credit, unless only `reserve` are left. Returns whether it took one.
-    #[inline]
-    pub fn take_credit(&self, reserve: i32) -> bool {
-        self.counts.take_credit(reserve)
-    }
-
-    /// Applies a credit change by the target.
-    #[inline]
-    fn give_credits(&self, delta: i32) -> Result<(), Violation> {
-        self.counts.give_credits(delta)
-    }
 }
 
 impl Connection {
@@ -321,7 +311,7 @@ impl Connection {
         // Register the fixed region before any message names it.
         self.live(&rcu::read_lock())?.register_fixed()?;
         // CAST: At most 65535. The target may have changed the credits already.
-        if let Err(violation) = self.give_credits(granted.req_lim as i32) {
+        if let Err(violation) = self.counts.give_credits(granted.req_lim as i32) {
             self.fail(Lost::Violation(violation));
         }
         if self.failed.load(Acquire) {
@@ -344,7 +334,7 @@ impl Connection {
     /// Sends a logout, after which nothing is sent.
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();
-        if !self.is_open() || !self.task.log_out(self) {
+        if !self.is_open() || !self.log_out() {
             self.logged_out.complete_all();
         }
     }

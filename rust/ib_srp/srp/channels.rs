@@ -111,7 +111,7 @@ impl Channels {
         let reset = connection.reset_unit(lun);
         if reset {
             for other in self.iter() {
-                other.probe.recall(lun);
+                other.recall_probe(lun);
             }
         }
         reset
@@ -138,7 +138,7 @@ impl Channels {
         };
         let all = |step| each(self, &self.answer_channels, step);
         for connection in self.iter() {
-            connection.task.wake();
+            connection.wake_task();
         }
         all(Connection::hang_up);
         // A sender that has not seen the loss has posted by the end of this grace period.

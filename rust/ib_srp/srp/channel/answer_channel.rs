@@ -24,7 +24,7 @@ use crate::srp::{
         Kind,
         Tag, //
     },
-    proto::message::Message,
+    proto::rsp::Rsp,
     status::Owner, //
 };
 use kernel::{
@@ -35,10 +35,11 @@ use kernel::{
     }, //
 };
 
-/// The identity of an answer channel, and the channels it answers for.
+/// The identity of an answer channel, and the channels it answers for. As their owner, it passes
+/// events of its connection on to the session, with its number.
 pub(super) struct AnswerChannel {
     number: usize,
-    owner: Arc<dyn Owner>,
+    session: Arc<dyn Owner>,
     /// All channels of the session, by index.
     channels: KVec<Arc<Connection>>,
 }
@@ -46,39 +47,41 @@ pub(super) struct AnswerChannel {
 impl AnswerChannel {
     pub(super) fn new(
         number: usize,
-        owner: &Arc<dyn Owner>,
+        session: &Arc<dyn Owner>,
         channels: &[Arc<Connection>],
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let mut list = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
         for channel in channels {
             list.push(channel.clone(), GFP_KERNEL)?;
         }
-        Ok(Self {
+        let this = Self {
             number,
-            owner: Arc::new(
-                AnswerOwner {
-                    number,
-                    session: owner.clone(),
-                },
-                GFP_KERNEL,
-            )?,
+            session: session.clone(),
             channels: list,
-        })
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// The owner of the answer channel.
-    pub(super) fn owner(&self) -> Arc<dyn Owner> {
-        self.owner.clone()
+    /// Handles a response on `connection`, the answer channel. It may give credits to the channel
+    /// that the command was sent on. Responses to task management and probes come on other
+    /// channels; here they are violations.
+    pub(super) fn response(&self, connection: &Connection, rsp: &Rsp<'_>) -> Result<(), Violation> {
+        let tag = Tag::from_wire(rsp.tag);
+        let channel = self.channels.get(usize::from(tag.channel()));
+        match (tag.kind(), channel) {
+            (Kind::Command(index), Some(channel)) if channel.is_open() => {
+                // Before the slot is freed: a CPU that finds it free may need the credit.
+                channel.counts.give_credits(rsp.req_lim_delta)?;
+                channel.ended_by(rsp, tag, index, Some(&connection.counts))
+            }
+            // The channel is closed: its commands end, and its credits start anew.
+            (Kind::Command(_), Some(_)) if connection.status.state().is_lost() => Ok(()),
+            _ => Err(Violation::Tag(rsp.tag)),
+        }
     }
 }
 
-/// The owner of an answer channel: passes events on to the session, with the channel's number.
-struct AnswerOwner {
-    number: usize,
-    session: Arc<dyn Owner>,
-}
-
-impl Owner for AnswerOwner {
+impl Owner for AnswerChannel {
     fn fail(self: ArcBorrow<'_, Self>, why: Lost) {
         // The target is not at fault, so this is no strike: the session reconnects.
         let why = match why {
@@ -109,44 +112,7 @@ impl Owner for AnswerOwner {
 impl Channel {
     /// Returns the number and the owner of an answer channel, `None` for any other.
     pub fn as_answer_channel(&self) -> Option<(usize, &Arc<dyn Owner>)> {
-        self.answer_channel.as_ref().map(|a| (a.number, &a.owner))
-    }
-}
-
-impl Connection {
-    /// Handles a message on an answer channel. A response to a command may give credits to the
-    /// channel that the command was sent on. Requests, and responses to task management and probes,
-    /// come on other channels; here they are violations.
-    pub(super) fn answer_channel_message(
-        &self,
-        answer_channel: &AnswerChannel,
-        bytes: &[u8],
-    ) -> Result<(), Violation> {
-        match Message::parse(bytes).map_err(Violation::Message)? {
-            Message::Rsp(rsp) => {
-                let tag = Tag::from_wire(rsp.tag);
-                let channel = answer_channel.channels.get(usize::from(tag.channel()));
-                match (tag.kind(), channel) {
-                    // The channel is closed: its commands end, and its credits start anew.
-                    (Kind::Command(_), Some(channel)) if !channel.is_open() => {
-                        match self.status.state().is_lost() {
-                            true => Ok(()),
-                            false => Err(Violation::Tag(rsp.tag)),
-                        }
-                    }
-                    (Kind::Command(index), Some(channel)) => {
-                        // Before the slot is freed: a CPU that finds it free may need the credit.
-                        channel.give_credits(rsp.req_lim_delta)?;
-                        channel.ended_by(&rsp, tag, index, Some(&self.counts))
-                    }
-                    _ => Err(Violation::Tag(rsp.tag)),
-                }
-            }
-            Message::TLogout(reason) => {
-                self.fail(Lost::TLogout(reason));
-                Ok(())
-            }
-            Message::CredReq { .. } | Message::AerReq(_) => Err(Violation::AnswerChannelRequest),
-        }
+        let answers = self.answer_channel.as_ref()?;
+        Some((answers.number, &self.owner))
     }
 }

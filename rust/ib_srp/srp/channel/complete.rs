@@ -3,7 +3,10 @@
 //! The completion path of a command: response, invalidation, and return to the midlayer.
 
 use super::{
-    probe::PROBE,
+    control::{
+        PROBE,
+        TASK, //
+    },
     trace,
     Channel,
     Connection,
@@ -27,6 +30,10 @@ use crate::{
         log::session_log_ratelimited,
         logic::{
             data_path::DataPath,
+            exchange::{
+                self,
+                Exchange, //
+            },
             slot_state::{
                 Event,
                 State,
@@ -130,7 +137,7 @@ impl Connection {
         {
             cmd.copy_to_buffer(piece.read(slot.len));
         }
-        let credits = self.give_credits(good.req_lim_delta);
+        let credits = self.counts.give_credits(good.req_lim_delta);
         self.conclude(slot, ScsiResult::status(0));
         if let Err(violation) = credits {
             self.fail(Lost::Violation(violation));
@@ -140,19 +147,31 @@ impl Connection {
 
     /// Handles any response.
     pub(super) fn response(&self, rsp: &Rsp<'_>) -> Result<(), Violation> {
-        self.give_credits(rsp.req_lim_delta)?;
+        self.counts.give_credits(rsp.req_lim_delta)?;
         let tag = Tag::from_wire(rsp.tag);
         let unknown = Violation::Tag(rsp.tag);
         if tag.channel() != self.index {
             return Err(unknown);
         }
-        let index = match tag.kind() {
-            Kind::TskMgmt(0) if self.task.response(tag, rsp.tmf_status()) => return Ok(()),
-            Kind::TskMgmt(PROBE) if self.probe.response(tag) => return Ok(()),
-            Kind::TskMgmt(_) => return Err(unknown),
-            Kind::Command(index) => index,
+        let generation = tag.generation();
+        let known = match tag.kind() {
+            Kind::Command(index) => return self.ended_by(rsp, tag, index, None),
+            Kind::TskMgmt(TASK) => {
+                let responded = Exchange::responded(generation, rsp.tmf_status());
+                let known = self.task.response(responded);
+                self.wake_task();
+                known
+            }
+            Kind::TskMgmt(PROBE) => {
+                let idle = Exchange::new(exchange::State::Idle, generation);
+                self.probe.response(idle)
+            }
+            Kind::TskMgmt(_) => false,
         };
-        self.ended_by(rsp, tag, index, None)
+        match known {
+            true => Ok(()),
+            false => Err(unknown),
+        }
     }
 
     /// Handles a response to the command in slot `index` of this channel. It arrived on this

@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends messages that are not commands: task management, probes, replies, logout.
+//! Messages that are not commands of the midlayer: how they are sent, and probes.
 
 use super::Connection;
 use crate::{
+    random::random_u64,
     rdma::{
         dma::Chunk,
         qp::SendWr, //
     },
-    srp::proto::message_error::BuildError,
+    srp::{
+        error::Lost,
+        logic::{
+            exchange::{
+                Exchange,
+                State, //
+            },
+            tag::Tag, //
+        },
+        proto::{
+            cmd::Cmd,
+            ids::Lun,
+            message_error::BuildError, //
+        }, //
+    },
     sync::state_cell::StateCell, //
 };
 use kernel::{
@@ -16,13 +31,53 @@ use kernel::{
     sync::rcu, //
 };
 
-/// Memory for a message, with a state word.
-pub(super) type Control = StateCell<Chunk>;
+/// The number of a task management request in its tag.
+pub(super) const TASK: u16 = 0;
+/// The number of a probe in its tag.
+pub(super) const PROBE: u16 = 1;
+
+/// INQUIRY with allocation length 0: the only suitable command that does not clear a pending unit
+/// attention (SAM-5, 5.14).
+const INQUIRY: [u8; 6] = [0x12, 0, 0, 0, 0, 0];
+
+/// Memory for a message, and the state of its [`Exchange`].
+pub(super) struct Control(StateCell<Chunk>);
+
+impl Control {
+    /// Creates an idle exchange. Its messages are written to `iu`.
+    pub(super) fn new(iu: Chunk) -> Self {
+        Self(StateCell::new(Exchange::default().raw(), iu))
+    }
+
+    /// The state, which may change at any time.
+    pub(super) fn word(&self) -> Exchange {
+        Exchange::from_raw(self.0.load().0)
+    }
+
+    /// Changes the state from `from` to `to`. Returns whether it did.
+    pub(super) fn transition(&self, from: Exchange, to: Exchange) -> bool {
+        self.0.transition(from.raw(), to.raw())
+    }
+
+    /// Handles a response to the request of the generation of `to`, which becomes the state unless
+    /// the request was given up. Returns whether there was such a request.
+    pub(super) fn response(&self, to: Exchange) -> bool {
+        self.transition(to.with_state(State::Waiting), to)
+            || self.transition(to.with_state(State::Abandoned), to.with_state(State::Idle))
+    }
+
+    /// Resets the state: the queue pair of any message is shut down. No thread may start to post.
+    pub(super) fn reset(&self) {
+        // Only the waiter of the last request, which times out or takes its response, can race, and
+        // only once.
+        while !self.transition(self.word(), Exchange::default()) {}
+    }
+}
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unsent {
-    /// The state word is not `from`, or another thread holds the memory.
+    /// The state is not `from`, or another thread holds the memory.
     Busy,
     /// The target has no buffer for the message.
     NoCredit,
@@ -31,9 +86,9 @@ pub(super) enum Unsent {
 }
 
 impl Connection {
-    /// Sends the message that `build` writes to the memory of `control`: moves the state word from
+    /// Sends the message that `build` writes to the memory of `control`: moves the state from
     /// `from` to `to`, takes a credit if `reserve` says how many must be left, and posts the
-    /// message by `post`. Without a credit the word stays `from`; if the device refuses the
+    /// message by `post`. Without a credit the state stays `from`; if the device refuses the
     /// message, it is `to`.
     ///
     /// The caller has checked in the section `posting` that the connection is not lost, or is a
@@ -42,14 +97,17 @@ impl Connection {
         &self,
         posting: &rcu::Guard,
         control: &Control,
-        (from, to): (u64, u64),
+        (from, to): (Exchange, Exchange),
         reserve: Option<i32>,
         build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
         post: impl FnOnce(SendWr<'_>) -> Result,
     ) -> Result<(), Unsent> {
-        let mut iu = control.acquire(from, to).ok_or(Unsent::Busy)?;
-        if reserve.is_some_and(|reserve| !self.take_credit(reserve)) {
-            iu.release(from);
+        let mut iu = control
+            .0
+            .acquire(from.raw(), to.raw())
+            .ok_or(Unsent::Busy)?;
+        if reserve.is_some_and(|reserve| !self.counts.take_credit(reserve)) {
+            iu.release(from.raw());
             return Err(Unsent::NoCredit);
         }
         let wr = match build(iu.bytes_mut()) {
@@ -57,7 +115,66 @@ impl Connection {
             Err(_) => Err(EINVAL),
         };
         // Release the memory first: the response may come before the doorbell returns.
-        iu.release(to);
+        iu.release(to.raw());
         wr.and_then(post).map_err(Unsent::Refused)
+    }
+
+    /// Sends a probe if the channel is connected and has more than `reserve` credits. The probe is
+    /// a command to LUN 0 that changes nothing; any response is a sign of life. Returns whether it
+    /// was sent. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost::KeepAlive`] if the last probe has no response, [`Lost::Post`] if the device
+    /// refuses this one.
+    pub fn send_probe(&self, reserve: i32) -> Result<bool, Lost> {
+        let posting = rcu::read_lock();
+        if self.status.state().is_lost() || !self.is_open() {
+            return Ok(false);
+        }
+        let before = self.probe.word();
+        if before.state() == State::Waiting {
+            return Err(Lost::KeepAlive);
+        }
+        // CAST: Any 32 bits will do.
+        let generation = random_u64() as u32;
+        let waiting = Exchange::new(State::Waiting, generation);
+        let Some(tag) = Tag::tsk_mgmt(generation, self.index, PROBE) else {
+            return Ok(false);
+        };
+        let inquiry = Cmd {
+            tag: tag.to_wire(),
+            lun: Lun::default(),
+            cdb: &INQUIRY,
+        };
+        let sent = self.send_control(
+            &posting,
+            &self.probe,
+            (before, waiting),
+            Some(reserve),
+            |iu| inquiry.build(iu),
+            |wr| wr.post(true),
+        );
+        match sent {
+            Ok(()) => Ok(true),
+            Err(Unsent::NoCredit) => Ok(false),
+            Err(Unsent::Busy) => Err(Lost::KeepAlive),
+            Err(Unsent::Refused(e)) => Err(Lost::Post(e)),
+        }
+    }
+
+    /// Whether a probe is in flight that the target must respond to.
+    pub fn is_probed(&self) -> bool {
+        self.probe.word().state() == State::Waiting
+    }
+
+    /// Handles a reset of the unit `lun`: the target may have dropped an outstanding probe of this
+    /// unit, so it no longer counts as outstanding. A late response is still accepted.
+    pub fn recall_probe(&self, lun: Lun) {
+        let now = self.probe.word();
+        if now.state() == State::Waiting && lun == Lun::default() {
+            // Fails if the response has arrived meanwhile.
+            let _ = self.probe.transition(now, now.with_state(State::Abandoned));
+        }
     }
 }

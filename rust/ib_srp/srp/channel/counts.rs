@@ -146,7 +146,7 @@ impl Counts {
 
     /// Takes a credit, unless only `reserve` are left. Returns whether it took one.
     #[inline]
-    pub(super) fn take_credit(&self, reserve: i32) -> bool {
+    pub fn take_credit(&self, reserve: i32) -> bool {
         let mut unused = self.credits.load(Relaxed);
         while let Some(left) = credit::take(unused, reserve) {
             match self.credits.cmpxchg(unused, left, Relaxed) {

@@ -62,9 +62,7 @@ impl Connection {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);
             };
-            let result = self
-                .task
-                .run(self, Function::AbortTask, lun, task.to_wire());
+            let result = self.manage_task(Function::AbortTask, lun, task.to_wire());
             // Any other result proves nothing, so keep the command, unless the target has answered
             // it meanwhile or the connection is lost.
             if self.is_complete("abort of a command", result) {
@@ -88,7 +86,7 @@ impl Connection {
         let Ok(commands) = self.all_out(lun) else {
             return false;
         };
-        let result = self.task.run(self, Function::LunReset, lun, NO_TASK);
+        let result = self.manage_task(Function::LunReset, lun, NO_TASK);
         if !self.is_complete("LUN reset", result) {
             return false;
         }

@@ -18,7 +18,10 @@ use crate::{
             Violation, //
         },
         log::session_log_ratelimited,
-        logic::send_queue::REPLIES,
+        logic::{
+            exchange::Exchange,
+            send_queue::REPLIES, //
+        },
         proto::{
             message::{
                 build_short,
@@ -55,7 +58,7 @@ impl Replies {
         let mut memory = KVec::with_capacity(REPLIES as usize, GFP_KERNEL)?;
         for _ in 0..REPLIES {
             let chunk = chunks.pop().ok_or(ENOMEM)?;
-            memory.push(Control::new(0, chunk), GFP_KERNEL)?;
+            memory.push(Control::new(chunk), GFP_KERNEL)?;
         }
         Ok(Self {
             memory,
@@ -80,23 +83,23 @@ impl Connection {
     /// Handles any message except the common response.
     #[cold]
     pub(super) fn message(&self, bytes: &[u8]) -> Result<(), Violation> {
-        if let Some(answer_channel) = &self.answer_channel {
-            return self.answer_channel_message(answer_channel, bytes);
-        }
-        match Message::parse(bytes).map_err(Violation::Message)? {
-            Message::Rsp(rsp) => self.response(&rsp),
-            Message::CredReq { req_lim_delta, tag } => {
-                self.give_credits(req_lim_delta)?;
-                self.reply(opcode::CRED_RSP, tag)
-            }
-            Message::AerReq(request) => {
-                self.give_credits(request.req_lim_delta)?;
-                self.report(&request);
-                self.reply(opcode::AER_RSP, request.tag)
-            }
-            Message::TLogout(reason) => {
+        let message = Message::parse(bytes).map_err(Violation::Message)?;
+        match (message, &self.answer_channel) {
+            (Message::Rsp(rsp), None) => self.response(&rsp),
+            (Message::Rsp(rsp), Some(answers)) => answers.response(self, &rsp),
+            (Message::TLogout(reason), _) => {
                 self.fail(Lost::TLogout(reason));
                 Ok(())
+            }
+            (_, Some(_)) => Err(Violation::AnswerChannelRequest),
+            (Message::CredReq { req_lim_delta, tag }, None) => {
+                self.counts.give_credits(req_lim_delta)?;
+                self.reply(opcode::CRED_RSP, tag)
+            }
+            (Message::AerReq(request), None) => {
+                self.counts.give_credits(request.req_lim_delta)?;
+                self.report(&request);
+                self.reply(opcode::AER_RSP, request.tag)
             }
         }
     }
@@ -127,7 +130,8 @@ impl Connection {
         replies.out.store(out.wrapping_add(1), Relaxed);
         let section = rcu::read_lock();
         let build = |iu: &mut [u8]| build_short(iu, opcode, tag);
-        match self.send_control(&section, control, (0, 0), None, build, |wr| {
+        let idle = Exchange::default();
+        match self.send_control(&section, control, (idle, idle), None, build, |wr| {
             wr.post_control()
         }) {
             Ok(()) => {}

@@ -101,12 +101,12 @@ impl Connection {
         mut slot: Held<'_>,
         index: u16,
     ) -> Result<(), Rejected> {
-        if !self.take_credit(credit::RESERVE_COMMAND) {
+        if !self.counts.take_credit(credit::RESERVE_COMMAND) {
             slot.release_after(Event::Cancel);
             return self.without_credit(cmd);
         }
         if let Err(cmd) = slot.handle.attach(cmd) {
-            let _ = self.give_credits(1);
+            let _ = self.counts.give_credits(1);
             slot.release_after(Event::Cancel);
             return self.busy(cmd);
         }
@@ -142,7 +142,7 @@ impl Channel {
     #[cold]
     fn unprepared(&self, mut slot: Held<'_>, why: Error) -> Result<(), Rejected> {
         // Returning a credit that was taken cannot exceed the maximum.
-        let _ = self.give_credits(1);
+        let _ = self.counts.give_credits(1);
         let cmd = slot.handle.detach().ok().flatten();
         slot.release_after(Event::Cancel);
         match cmd {

@@ -4,15 +4,14 @@
 
 use super::{
     control::{
-        Control,
-        Unsent, //
+        Unsent,
+        TASK, //
     },
     Connection, //
 };
 use crate::{
     errno::ENOTCONN,
     random::random_u64,
-    rdma::dma::Chunk,
     srp::{
         error::Lost,
         logic::{
@@ -36,7 +35,6 @@ use crate::{
             }, //
         }, //
     },
-    sync::WaitQueue,
     trace::trace, //
 };
 use kernel::{
@@ -44,67 +42,41 @@ use kernel::{
     sync::rcu, //
 };
 
-/// The task management request of a channel.
-pub struct Task {
-    /// The state word is an [`Exchange`].
-    control: Control,
-    /// Woken when the state has changed.
-    changed: Pin<KBox<WaitQueue>>,
-}
-
-impl Task {
-    /// Creates a `Task` without a request in flight. Messages are written to `iu`.
-    pub fn new(iu: Chunk) -> Result<Self> {
-        Ok(Self {
-            control: Control::new(Exchange::default().raw(), iu),
-            changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
-        })
-    }
-
-    fn word(&self) -> Exchange {
-        Exchange::from_raw(self.control.load().0)
-    }
-
-    fn transition(&self, from: Exchange, to: Exchange) -> bool {
-        self.control.transition(from.raw(), to.raw())
-    }
-
-    /// Sends a request and waits for the response, at most 5 s, after at most 5 s for an earlier
+impl Connection {
+    /// Sends a task management request and waits for the response, at most 5 s, after at most 5 s for an earlier
     /// request. Sleeps.
     ///
     /// # Errors
     ///
     /// `EBUSY` if no credit is left or an earlier request has no response, `ENOTCONN` if the
     /// connection is lost before or during the wait, `ETIMEDOUT` without a response.
-    pub fn run(
+    pub(super) fn manage_task(
         &self,
-        connection: &Connection,
         function: Function,
         lun: Lun,
         task_tag: u64,
     ) -> Result<TmfStatus> {
         let mut tag = 0;
-        let result = self.exchange(connection, function, lun, task_tag, &mut tag);
+        let result = self.exchange(function, lun, task_tag, &mut tag);
         trace!(task_done(
-            connection.host(),
-            connection.index(),
+            self.host(),
+            self.index,
             tag,
             result.map_or_else(|e| e.to_errno(), |status| i32::from(exchange::code(status))),
         ));
         result
     }
 
-    /// As [`Self::run`]. Sets `sent` to the tag of the request, if one was sent.
+    /// As [`Self::manage_task`]. Sets `sent` to the tag of the request, if one was sent.
     fn exchange(
         &self,
-        connection: &Connection,
         function: Function,
         lun: Lun,
         task_tag: u64,
         sent: &mut u64,
     ) -> Result<TmfStatus> {
         let mut before = Exchange::default();
-        let free = self.wait(connection, |now| {
+        let free = self.wait_task(|now| {
             before = now;
             matches!(now.state(), State::Idle | State::Abandoned)
         })?;
@@ -117,7 +89,7 @@ impl Task {
             generation = generation.wrapping_add(1);
         }
         let waiting = Exchange::new(State::Waiting, generation);
-        let tag = Tag::tsk_mgmt(generation, connection.index(), 0)
+        let tag = Tag::tsk_mgmt(generation, self.index, TASK)
             .ok_or(EINVAL)?
             .to_wire();
         let request = TskMgmt {
@@ -128,50 +100,53 @@ impl Task {
         };
         {
             let posting = rcu::read_lock();
-            if connection.status.state().is_lost() {
+            if self.status.state().is_lost() {
                 return Err(ENOTCONN);
             }
-            connection
-                .send_control(
-                    &posting,
-                    &self.control,
-                    (before.raw(), waiting.raw()),
-                    Some(RESERVE_TSK_MGMT),
-                    |iu| request.build(iu),
-                    |wr| {
-                        *sent = tag;
-                        trace!(task(
-                            connection.host(),
-                            connection.index(),
-                            tag,
-                            function as u8,
-                            super::trace::lun(lun),
-                            task_tag,
-                        ));
-                        wr.post(true)
-                    },
-                )
-                .map_err(|why| self.unsent(connection, why))?;
+            self.send_control(
+                &posting,
+                &self.task,
+                (before, waiting),
+                Some(RESERVE_TSK_MGMT),
+                |iu| request.build(iu),
+                |wr| {
+                    *sent = tag;
+                    trace!(task(
+                        self.host(),
+                        self.index,
+                        tag,
+                        function as u8,
+                        super::trace::lun(lun),
+                        task_tag,
+                    ));
+                    wr.post(true)
+                },
+            )
+            .map_err(|why| self.unsent(why))?;
         }
-        let changed = self.wait(connection, |now| now != waiting)?;
-        if !changed && self.transition(waiting, waiting.with_state(State::Abandoned)) {
+        let changed = self.wait_task(|now| now != waiting)?;
+        if !changed
+            && self
+                .task
+                .transition(waiting, waiting.with_state(State::Abandoned))
+        {
             return Err(ETIMEDOUT);
         }
-        let now = self.word();
-        // No answer: the connection was lost, and there may be a new one already.
+        let now = self.task.word();
+        // No response: the connection was lost, and there may be a new one already.
         let status = now.response(generation).ok_or(ENOTCONN)?;
-        self.transition(now, now.with_state(State::Idle));
-        self.changed.wake_all();
+        self.task.transition(now, now.with_state(State::Idle));
+        self.wake_task();
         Ok(status)
     }
 
     /// Returns the errno of a message that was not sent. If the device has refused it, the
     /// connection has failed. `EBUSY` also if another caller took the request first.
-    fn unsent(&self, connection: &Connection, why: Unsent) -> Error {
+    fn unsent(&self, why: Unsent) -> Error {
         match why {
             Unsent::Busy | Unsent::NoCredit => EBUSY,
             Unsent::Refused(e) => {
-                connection.fail(Lost::Post(e));
+                self.fail(Lost::Post(e));
                 e
             }
         }
@@ -179,47 +154,34 @@ impl Task {
 
     /// Sends a logout, unless a request is in flight. No request can follow the logout. Returns
     /// whether it was sent.
-    pub fn log_out(&self, connection: &Connection) -> bool {
+    pub(super) fn log_out(&self) -> bool {
         let posting = rcu::read_lock();
-        let (now, last) = (self.word(), Exchange::new(State::Abandoned, 0));
-        if connection.status.state().is_lost() || now.state() != State::Idle {
+        let (now, last) = (self.task.word(), Exchange::new(State::Abandoned, 0));
+        if self.status.state().is_lost() || now.state() != State::Idle {
             return false;
         }
-        connection
-            .send_control(
-                &posting,
-                &self.control,
-                (now.raw(), last.raw()),
-                Some(RESERVE_TSK_MGMT),
-                |iu| build_short(iu, opcode::I_LOGOUT, random_u64()),
-                |wr| wr.post_last(),
-            )
-            .map_err(|why| self.unsent(connection, why))
-            .is_ok()
+        self.send_control(
+            &posting,
+            &self.task,
+            (now, last),
+            Some(RESERVE_TSK_MGMT),
+            |iu| build_short(iu, opcode::I_LOGOUT, random_u64()),
+            |wr| wr.post_last(),
+        )
+        .map_err(|why| self.unsent(why))
+        .is_ok()
     }
 
-    /// Resets the state: the queue pair of any request is shut down. No thread may start to post.
-    pub fn reset(&self) {
-        // Only the waiter of the last request, which times out or takes its answer, can race, and
-        // only once.
-        while !self.transition(self.word(), Exchange::default()) {}
-        self.changed.wake_all();
-    }
-
-    /// Waits until the state satisfies `done`, at most 5 s. Returns whether it does. Sleeps.
+    /// Waits until the state of task management satisfies `done`, at most 5 s. Returns whether it does. Sleeps.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if the connection is lost before or during the wait.
-    fn wait(
-        &self,
-        connection: &Connection,
-        mut done: impl FnMut(Exchange) -> bool,
-    ) -> Result<bool> {
+    fn wait_task(&self, mut done: impl FnMut(Exchange) -> bool) -> Result<bool> {
         let mut lost = false;
-        let result = self.changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
-            lost = connection.status.state().is_lost();
-            lost || done(self.word())
+        let result = self.task_changed.wait_timeout(TSK_MGMT_TIMEOUT_MS, || {
+            lost = self.status.state().is_lost();
+            lost || done(self.task.word())
         });
         if lost {
             return Err(ENOTCONN);
@@ -227,19 +189,8 @@ impl Task {
         Ok(result.is_ok())
     }
 
-    /// Handles a response. Returns whether it belongs to a request, even one that was given up.
-    pub fn response(&self, tag: Tag, status: TmfStatus) -> bool {
-        let generation = tag.generation();
-        let word = |state| Exchange::new(state, generation);
-        let responded = Exchange::responded(generation, status);
-        let done = self.transition(word(State::Waiting), responded)
-            || self.transition(word(State::Abandoned), word(State::Idle));
-        self.changed.wake_all();
-        done
-    }
-
-    /// Wakes the waiters: the connection is lost, so no response will come.
-    pub fn wake(&self) {
-        self.changed.wake_all();
+    /// Wakes the waiters for a change of task management: its state, or a lost connection.
+    pub fn wake_task(&self) {
+        self.task_changed.wake_all();
     }
 }

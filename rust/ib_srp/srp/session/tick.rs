@@ -13,6 +13,10 @@ use crate::{
         error::Lost,
         ktime::ktime_get,
         logic::{
+            credit::{
+                RESERVE_COMMAND,
+                RESERVE_TSK_MGMT, //
+            },
             recovery::Recovery,
             time::DISK_TIMEOUT_MS,
             watch::{
@@ -128,7 +132,7 @@ impl Session {
             self.nexus.waiting.interrupt();
         }
         if due.moved {
-            let out = channels.iter().any(|channel| channel.probe.is_out());
+            let out = channels.iter().any(|channel| channel.is_probed());
             self.on(|recovery| recovery.test(ktime_get(), Some(out)));
         }
         let removal = due.removal.then(|| {
@@ -170,22 +174,24 @@ impl Session {
                 true => Lost::RemovalSilence,
                 false => Lost::KeepAlive,
             };
-            match policy.verdict(idle, channel.probe.is_out()) {
+            match policy.verdict(idle, channel.is_probed()) {
                 Verdict::Wait => {}
                 Verdict::Silent => return Err(silent),
                 Verdict::Stuck => return Err(Lost::RemovalTimeout),
-                // With no command in flight, a command that waits comes first: the probe leaves the
-                // reserved credit alone.
-                Verdict::Ask if !removal && !channel.has_any_out() => {
-                    channel.probe.send(channel)?
+                Verdict::Ask => {
+                    // With no command in flight, a command that waits comes first: the probe leaves
+                    // the reserved credit alone.
+                    let reserve = match removal || channel.has_any_out() {
+                        true => RESERVE_TSK_MGMT,
+                        false => RESERVE_COMMAND,
+                    };
+                    match channel.send_probe(reserve) {
+                        // Without a credit, the midlayer can send no command either.
+                        Ok(false) if removal => return Err(silent),
+                        Err(Lost::KeepAlive) if removal => {}
+                        result => result.map(drop)?,
+                    }
                 }
-                Verdict::Ask => match channel.probe.ask(channel) {
-                    // Without a credit, the midlayer can send no command either.
-                    Ok(false) if removal => return Err(silent),
-                    Ok(_) => {}
-                    Err(Lost::KeepAlive) if removal => {}
-                    Err(why) => return Err(why),
-                },
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use loom::thread;
 use srp_loom::{
     model,
     scsi::Cmnd,
+    srp::logic::credit::RESERVE_COMMAND,
     stand::{is_reset, Stand},
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -210,11 +211,11 @@ fn asks_lost(log_out: bool) {
     let stand = Stand::logged_in(1);
     let asks = beside(&stand, move |stand| match log_out {
         true => stand.channel().begin_log_out(),
-        false => drop(stand.channel().probe.send(stand.channel())),
+        false => drop(stand.channel().send_probe(RESERVE_COMMAND)),
     });
     stand.end();
     asks.join().unwrap();
-    assert!(!stand.channel().probe.is_out());
+    assert!(!stand.channel().is_probed());
 }
 
 /// The error handler waits for a slot that is just being freed. It checks again every 50 ms.
@@ -251,7 +252,7 @@ fn channel_credits() {
         let cmd = Cmnd::none(0);
         assert!(stand.queue(&cmd));
         let device = beside(&stand, move |stand| stand.device(1));
-        let taken = stand.channel().take_credit(0);
+        let taken = stand.channel().counts().take_credit(0);
         device.join().unwrap();
         assert_eq!(stand.channel().credits(), 2 - i32::from(taken));
     });
