@@ -42,10 +42,7 @@ use super::{
         AtomicKtime,
         Ktime, //
     },
-    logic::{
-        recovery::Recovery,
-        state::State, //
-    },
+    logic::recovery::Recovery,
     port::Port,
     proto::guid::Guid,
     sizes::Geometry,
@@ -243,12 +240,7 @@ impl Session {
         let mut recovery = self.recovery.lock();
         let before = recovery.state();
         let outcome = event(&mut recovery);
-        self.publish(before, recovery.state());
-        outcome
-    }
-
-    /// Publishes a change of state. Called with `recovery` locked.
-    fn publish(&self, before: State, after: State) {
+        let after = recovery.state();
         if before != after {
             self.nexus.status.set_state(after);
             self.changed.wake_all();
@@ -263,6 +255,7 @@ impl Session {
                 after.life as u8
             ));
         }
+        outcome
     }
 
     /// Keeps the connections and the host, which is not added yet, until the session ends.

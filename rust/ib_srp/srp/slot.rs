@@ -60,16 +60,12 @@ pub struct Slot {
     pub lun: Lun,
     /// Index of the slot on its channel.
     pub index: u16,
-    tag: scsi::Tag,
+    /// The blk-mq tag of the command. It normally equals the indices of the channel and the slot;
+    /// they may differ while a channel is not connected.
+    pub tag: scsi::Tag,
 }
 
 impl Slot {
-    /// The blk-mq tag of the command. It normally equals the indices of the channel and the slot;
-    /// they may differ while a channel is not connected.
-    pub fn tag(&self) -> scsi::Tag {
-        self.tag
-    }
-
     /// Creates the slot with this index, without a command.
     pub fn new(index: u16, iu: Chunk, handle: Handle<Command>, bounce: Option<Piece>) -> Self {
         Self {
@@ -147,12 +143,6 @@ impl Cell {
             self.tag.store(number(tag), Relaxed);
         }
         Some(slot)
-    }
-
-    /// Takes the slot if it is not held and its state allows `event`, and applies the event.
-    #[inline]
-    pub fn take(&self, event: Event) -> Option<Held<'_>> {
-        self.take_from(self.word(), event)
     }
 
     /// Takes the slot if it is not held and its state is `from`, and applies `event`.

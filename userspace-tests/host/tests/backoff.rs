@@ -5,7 +5,7 @@
 use srp_host::logic::{
     backoff::{self, Backoff, Cause, Pause},
     time::Ktime,
-    window::Budget,
+    window::Window,
 };
 
 const SECOND: i64 = 1_000_000_000;
@@ -165,13 +165,13 @@ fn events_that_are_few_count_each_at_once() {
 
 #[test]
 fn ten_losses_a_minute_are_told() {
-    let mut budget = Budget::new();
-    for n in 0..i64::from(Budget::MAX) {
-        assert_eq!(budget.spend(Ktime::from_ns(n * SECOND)), Some(0), "{n}");
+    let mut losses = Window::new();
+    for n in 0..i64::from(Window::LOGGED) {
+        assert_eq!(losses.may_log(Ktime::from_ns(n * SECOND)), Some(0), "{n}");
     }
     for n in 10..60 {
-        assert_eq!(budget.spend(Ktime::from_ns(n * SECOND)), None, "{n}");
+        assert_eq!(losses.may_log(Ktime::from_ns(n * SECOND)), None, "{n}");
     }
-    assert_eq!(budget.spend(Ktime::from_ns(61 * SECOND)), Some(50));
-    assert_eq!(budget.spend(Ktime::from_ns(62 * SECOND)), Some(0));
+    assert_eq!(losses.may_log(Ktime::from_ns(61 * SECOND)), Some(50));
+    assert_eq!(losses.may_log(Ktime::from_ns(62 * SECOND)), Some(0));
 }

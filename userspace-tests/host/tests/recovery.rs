@@ -79,7 +79,7 @@ fn happens<T>(state: State, event: impl FnOnce(&mut Recovery) -> T) -> (State, T
     let after = recovery.state();
     assert_eq!(State::from_word(after.to_word()), after);
     assert!(
-        !state.life.is_ending() || after.life.is_ending(),
+        !state.is_ending() || after.is_ending(),
         "{state:?} {after:?}"
     );
     let on = after.life as u8 >= state.life as u8;

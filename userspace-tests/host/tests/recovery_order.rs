@@ -278,7 +278,7 @@ impl Session {
                 all.extend(to.retry(retry, rules));
             }
         }
-        let ending = self.state.life.is_ending();
+        let ending = self.state.is_ending();
         match self.caller {
             Caller::None => {}
             Caller::WaitsDown if self.state.is_down() || ending => {
@@ -396,7 +396,7 @@ impl Session {
             assert!(self.state.is_down(), "{self:?}");
         }
         assert_eq!(
-            life.is_ending() && life != Life::Failed,
+            self.state.is_ending() && life != Life::Failed,
             self.removal != Removal::None,
             "{self:?}"
         );
@@ -483,7 +483,7 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     }
     let wanted = |s: &Session| s.state.reset != Reset::None && s.state.life == Life::Recovering;
     walk.leads("a reset has its try", wanted, |s| {
-        s.state.reset == Reset::None || s.state.life.is_ending()
+        s.state.reset == Reset::None || s.state.is_ending()
     });
     REACHED.take()
 }

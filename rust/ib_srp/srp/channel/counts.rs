@@ -36,9 +36,10 @@ pub struct Counts {
     /// Number of commands that have ended without an answer. The second cache line begins here.
     pub(super) unanswered: Count,
     /// How often a command had to wait for a credit.
-    pub(super) credit_waits: Count,
-    /// How often the block layer was told to retry.
-    pub(super) busy: Count,
+    pub credit_waits: Count,
+    /// How often the block layer was told to retry a command, for lack of a credit, a slot, memory
+    /// or a connection.
+    pub busy: Count,
     /// Number of commands answered on an answer channel, which counts their data paths and bytes.
     pub(super) elsewhere: Count,
 }
@@ -80,7 +81,8 @@ impl Counts {
         counts.iter().map(Count::get).fold(0, u64::wrapping_add)
     }
 
-    fn of(&self, path: DataPath) -> u64 {
+    /// Number of completed commands on this data path.
+    pub fn of(&self, path: DataPath) -> u64 {
         self.paths.get(path as usize).map_or(0, Count::get)
     }
 
@@ -95,21 +97,6 @@ impl Counts {
     /// Number of commands that were answered on this channel.
     pub fn commands(&self) -> u64 {
         Self::sum(&self.paths)
-    }
-
-    /// Number of answered commands without data.
-    pub fn none(&self) -> u64 {
-        self.of(DataPath::None)
-    }
-
-    /// Number of answered commands with immediate data.
-    pub fn immediate(&self) -> u64 {
-        self.of(DataPath::Immediate)
-    }
-
-    /// Number of answered commands with data that went through the channel's own registered memory.
-    pub fn fixed(&self) -> u64 {
-        self.of(DataPath::Static)
     }
 
     /// Number of answered commands with data that was registered for the command.
@@ -131,17 +118,6 @@ impl Counts {
     pub fn write_bytes(&self) -> u64 {
         let [_, written] = &self.bytes;
         written.get()
-    }
-
-    /// How often a command had to wait for a credit.
-    pub fn credit_waits(&self) -> u64 {
-        self.credit_waits.get()
-    }
-
-    /// How often the block layer was told to retry a command, for lack of a credit, a slot, memory
-    /// or a connection.
-    pub fn busy(&self) -> u64 {
-        self.busy.get()
     }
 
     /// Takes a credit, unless only `reserve` are left. Returns whether it took one.

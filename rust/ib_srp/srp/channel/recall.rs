@@ -75,7 +75,7 @@ impl Connection {
                 return Some(false);
             }
         }
-        Some(self.wait_freed(cell, generation))
+        Some(self.wait_until(|| !cell.holds(generation)))
     }
 
     /// Resets the unit and ends the commands for it that were sent on this channel. Returns whether
@@ -170,7 +170,7 @@ impl Connection {
         // counted.
         let stuck = !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none();
         // CAST: Modulo 2^32.
-        watch.credits(stuck, self.ended(), self.counts.credit_waits() as i32)
+        watch.credits(stuck, self.ended(), self.counts.credit_waits.get() as i32)
     }
 
     /// Whether the target may have a command for the unit.
@@ -208,12 +208,6 @@ impl Connection {
         }
     }
 
-    /// Waits until the slot has given up the command of this generation, at most 5 s. Returns
-    /// whether it has. Sleeps.
-    fn wait_freed(&self, cell: &Cell, generation: u32) -> bool {
-        self.wait_until(|| !cell.holds(generation))
-    }
-
     /// Waits until all answered commands for the unit have ended, at most 5 s. Returns whether they
     /// have. Sleeps.
     pub fn wait_unit(&self, lun: Lun) -> bool {
@@ -226,6 +220,8 @@ impl Connection {
         })
     }
 
+    /// Waits until `done` returns whether a slot was freed, at most 5 s. Returns whether it has.
+    /// Sleeps.
     fn wait_until(&self, done: impl Fn() -> bool) -> bool {
         const SLICE: Msecs = 50;
         let end = ktime_get().add_ms(TSK_MGMT_TIMEOUT_MS);

@@ -80,7 +80,7 @@ macro_rules! events {
 events! {
     /// The command of a slot is about to be posted.
     send(channel: &Channel, slot: &Slot, word: Word) {
-        let blk_mq = slot.tag();
+        let blk_mq = slot.tag;
         let cmd = slot.handle.get();
         let [cdb_high, cdb_low] = cmd.map_or([0; 2], |cmd| cdb(cmd.cdb()));
         trace::send::log(

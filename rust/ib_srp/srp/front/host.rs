@@ -28,6 +28,7 @@ use crate::{
             Plan,
             Service, //
         },
+        logic::data_path::DataPath,
         login::HostParams,
         proto::{
             guid::Guid,
@@ -193,7 +194,8 @@ attribute_group! {
         dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
-        zero_req_lim: 0o444, show = |io: &Io, page| line(page, io.counts().map(Counts::credit_waits).sum::<u64>());
+        zero_req_lim: 0o444,
+            show = |io: &Io, page| line(page, io.counts().map(|c| c.credit_waits.get()).sum::<u64>());
         src: 0o444,
             show = |io: &Io, page| line(page, fmt!("{}", address(io)?.bound().ok_or(ENOENT)?));
         dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
@@ -218,12 +220,12 @@ attribute_group! {
             commands: 0o444, show = |io: &Io, page| row(page, io, Counts::commands);
             read_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::read_bytes);
             write_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::write_bytes);
-            way_none: 0o444, show = |io: &Io, page| row(page, io, Counts::none);
-            way_immediate: 0o444, show = |io: &Io, page| row(page, io, Counts::immediate);
-            way_static: 0o444, show = |io: &Io, page| row(page, io, Counts::fixed);
+            way_none: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::None));
+            way_immediate: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::Immediate));
+            way_static: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::Static));
             way_dynamic: 0o444, show = |io: &Io, page| row(page, io, Counts::dynamic);
-            credit_waits: 0o444, show = |io: &Io, page| row(page, io, Counts::credit_waits);
-            busy: 0o444, show = |io: &Io, page| row(page, io, Counts::busy);
+            credit_waits: 0o444, show = |io: &Io, page| row(page, io, |c| c.credit_waits.get());
+            busy: 0o444, show = |io: &Io, page| row(page, io, |c| c.busy.get());
             connections_lost: 0o444, show = |io: &Io, page| line(page, &io.statistics().connections_lost);
             login_tries: 0o444, show = |io: &Io, page| line(page, &io.statistics().login_tries);
             aborts: 0o444, show = |io: &Io, page| line(page, &io.statistics().aborts);

@@ -21,13 +21,6 @@ pub enum Life {
     Gone = 5,
 }
 
-impl Life {
-    /// Whether the session is ending or gone.
-    pub const fn is_ending(self) -> bool {
-        matches!(self, Self::Failed | Self::Removing | Self::Gone)
-    }
-}
-
 /// The connection of a session. Bit 2 of the number is set if there is no usable connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -190,9 +183,9 @@ impl State {
         matches!(self.link, Link::Down)
     }
 
-    /// Whether the session is being removed, or will be.
+    /// Whether the session is being removed or will be, or is gone.
     pub const fn is_ending(&self) -> bool {
-        self.life.is_ending()
+        matches!(self.life, Life::Failed | Life::Removing | Life::Gone)
     }
 
     /// Whether an attempt may start.

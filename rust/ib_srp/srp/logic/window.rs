@@ -15,6 +15,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// Maximum number of messages that are logged in a window.
+    pub const LOGGED: u32 = 10;
+
     /// Returns an empty counter.
     pub const fn new() -> Self {
         Self {
@@ -32,36 +35,14 @@ impl Window {
         self.count = self.count.saturating_add(1);
         self.count
     }
-}
-
-/// Limits the log messages that a target can cause in its session.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Budget {
-    said: Window,
-    suppressed: u32,
-}
-
-impl Budget {
-    /// Maximum number of messages per minute.
-    pub const MAX: u32 = 10;
-
-    /// Returns a full budget.
-    pub const fn new() -> Self {
-        Self {
-            said: Window::new(),
-            suppressed: 0,
+    /// Whether the message of an event at the time `now` may be logged: returns how many were
+    /// suppressed before it, or [`None`] if it must be suppressed, too.
+    pub const fn may_log(&mut self, now: Ktime) -> Option<u32> {
+        let before = self.count;
+        match self.add(now) {
+            1 => Some(before.saturating_sub(Self::LOGGED)),
+            2..=Self::LOGGED => Some(0),
+            _ => None,
         }
-    }
-
-    /// Whether a message may be logged at the time `now`: returns how many were suppressed before
-    /// it, or [`None`] if it must be suppressed, too.
-    pub const fn spend(&mut self, now: Ktime) -> Option<u32> {
-        if self.said.add(now) > Self::MAX {
-            self.suppressed = self.suppressed.saturating_add(1);
-            return None;
-        }
-        let suppressed = self.suppressed;
-        self.suppressed = 0;
-        Some(suppressed)
     }
 }

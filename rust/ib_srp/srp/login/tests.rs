@@ -39,7 +39,10 @@ use crate::{
             host::Io,
             sysfs::store_add_target, //
         },
-        logic::state::Life,
+        logic::{
+            data_path::DataPath,
+            state::Life, //
+        },
         proto::{
             login_iu::LoginError,
             options::{
@@ -333,14 +336,14 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let counts = channel.counts();
     check_eq!(counts.commands(), u64::from(empty.count(CMD)));
     let ways = [
-        counts.none(),
-        counts.immediate(),
-        counts.fixed(),
+        counts.of(DataPath::None),
+        counts.of(DataPath::Immediate),
+        counts.of(DataPath::Static),
         counts.dynamic(),
     ];
     check_eq!(ways, [0, 0, counts.commands(), 0]);
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
-    check_eq!((counts.credit_waits(), counts.busy()), (0, 0));
+    check_eq!((counts.credit_waits.get(), counts.busy.get()), (0, 0));
     // Computed from the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
     check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
     let reached = session

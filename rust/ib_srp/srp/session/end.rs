@@ -26,7 +26,7 @@ use crate::{
                 Recovery, //
             },
             state::Life,
-            window::Budget, //
+            window::Window, //
         },
         status::Owner, //
     },
@@ -55,17 +55,17 @@ const RESET_TIMEOUT_MS: Msecs = 60_000;
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
-    /// Limits how many losses are logged.
-    budget: Budget,
-    /// The last loss exceeded the budget and was not logged.
-    quiet: bool,
+    /// The losses, of which a number is logged.
+    losses: Window,
+    /// The last loss was not logged.
+    pub(super) quiet: bool,
 }
 
 impl News {
     pub(super) const fn new() -> Self {
         Self {
             last: None,
-            budget: Budget::new(),
+            losses: Window::new(),
             quiet: false,
         }
     }
@@ -164,7 +164,7 @@ impl Session {
             let said = match why {
                 // A reset is requested, so it is always logged.
                 Lost::HostReset => Some(0),
-                _ => news.budget.spend(ktime_get()),
+                _ => news.losses.may_log(ktime_get()),
             };
             news.quiet = said.is_none();
             said
@@ -184,11 +184,6 @@ impl Session {
     /// Sets [`Self::last_error`]. Any context.
     pub(super) fn note(&self, what: Trouble) {
         self.news.lock().last = Some((real_seconds(), what));
-    }
-
-    /// Whether the last loss was not logged.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.news.lock().quiet
     }
 
     fn end_connections(self: &Arc<Self>) {

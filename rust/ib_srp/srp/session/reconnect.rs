@@ -219,7 +219,7 @@ impl Session {
             }
         }
         // From here on the connections are the session's, and may be lost already.
-        if !self.is_quiet() {
+        if !self.news.lock().quiet {
             session_log!(
                 Info,
                 self,

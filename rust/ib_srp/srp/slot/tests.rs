@@ -267,7 +267,7 @@ impl Race {
         if seen.generation() % 4 != 0 {
             return;
         }
-        if let Some(mut slot) = self.cell.take(Event::Fail) {
+        if let Some(mut slot) = self.cell.take_from(self.cell.word(), Event::Fail) {
             self.own(&mut slot, &[State::Failed]);
             self.end(slot);
         }
@@ -431,13 +431,13 @@ fn table(soft: &Soft) -> Result {
             for event in path {
                 let slot = match event {
                     Event::Claim => cell.claim(0, LUN, TAG),
-                    _ => cell.take(*event),
+                    _ => cell.take_from(cell.word(), *event),
                 };
                 slot.ok_or(EINVAL)?.release();
             }
             let word = cell.word();
             let to = word.next(event);
-            let moved = cell.take(event).map(|slot| slot.word());
+            let moved = cell.take_from(cell.word(), event).map(|slot| slot.word());
             let good = word.state() == state && moved == to && cell.word() == to.unwrap_or(word);
             if !good {
                 pr_err!("state {}, event {}\n", state as u8, event as u8);
@@ -453,7 +453,8 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
     let cell = &shared.cell;
     let slot = cell.claim(0, LUN, TAG).ok_or(EINVAL)?;
     let building = slot.word();
-    let mut alone = cell.take(Event::Fail).is_none() && cell.hold(building).is_none();
+    let mut alone =
+        cell.take_from(cell.word(), Event::Fail).is_none() && cell.hold(building).is_none();
     slot.release_after(Event::Post);
     let posted = building.with_state(State::Posted);
     alone &= cell.for_unit(LUN) == Some(posted) && cell.for_unit(Lun([0; 8])).is_none();
@@ -492,7 +493,7 @@ fn tag_of_a_new_command(soft: &Soft) -> Result {
     let mut good = cell.of_tag(TAG).is_none();
     slot.release_after(Event::Post);
     good &= cell.of_tag(TAG) == Some(Word::new(State::Posted, 1));
-    let slot = cell.take(Event::Respond).ok_or(EINVAL)?;
+    let slot = cell.take_from(cell.word(), Event::Respond).ok_or(EINVAL)?;
     slot.release_after(Event::Finish);
     good &= cell.of_tag(TAG).is_none();
 

@@ -24,7 +24,10 @@ use crate::{
     },
     srp::{
         ktime::ktime_get,
-        logic::state::Life,
+        logic::{
+            data_path::DataPath,
+            state::Life, //
+        },
         session::Session,
         tests::messages::{
             get,
@@ -97,7 +100,10 @@ fn another_one_answers(soft: &Soft) -> Result {
         let counted = answers(&session)?;
         let counts = counted.counts();
         check_eq!(counts.commands(), scan + 400);
-        check_eq!((counts.fixed(), counts.dynamic()), (0, scan + 400));
+        check_eq!(
+            (counts.of(DataPath::Static), counts.dynamic()),
+            (0, scan + 400)
+        );
         check!(counts.read_bytes() >= 200 * (512 + 8192));
         let all = channels(&session)?;
         let ended: i32 = all.iter().map(|c| c.ended()).sum();

@@ -9,7 +9,7 @@ use loom::thread;
 use srp_loom::{
     model,
     scsi::Cmnd,
-    srp::logic::credit::RESERVE_COMMAND,
+    srp::logic::{credit::RESERVE_COMMAND, data_path::DataPath},
     stand::{is_reset, Stand},
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -112,7 +112,7 @@ fn channel_open_grants() {
         if taken {
             stand.device(1);
             assert_eq!(cmd.ended(), 1);
-            assert_eq!(stand.channel().counts().immediate(), 1);
+            assert_eq!(stand.channel().counts().of(DataPath::Immediate), 1);
         }
         stand.end();
     });
@@ -136,7 +136,7 @@ fn channel_live_grants() {
         if taken {
             stand.device(1);
             assert_eq!(cmd.ended(), 1);
-            assert_eq!(stand.channel().counts().immediate(), 1);
+            assert_eq!(stand.channel().counts().of(DataPath::Immediate), 1);
         }
         stand.end();
     });

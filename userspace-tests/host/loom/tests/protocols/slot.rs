@@ -38,7 +38,7 @@ fn two_commands(cell: &Cell) {
             .expect("free");
         slot.release_after(Event::Post);
         if number == 1 {
-            let slot = cell.take(Event::Respond).expect("posted");
+            let slot = cell.take_from(cell.word(), Event::Respond).expect("posted");
             slot.release_after(Event::Finish);
         }
     }
