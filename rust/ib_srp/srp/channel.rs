@@ -4,7 +4,7 @@
 //!
 //! A command costs one doorbell to send, with the registration of its data ahead of the message in
 //! the same chain ([`submit`]), and one to invalidate ([`complete`]). A command ends when the
-//! target has answered *and* can no longer reach the data. The fast path takes no lock, allocates
+//! target has responded *and* can no longer reach the data. The fast path takes no lock, allocates
 //! nothing and does not sleep; the slot's state passes its ownership from the submitter to the
 //! completion callback. Setup, teardown and aborts may sleep, as their functions state.
 

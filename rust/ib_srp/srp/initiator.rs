@@ -8,7 +8,7 @@ use super::{
     session::{
         Queues,
         Session,
-        LOG_OUT_PATIENCE_MS, //
+        LOGOUT_PATIENCE_MS, //
     },
     sessions::Sessions, //
 };
@@ -80,7 +80,7 @@ impl AllPorts {
     /// Refuses new sessions at the existing ports, and asks all sessions to end.
     pub fn close(&self) {
         for sessions in &*self.list.lock() {
-            sessions.close(LOG_OUT_PATIENCE_MS);
+            sessions.close(LOGOUT_PATIENCE_MS);
         }
     }
 }
@@ -211,7 +211,7 @@ impl Client for Initiator {
     fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data> {
         let mut all = KBox::new(
             Ports {
-                patience: LOG_OUT_PATIENCE_MS,
+                patience: LOGOUT_PATIENCE_MS,
                 events: None,
                 ports: KVec::new(),
                 folders: KVec::new(),

@@ -34,7 +34,7 @@ use super::{
     session::{
         Session,
         SessionHost,
-        LOG_OUT_PATIENCE_MS, //
+        LOGOUT_PATIENCE_MS, //
     },
     sessions::Sessions,
     sizes, //
@@ -103,7 +103,7 @@ pub fn log_in(
             fmt!("{}", session.nexus.plan.destination),
             format_args!("{why}")
         );
-        session.remove(LOG_OUT_PATIENCE_MS);
+        session.remove(LOGOUT_PATIENCE_MS);
         sessions.wait_gone(&session);
     }
     result.map_err(|why| why.errno())

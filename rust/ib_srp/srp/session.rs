@@ -17,7 +17,7 @@ mod reconnect;
 mod session_host;
 mod tick;
 
-pub use disks::LOG_OUT_PATIENCE_MS;
+pub use disks::LOGOUT_PATIENCE_MS;
 pub use session_host::SessionHost;
 
 use disks::Disks;
@@ -342,7 +342,7 @@ impl Session {
 
 impl Operations for Session {
     fn rport_delete(this: ArcBorrow<'_, Self>) {
-        Arc::from(this).remove(LOG_OUT_PATIENCE_MS);
+        Arc::from(this).remove(LOGOUT_PATIENCE_MS);
     }
 
     fn reconnect(this: ArcBorrow<'_, Self>) -> Result {
@@ -350,7 +350,7 @@ impl Operations for Session {
     }
 
     fn failed_reconnects(&self) -> u32 {
-        self.recovery.lock().backoff().wanted_tries()
+        self.recovery.lock().backoff().wanted_attempts()
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {

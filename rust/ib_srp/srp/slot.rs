@@ -48,7 +48,7 @@ pub struct Slot {
     pub iu: Chunk,
     /// The command, and the regions that its data is registered with.
     pub handle: Handle<Command>,
-    /// The result of an answered command, while its registrations are invalidated.
+    /// The result of a command with its response, while its registrations are invalidated.
     pub result: ScsiResult,
     /// The slot's own memory for small data, if there is any.
     pub bounce: Option<Piece>,

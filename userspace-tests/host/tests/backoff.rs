@@ -22,13 +22,13 @@ fn pauses_double_up_to_reconnect_delay() {
     let own = [0, 1000, 2000, 4000, 8000].map(Pause::Ms);
     assert_eq!(pauses[..5], own);
     assert_eq!(pauses[5..], [Pause::ReconnectDelay; 2]);
-    assert_eq!(backoff.tries(), 7);
+    assert_eq!(backoff.attempts(), 7);
     for _ in 0..100 {
         backoff.failed();
     }
     assert!(matches!(backoff.pause(u32::MAX, u16::MAX), Pause::Ms(ms) if ms >= 1 << 30));
     backoff.connected();
-    assert_eq!(backoff.tries(), 0);
+    assert_eq!(backoff.attempts(), 0);
 }
 
 #[test]

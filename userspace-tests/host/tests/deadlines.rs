@@ -5,7 +5,7 @@
 use srp_host::logic::{
     backoff::Cause,
     recovery::{
-        BeginTry, Commit, Due, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry,
+        BeginAttempt, Commit, Due, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry,
     },
     state::Life,
     time::Ktime,
@@ -134,7 +134,7 @@ fn polling_goes_on_until_the_connection_is_down() {
     assert_eq!(recovery.ended(), Ended::Retry(Retry::Later));
     assert_eq!(recovery.next_tick(at(2_000)), None);
     // The next connection is polled, too.
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     recovery.connected();
     assert_eq!(
         recovery.commit(true, false, at(3_000)),
@@ -178,7 +178,7 @@ fn port_events_reconnect_or_test() {
     ));
     // An event from before the loss does not test the next connection.
     recovery.port_event(at(30_000), true);
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     recovery.connected();
     assert_eq!(
         recovery.commit(true, false, at(30_000)),

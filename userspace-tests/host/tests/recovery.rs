@@ -5,7 +5,7 @@
 use srp_host::logic::{
     backoff::Cause,
     recovery::{
-        BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Retry, Returned,
+        BeginAttempt, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Retry, Returned,
     },
     state::{Attempt, Life, Link, Reset, State},
     time::Ktime,
@@ -29,9 +29,9 @@ fn every_pair() {
         moves(state, link == Link::Notifying, Recovery::notified);
         moves(state, link == Link::Ending, Recovery::ended);
         moves(state, connecting, Recovery::connected);
-        moves(state, connecting, Recovery::try_failed);
+        moves(state, connecting, Recovery::attempt_failed);
         moves(state, made, Recovery::returned);
-        moves(state, attempt == Attempt::Failed, Recovery::try_ended);
+        moves(state, attempt == Attempt::Failed, Recovery::attempt_ended);
         moves(state, !state.failing, Recovery::fail_fast);
         moves(state, !state.banned, Recovery::ban);
         moves(state, !going, |r| r.remove(at(0), 0, 0));
@@ -46,13 +46,16 @@ fn every_pair() {
             let (after, loss) = happens(state, |r| r.lost(cause, at(0)));
             let end = matches!(loss, Loss::End { .. });
             assert!(after.is_lost() && end != state.is_lost(), "{state:?}");
-            assert!(loss != Loss::Try || state.may_try(), "{state:?}");
+            assert!(loss != Loss::Attempt || state.may_attempt(), "{state:?}");
         }
         for automatic in [false, true] {
-            let (after, begun) = happens(state, |r| r.begin_try(automatic));
-            let connect = begun == BeginTry::Connect;
+            let (after, begun) = happens(state, |r| r.begin_attempt(automatic));
+            let connect = begun == BeginAttempt::Connect;
             assert_eq!(connect, after.attempt != attempt, "{state:?}");
-            assert!(!connect || state.may_try() && !state.banned, "{state:?}");
+            assert!(
+                !connect || state.may_attempt() && !state.banned,
+                "{state:?}"
+            );
         }
         for (blocks, running) in [(false, false), (false, true), (true, false), (true, true)] {
             let (after, commit) = happens(state, |r| r.commit(blocks, running, at(0)));
@@ -167,8 +170,8 @@ fn down(cause: Cause, now: Ktime) -> Recovery {
 
 /// The try in flight fails.
 fn fails(recovery: &mut Recovery) {
-    recovery.try_failed();
-    assert_eq!(recovery.try_ended(), Retry::Later);
+    recovery.attempt_failed();
+    assert_eq!(recovery.attempt_ended(), Retry::Later);
 }
 
 /// A session that loses its connection and gets a new one, with a clock.
@@ -179,14 +182,14 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Nothing);
     assert_eq!(recovery.commit(true, false, at(1)), ACCEPT);
     assert_eq!(end(&mut recovery), Ended::Retry(Retry::Later));
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     assert_eq!(
         recovery.commit(true, false, at(1)),
         Commit::Outcome(Outcome::InProgress)
     );
     fails(&mut recovery);
-    assert_eq!(recovery.backoff().tries(), 1);
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.backoff().attempts(), 1);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     recovery.connected();
     assert_eq!(recovery.commit(true, false, at(3)), ACCEPT);
     assert!(
@@ -195,7 +198,7 @@ fn a_loss_and_a_new_connection() {
     );
     assert_eq!(recovery.returned(), Returned::StartTimers);
     assert!(recovery.state().is_settled());
-    assert_eq!(recovery.backoff().tries(), 0);
+    assert_eq!(recovery.backoff().attempts(), 0);
 }
 
 /// The pauses of the transport class grow only with its own tries, however many other tries port
@@ -205,32 +208,32 @@ fn hurried_tries_are_not_those_of_the_class() {
     let mut recovery = down(Cause::Plain, at(1));
     for class in 1..=4 {
         for _ in 0..10 {
-            assert!(recovery.state().may_try());
-            assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+            assert!(recovery.state().may_attempt());
+            assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
             fails(&mut recovery);
         }
-        assert_eq!(recovery.commit(true, false, at(2)), Commit::TrySpread);
-        assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+        assert_eq!(recovery.commit(true, false, at(2)), Commit::Attempt);
+        assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
         // The class checks while that try is in flight.
         assert_eq!(
             recovery.commit(true, false, at(2)),
             Commit::Outcome(Outcome::InProgress)
         );
         fails(&mut recovery);
-        assert_eq!(recovery.backoff().wanted_tries(), class);
-        assert_eq!(recovery.backoff().tries(), 11 * class);
+        assert_eq!(recovery.backoff().wanted_attempts(), class);
+        assert_eq!(recovery.backoff().attempts(), 11 * class);
     }
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     recovery.connected();
     assert_eq!(recovery.commit(true, false, at(3)), ACCEPT);
-    assert_eq!(recovery.backoff().wanted_tries(), 0);
+    assert_eq!(recovery.backoff().wanted_attempts(), 0);
 }
 
 /// A new connection that fails before the class sees it is reported once.
 #[test]
 fn a_connection_that_breaks_while_it_is_made() {
     let mut recovery = down(Cause::Plain, at(1));
-    assert_eq!(recovery.begin_try(true), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
     assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Say);
     assert_eq!(recovery.lost(Cause::Plain, at(1)), Loss::Nothing);
     recovery.connected();
@@ -238,9 +241,9 @@ fn a_connection_that_breaks_while_it_is_made() {
         recovery.commit(true, false, at(1)),
         Commit::Outcome(Outcome::NotConnected)
     );
-    assert_eq!(recovery.returned(), Returned::EndTry);
-    assert_eq!(recovery.try_ended(), Retry::Later);
-    assert_eq!(recovery.backoff().tries(), 1);
+    assert_eq!(recovery.returned(), Returned::EndAttempt);
+    assert_eq!(recovery.attempt_ended(), Retry::Later);
+    assert_eq!(recovery.backoff().attempts(), 1);
 }
 
 /// Five violations within a minute end all tries, on any connections.
@@ -261,7 +264,7 @@ fn violations_add_up() {
         recovery.state().is_settled(),
         "there is nothing to wait for"
     );
-    assert_eq!(recovery.begin_try(true), BeginTry::Nothing);
+    assert_eq!(recovery.begin_attempt(true), BeginAttempt::Nothing);
     assert_eq!(recovery.commit(false, false, at(4)), Commit::Protocol);
 }
 
@@ -271,15 +274,15 @@ fn a_reset_has_one_try() {
     let mut recovery = down(Cause::Reset, at(0));
     recovery.fail_fast();
     assert!(!recovery.state().is_settled());
-    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(false), BeginAttempt::Connect);
     fails(&mut recovery);
     assert!(recovery.state().is_settled());
-    assert_eq!(recovery.begin_try(false), BeginTry::Nothing);
+    assert_eq!(recovery.begin_attempt(false), BeginAttempt::Nothing);
     // A reset while another try is in flight gets its own try.
-    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);
-    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
-    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Try);
+    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Attempt);
+    assert_eq!(recovery.begin_attempt(false), BeginAttempt::Connect);
+    assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Attempt);
     fails(&mut recovery);
     assert_eq!(recovery.state().reset, Reset::Wanted);
-    assert_eq!(recovery.begin_try(false), BeginTry::Connect);
+    assert_eq!(recovery.begin_attempt(false), BeginAttempt::Connect);
 }

@@ -13,7 +13,8 @@ use outcomes::Named;
 use srp_host::logic::{
     backoff::Cause,
     recovery::{
-        BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry, Returned,
+        BeginAttempt, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Recovery, Remove, Retry,
+        Returned,
     },
     state::{Attempt, Life, Link, Reset, State},
     time::Ktime,
@@ -135,14 +136,14 @@ impl Session {
                 assert_eq!(self.worker, Worker::Idle, "{self:?}");
                 self.worker = Worker::Queued;
             }
-            Loss::Try => self.hurry(),
+            Loss::Attempt => self.hurry(),
             Loss::Say | Loss::Nothing => {}
         }
     }
 
     /// Requests an immediate try.
     fn hurry(&mut self) {
-        self.armed |= self.state.may_try();
+        self.armed |= self.state.may_attempt();
     }
 
     fn remove(&mut self) {
@@ -178,7 +179,7 @@ impl Session {
         let blocks = rules.blocks;
         match to.on(|r| r.commit(blocks, running, NOW)) {
             Commit::Wait => to.caller = Caller::WaitsDown,
-            Commit::TrySpread => to.hurry(),
+            Commit::Attempt => to.hurry(),
             Commit::Outcome(Outcome::Accept) => {
                 to.class_timer &= self.state.is_lost() && to.state.is_lost();
             }
@@ -234,9 +235,9 @@ impl Session {
             Thread::Idle if self.armed => {
                 let mut to = self;
                 to.armed = false;
-                to.thread = match to.on(|r| r.begin_try(rules.automatic)) {
-                    BeginTry::Connect => Thread::Connecting,
-                    BeginTry::Nothing => Thread::Idle,
+                to.thread = match to.on(|r| r.begin_attempt(rules.automatic)) {
+                    BeginAttempt::Connect => Thread::Connecting,
+                    BeginAttempt::Nothing => Thread::Idle,
                 };
                 all.push(to);
             }
@@ -247,7 +248,7 @@ impl Session {
                 to.thread = Thread::Class;
                 all.push(to);
                 let mut to = self;
-                to.step(Recovery::try_failed);
+                to.step(Recovery::attempt_failed);
                 to.thread = Thread::Ending;
                 all.push(to);
             }
@@ -267,14 +268,14 @@ impl Session {
                 let mut to = self;
                 to.thread = match to.step(Recovery::returned) {
                     Returned::StartTimers => Thread::Idle,
-                    Returned::EndTry => Thread::Ending,
+                    Returned::EndAttempt => Thread::Ending,
                 };
                 all.push(to);
             }
             Thread::Ending => {
                 let mut to = self;
                 to.thread = Thread::Idle;
-                let retry = to.step(Recovery::try_ended);
+                let retry = to.step(Recovery::attempt_ended);
                 all.extend(to.retry(retry, rules));
             }
         }

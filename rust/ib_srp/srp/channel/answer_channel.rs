@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answer channels: a node other than the one that received a command answers it.
+//! Answer channels: a node other than the one that received a command responds to it.
 //!
 //! A region is accessible on every connection of its protection domain, and a tag names the channel
 //! of its command. So a node other than the target can move the data and send the response, on its

@@ -190,8 +190,8 @@ impl Connection {
             .take_from(posted, Event::Respond)
             .or_else(|| cell.take_from(posted.with_state(State::Aborting), Event::Respond))
         else {
-            // The response may have crossed a LUN reset or an abort that was answered on another
-            // channel.
+            // The response may have crossed a LUN reset or an abort whose response came on
+            // another channel.
             return if cell.is_recalled(tag.generation()) || self.status.state().is_lost() {
                 Ok(())
             } else {
@@ -298,7 +298,7 @@ impl Channel {
                     // The target has completed it; only the invalidation is missing.
                     State::Responded | State::Invalidating => slot.result,
                     _ => {
-                        self.counts.unanswered.increment();
+                        self.counts.without_response.increment();
                         lost_result(&slot)
                     }
                 };

@@ -21,7 +21,7 @@ use kernel::sync::atomic::{
 const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
 /// Counters of a channel. The first cache line holds the counters that each command changes when it
-/// is sent and when it ends. A command that gets a credit and is answered on this channel changes
+/// is sent and when it ends. A command that gets a credit and its response on this channel changes
 /// nothing else of the channel, except its slot.
 #[repr(C, align(64))]
 pub struct Counts {
@@ -29,24 +29,25 @@ pub struct Counts {
     pub(super) credits: Atomic<i32>,
     /// Number of sends that no other completion recycles, modulo 2^32.
     unsignaled: Atomic<i32>,
-    /// Number of answered commands, by [`DataPath`].
+    /// Number of completed commands, by [`DataPath`].
     paths: [Count; DataPath::COUNT],
-    /// Data of answered commands, in bytes: read, written.
+    /// Data of completed commands, in bytes: read, written.
     bytes: [Count; 2],
-    /// Number of commands that have ended without an answer. The second cache line begins here.
-    pub(super) unanswered: Count,
+    /// Number of commands that have ended without a response. The second cache line begins here.
+    pub(super) without_response: Count,
     /// How often a command had to wait for a credit.
     pub credit_waits: Count,
     /// How often the block layer was told to retry a command, for lack of a credit, a slot, memory
     /// or a connection.
     pub busy: Count,
-    /// Number of commands answered on an answer channel, which counts their data paths and bytes.
+    /// Number of commands with their response on an answer channel, which counts their data paths
+    /// and bytes.
     pub(super) elsewhere: Count,
 }
 
 // Loom's atomics are larger.
 #[cfg(not(loom))]
-const _: () = assert!(core::mem::offset_of!(Counts, unanswered) == 64);
+const _: () = assert!(core::mem::offset_of!(Counts, without_response) == 64);
 
 impl Counts {
     /// Creates the counters, all zero; there are no credits yet.
@@ -56,15 +57,15 @@ impl Counts {
             unsignaled: Atomic::new(0),
             paths: [const { Count::new() }; DataPath::COUNT],
             bytes: [const { Count::new() }; 2],
-            unanswered: Count::new(),
+            without_response: Count::new(),
             credit_waits: Count::new(),
             busy: Count::new(),
             elsewhere: Count::new(),
         }
     }
 
-    /// Counts a command answered on this channel, and `len` bytes of data. Only for its completion
-    /// callbacks, which are serialised.
+    /// Counts a command with its response on this channel, and `len` bytes of data. Only for the
+    /// channel's completion callbacks, which are serialised.
     #[inline(always)]
     pub(super) fn responded(&self, path: DataPath, len: u32) {
         let counts = (
@@ -86,20 +87,20 @@ impl Counts {
         self.paths.get(path as usize).map_or(0, Count::get)
     }
 
-    /// Number of commands that have ended, answered here, on an answer channel or not at all,
+    /// Number of commands that have ended, with a response here, on an answer channel or with none,
     /// modulo 2^64.
     pub(super) fn ended(&self) -> u64 {
         self.commands()
-            .wrapping_add(self.unanswered.get())
+            .wrapping_add(self.without_response.get())
             .wrapping_add(self.elsewhere.get())
     }
 
-    /// Number of commands that were answered on this channel.
+    /// Number of commands with their response on this channel.
     pub fn commands(&self) -> u64 {
         Self::sum(&self.paths)
     }
 
-    /// Number of answered commands with data that was registered for the command.
+    /// Number of completed commands with data that was registered for the command.
     pub fn dynamic(&self) -> u64 {
         Self::sum(
             self.paths
@@ -108,13 +109,13 @@ impl Counts {
         )
     }
 
-    /// Number of bytes read by answered commands, according to their responses.
+    /// Number of bytes read by completed commands, according to their responses.
     pub fn read_bytes(&self) -> u64 {
         let [read, _] = &self.bytes;
         read.get()
     }
 
-    /// Number of bytes written by answered commands, according to their responses.
+    /// Number of bytes written by completed commands, according to their responses.
     pub fn write_bytes(&self) -> u64 {
         let [_, written] = &self.bytes;
         written.get()

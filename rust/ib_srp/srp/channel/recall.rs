@@ -57,14 +57,14 @@ impl Connection {
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
-        // A command that the target has answered meanwhile is about to be freed.
+        // A command that has its response meanwhile is about to be freed.
         if is_out(&word) && self.begin_abort(cell, word) && !self.status.state().is_lost() {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);
             };
             let result = self.manage_task(Function::AbortTask, lun, task.to_wire());
-            // Any other result proves nothing, so keep the command, unless the target has answered
-            // it meanwhile or the connection is lost.
+            // Any other result proves nothing, so keep the command, unless it has its response
+            // meanwhile or the connection is lost.
             if self.is_complete("abort of a command", result) {
                 self.take_back(
                     cell,
@@ -146,7 +146,7 @@ impl Connection {
         }
         cell.recall(word.generation());
         if let Some(slot) = cell.take_from(word, Event::Respond) {
-            self.counts.unanswered.increment();
+            self.counts.without_response.increment();
             self.conclude(slot, result);
         }
     }
@@ -208,8 +208,8 @@ impl Connection {
         }
     }
 
-    /// Waits until all answered commands for the unit have ended, at most 5 s. Returns whether they
-    /// have. Sleeps.
+    /// Waits until all commands for the unit that have a response have ended, at most 5 s. Returns
+    /// whether they have. Sleeps.
     pub fn wait_unit(&self, lun: Lun) -> bool {
         let going = |word: Word| matches!(word.state(), State::Responded | State::Invalidating);
         self.wait_until(|| {

@@ -43,8 +43,8 @@ use kernel::{
 };
 
 impl Connection {
-    /// Sends a task management request and waits for the response, at most 5 s, after at most 5 s for an earlier
-    /// request. Sleeps.
+    /// Sends a task management request and waits for the response, at most 5 s, after at most 5 s
+    /// for an earlier request. Sleeps.
     ///
     /// # Errors
     ///
@@ -172,7 +172,8 @@ impl Connection {
         .is_ok()
     }
 
-    /// Waits until the state of task management satisfies `done`, at most 5 s. Returns whether it does. Sleeps.
+    /// Waits until the state of task management satisfies `done`, at most 5 s. Returns whether it
+    /// does. Sleeps.
     ///
     /// # Errors
     ///

@@ -66,7 +66,7 @@ pub struct Backoff {
     /// Number of losses; each doubles the lifetime that an immediate attempt requires.
     flaps: u32,
     /// Number of failed attempts since the connection was lost.
-    tries: u32,
+    attempts: u32,
     /// Attempts requested by the transport class since the connection was lost.
     wanted: u32,
     /// Minimum pause before an attempt.
@@ -86,7 +86,7 @@ impl Backoff {
     /// The history of a session that has lost no connection.
     pub const NEW: Self = Self {
         flaps: 0,
-        tries: 0,
+        attempts: 0,
         wanted: 0,
         least: Pause::NONE,
         events: 0,
@@ -117,8 +117,9 @@ impl Backoff {
     }
 
     /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later ones
-    /// are merged to 4 per second, or ever fewer if each triggers an attempt (`tries`).
-    pub const fn event(&mut self, now: Ktime, tries: bool) -> u32 {
+    /// are merged to 4 per second, or ever fewer while the connection is `lost`,
+    /// as each triggers an attempt.
+    pub const fn event(&mut self, now: Ktime, lost: bool) -> u32 {
         // An earlier event is still pending.
         if now.ns_since(self.event) < 0 {
             return self.event.ms_since(now);
@@ -128,14 +129,14 @@ impl Backoff {
             self.events = 0;
         }
         let pause_ms = match self.events {
-            _ if !tries => EVENT_MS,
+            _ if !lost => EVENT_MS,
             0 => 0,
             1..=EVENTS => EVENT_MS,
             many if many - EVENTS < MAX_EVENT_DOUBLINGS => EVENT_MS * doubled(many - EVENTS),
             _ => EVENT_MS * doubled(MAX_EVENT_DOUBLINGS),
         };
         let delay_ms = pause_ms.saturating_sub(quiet_ms);
-        self.events = match tries {
+        self.events = match lost {
             true => self.events.saturating_add(1),
             false => 0,
         };
@@ -145,12 +146,12 @@ impl Backoff {
 
     /// An attempt has failed.
     pub const fn failed(&mut self) {
-        self.tries = self.tries.saturating_add(1);
+        self.attempts = self.attempts.saturating_add(1);
     }
 
     /// There is a new connection.
     pub const fn connected(&mut self) {
-        self.tries = 0;
+        self.attempts = 0;
         self.wanted = 0;
     }
 
@@ -162,13 +163,13 @@ impl Backoff {
     /// Number of attempts started by the timer of the transport class since the connection was
     /// lost. From the twelfth on, each lengthens its pauses by `reconnect_delay`, so attempts
     /// triggered by a port event must not count.
-    pub const fn wanted_tries(&self) -> u32 {
+    pub const fn wanted_attempts(&self) -> u32 {
         self.wanted
     }
 
     /// Number of failed attempts since the connection was lost.
-    pub const fn tries(&self) -> u32 {
-        self.tries
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     /// The pause before the next attempt; `reconnect_delay_s` is in seconds. `random` adds up to a
@@ -177,9 +178,9 @@ impl Backoff {
         let Pause::Ms(least_ms) = self.least else {
             return Pause::ReconnectDelay;
         };
-        let doubled_ms = match self.tries {
+        let doubled_ms = match self.attempts {
             0 => 0,
-            1..=MAX_DOUBLINGS => doubled(self.tries - 1) * 1000,
+            1..=MAX_DOUBLINGS => doubled(self.attempts - 1) * 1000,
             _ => doubled(MAX_DOUBLINGS) * 1000,
         };
         let pause_ms = if least_ms > doubled_ms {
@@ -202,7 +203,7 @@ impl Backoff {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Fill {
     /// Number of failed attempts on the current connection.
-    tries: u32,
+    attempts: u32,
     /// How often an answer channel was lost, and when last. Each loss lengthens the pause, so that
     /// a flapping channel disturbs the session less.
     flaps: u32,
@@ -213,16 +214,16 @@ impl Fill {
     /// Returns no attempts and no losses.
     pub const fn new() -> Self {
         Self {
-            tries: 0,
+            attempts: 0,
             flaps: 0,
             flapped: Ktime::MIN,
         }
     }
 
-    /// The pause after `tries` attempts, in milliseconds.
-    const fn pause(tries: u32) -> u32 {
-        let most = if tries < MAX_FILL_DOUBLINGS {
-            tries
+    /// The pause after `attempts` attempts, in milliseconds.
+    const fn pause(attempts: u32) -> u32 {
+        let most = if attempts < MAX_FILL_DOUBLINGS {
+            attempts
         } else {
             MAX_FILL_DOUBLINGS
         };
@@ -241,7 +242,7 @@ impl Fill {
     /// them, in milliseconds. `left_out`: the login has tried a channel in vain. `again`: the
     /// session had a connection earlier, so this login has not requested the answer channels.
     pub const fn begin(&mut self, now: Ktime, left_out: bool, again: bool) -> u32 {
-        self.tries = 0;
+        self.attempts = 0;
         match self.flaps(now) {
             _ if left_out => Self::pause(0),
             0 if again => 0,
@@ -252,9 +253,12 @@ impl Fill {
     /// An attempt has left channels missing. Returns the delay of the next one in milliseconds, and
     /// whether that is longer than the previous one.
     pub const fn failed(&mut self) -> (u32, bool) {
-        let last = Self::pause(self.tries);
-        self.tries = self.tries.saturating_add(1);
-        (Self::pause(self.tries), Self::pause(self.tries) > last)
+        let last = Self::pause(self.attempts);
+        self.attempts = self.attempts.saturating_add(1);
+        (
+            Self::pause(self.attempts),
+            Self::pause(self.attempts) > last,
+        )
     }
 
     /// An answer channel is lost.

@@ -8,16 +8,17 @@
 //!  Connecting ------> Live ----------------> Recovering        remove, from each of these four:
 //!       |              ^                       |    |            Removing --removed--> Gone
 //!       | lost         |        commit         |    |
-//!       +---> Failed   +-----------------------+    +-- link and try, below
+//!       +---> Failed   +-----------------------+    +-- link and attempt, below
 //!
 //! link: Up --lost--> Lost --ending--> Notifying --notified--> Ending --ended--> Down -commit-> Up
 //!       |               \---------(not Recovering)------------^           ^
 //!       +--log_out--> Closing --lost--> Lost                            |
 //!                                                                       |
-//! try:  None --begin_try--> Connecting --connected--> Ready --commit--> Taken --returned--> None
-//!        ^                      |                       |
-//!        |                  try_failed               returned
-//!        +----try_ended---- Failed <--------------------+
+//! attempt:                                                              |
+//!   None --begin_attempt--> Connecting --connected--> Ready --commit--> Taken --returned--> None
+//!    ^                          |                       |
+//!    |                    attempt_failed             returned
+//!    +----attempt_ended---- Failed <--------------------+
 //! ```
 //!
 //! The link becomes `Lost` at once, in any context; one work item ends the connection. No attempt
@@ -77,7 +78,7 @@ pub enum Loss {
     /// Log why the new connection has failed.
     Say,
     /// Start an attempt, or another one after the one in flight.
-    Try,
+    Attempt,
     /// Nothing: the connection is lost already.
     Nothing,
 }
@@ -115,10 +116,10 @@ pub enum Retry {
     None,
 }
 
-/// What the caller of [`Recovery::begin_try`] does next.
+/// What the caller of [`Recovery::begin_attempt`] does next.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BeginTry {
+pub enum BeginAttempt {
     /// Log in.
     Connect,
     /// Return: no attempt may or should start now.
@@ -131,8 +132,8 @@ pub enum BeginTry {
 pub enum Returned {
     /// Arm the timers of the connection, which now belongs to the session.
     StartTimers,
-    /// The class has not taken the connection: tear it down and call [`Recovery::try_ended`].
-    EndTry,
+    /// The class has not taken the connection: tear it down and call [`Recovery::attempt_ended`].
+    EndAttempt,
 }
 
 /// What the caller of [`Recovery::commit`] does next.
@@ -143,7 +144,7 @@ pub enum Commit {
     Outcome(Outcome),
     /// Start an attempt after the random delay that spreads timer-driven attempts, and tell the
     /// class that there is no connection yet.
-    TrySpread,
+    Attempt,
     /// Wait until the link is down, start an attempt, wait until [`State::asked`] clears, and call
     /// [`Recovery::waited`].
     Wait,
@@ -261,8 +262,8 @@ impl Recovery {
             // follows.
             self.state.reset = Reset::Wanted;
             self.backoff.hurry();
-            return match self.state.may_try() {
-                true => Loss::Try,
+            return match self.state.may_attempt() {
+                true => Loss::Attempt,
                 false => Loss::Nothing,
             };
         }
@@ -315,9 +316,9 @@ impl Recovery {
 
     /// The reconnect work item runs. `automatic`: `reconnect_delay` is positive, so attempts also
     /// start without a host reset.
-    pub const fn begin_try(&mut self, automatic: bool) -> BeginTry {
+    pub const fn begin_attempt(&mut self, automatic: bool) -> BeginAttempt {
         let reset = matches!(self.state.reset, Reset::Wanted);
-        let free = self.state.may_try() && matches!(self.state.attempt, Attempt::None);
+        let free = self.state.may_attempt() && matches!(self.state.attempt, Attempt::None);
         if self.state.banned {
             self.state.reset = Reset::None;
         } else if free && (reset || automatic) {
@@ -325,13 +326,13 @@ impl Recovery {
                 self.state.reset = Reset::Tried;
             }
             self.state.attempt = Attempt::Connecting { broken: false };
-            return BeginTry::Connect;
+            return BeginAttempt::Connect;
         }
         // A caller that asks before the link is down has not started this attempt.
-        if self.state.may_try() {
+        if self.state.may_attempt() {
             self.state.asked = false;
         }
-        BeginTry::Nothing
+        BeginAttempt::Nothing
     }
 
     /// The login of the attempt has succeeded: the class must take the connection.
@@ -343,7 +344,7 @@ impl Recovery {
     }
 
     /// The login of the attempt has failed; the attempt must be torn down.
-    pub const fn try_failed(&mut self) {
+    pub const fn attempt_failed(&mut self) {
         if matches!(self.state.attempt, Attempt::Connecting { .. }) {
             self.state.attempt = Attempt::Failed;
         }
@@ -354,7 +355,7 @@ impl Recovery {
         match self.state.attempt {
             Attempt::Ready { .. } => {
                 self.state.attempt = Attempt::Failed;
-                return Returned::EndTry;
+                return Returned::EndAttempt;
             }
             Attempt::Taken => self.state.attempt = Attempt::None,
             _ => {}
@@ -363,7 +364,7 @@ impl Recovery {
     }
 
     /// A failed attempt has been torn down.
-    pub const fn try_ended(&mut self) -> Retry {
+    pub const fn attempt_ended(&mut self) -> Retry {
         if !matches!(self.state.attempt, Attempt::Failed) {
             return Retry::None;
         }
@@ -401,7 +402,7 @@ impl Recovery {
             Attempt::Ready { broken } => Commit::Outcome(self.take(broken, now)),
             Attempt::None if blocks => {
                 self.backoff.wanted();
-                Commit::TrySpread
+                Commit::Attempt
             }
             _ if blocks => Commit::Outcome(Outcome::InProgress),
             // The connection was lost as soon as it was taken. The caller is the work item of this

@@ -5,7 +5,7 @@
 //! ```text
 //!   Free --Claim--> Building --Post--> Posted --Respond-> Responded --Invalidate--> Invalidating
 //!    ^                 |                 |                 ^     |                       |
-//!    |               Cancel            Abort            Answer Finish                  Finish
+//!    |               Cancel            Abort           Respond Finish                  Finish
 //!    |                 |                 v                 |     |                       |
 //!    +-----------------+              Aborting ------------+     |                       |
 //!    +-----------------------------------------------------------+-----------------------+
@@ -61,7 +61,7 @@ pub enum Event {
     Cancel,
     /// The work requests are about to be posted.
     Post,
-    /// The response has arrived, or an abort was answered with "complete".
+    /// The response has arrived, or the response to an abort is "complete".
     Respond,
     /// Invalidations are about to be posted.
     Invalidate,

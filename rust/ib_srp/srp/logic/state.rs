@@ -27,7 +27,7 @@ pub enum Life {
 pub enum Link {
     /// Commands can be sent, or the login is in progress.
     Up = 0,
-    /// The log-out has begun, so the end of the connection is not reported.
+    /// The logout has begun, so the end of the connection is not reported.
     Closing = 1,
     /// The connection is lost. The work item that ends it is queued.
     Lost = 4,
@@ -189,7 +189,7 @@ impl State {
     }
 
     /// Whether an attempt may start.
-    pub const fn may_try(&self) -> bool {
+    pub const fn may_attempt(&self) -> bool {
         matches!(self.life, Life::Recovering) && self.is_down()
     }
 

@@ -61,4 +61,4 @@ pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;
 /// requests, a second apart.
 pub const RESOLVE_TIMEOUT_MS: u32 = 3_500;
 /// Maximum wait for a logout to be sent, in milliseconds.
-pub const LOG_OUT_TIMEOUT_MS: u32 = 1_000;
+pub const LOGOUT_TIMEOUT_MS: u32 = 1_000;

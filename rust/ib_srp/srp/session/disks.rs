@@ -26,7 +26,7 @@ use crate::{
                 Remove, //
             },
             state::Life,
-            time::LOG_OUT_TIMEOUT_MS,
+            time::LOGOUT_TIMEOUT_MS,
             watch::removal_limit_ms, //
         }, //
     },
@@ -45,7 +45,7 @@ use kernel::{
 };
 
 /// The `patience` of [`Session::remove`] at a logout, in milliseconds.
-pub const LOG_OUT_PATIENCE_MS: Msecs = 10_000;
+pub const LOGOUT_PATIENCE_MS: Msecs = 10_000;
 /// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
 /// Minimum interval of rescans, in milliseconds, whatever the target reports.
@@ -164,7 +164,7 @@ impl Session {
 
 /// Sends a logout on all channels, and waits until they have been sent, at most a second in total.
 fn log_out(channels: &[Arc<Connection>]) {
-    let end = ktime_get().add_ms(LOG_OUT_TIMEOUT_MS);
+    let end = ktime_get().add_ms(LOGOUT_TIMEOUT_MS);
     for connection in channels {
         connection.begin_log_out();
     }

@@ -6,7 +6,7 @@ use super::{
     reconnect::Connect,
     Session,
     END,
-    LOG_OUT_PATIENCE_MS, //
+    LOGOUT_PATIENCE_MS, //
 };
 use crate::{
     clock::real_seconds,
@@ -147,7 +147,7 @@ impl Session {
                     self.say_lost(&why);
                 }
             }
-            Loss::Try => self.begin_reconnect(),
+            Loss::Attempt => self.begin_reconnect(),
             Loss::Nothing => {}
         }
     }
@@ -206,7 +206,7 @@ impl Session {
             channels.end(&self.workers);
         }
         match self.on(Recovery::ended) {
-            Ended::Remove => self.remove(LOG_OUT_PATIENCE_MS),
+            Ended::Remove => self.remove(LOGOUT_PATIENCE_MS),
             Ended::Retry(retry) => self.retry(retry),
         }
     }

@@ -37,7 +37,7 @@ use crate::{
             },
             recovery::{
                 self,
-                BeginTry,
+                BeginAttempt,
                 Commit,
                 Outcome,
                 Recovery,
@@ -75,13 +75,13 @@ impl Session {
     /// Starts to reconnect at once, if the session has lost its connection. If an attempt is in
     /// flight, another one follows. Any context.
     pub fn begin_reconnect(self: &Arc<Self>) {
-        self.try_in(0);
+        self.attempt_in(0);
     }
 
     /// Schedules the next attempt in `delay` milliseconds, whatever the pause. Any context.
-    fn try_in(self: &Arc<Self>, delay: Msecs) {
+    fn attempt_in(self: &Arc<Self>, delay: Msecs) {
         let recovery = self.recovery.lock();
-        if recovery.state().may_try() {
+        if recovery.state().may_attempt() {
             // Fails while the session's teardown cancels the timer.
             let _ = Connect::hurry(self.clone(), delay);
         }
@@ -89,11 +89,11 @@ impl Session {
 
     /// Schedules the next attempt after its pause, unless it is due earlier, or leaves it to the
     /// timer of the transport class. Any context.
-    fn try_later(self: &Arc<Self>, rport: &Rport<Self>) {
+    fn attempt_later(self: &Arc<Self>, rport: &Rport<Self>) {
         let timeouts = rport.timeouts();
         let reconnect_delay = u32::try_from(timeouts.reconnect_delay);
         let recovery = self.recovery.lock();
-        if !recovery.state().may_try() {
+        if !recovery.state().may_attempt() {
             return;
         }
         let pause = match reconnect_delay {
@@ -116,8 +116,8 @@ impl Session {
 
     /// Number of failed attempts to reconnect since the connection was lost.
     #[cfg(SRP_KUNIT)]
-    pub fn failed_tries(&self) -> u32 {
-        self.recovery.lock().backoff().tries()
+    pub fn failed_attempts(&self) -> u32 {
+        self.recovery.lock().backoff().attempts()
     }
 
     /// Handles `retry`. The session is down, and no attempt is in flight. Any context.
@@ -125,7 +125,7 @@ impl Session {
         match retry {
             Retry::Later => {
                 if let Some(rport) = self.rport() {
-                    self.try_later(&rport);
+                    self.attempt_later(&rport);
                 }
             }
             Retry::GiveUp => session_log!(
@@ -153,9 +153,9 @@ impl Session {
         let running = rport.is_some_and(|rport| rport.is_running());
         let outcome = match self.on(|recovery| recovery.commit(blocks, running, ktime_get())) {
             Commit::Outcome(outcome) => outcome,
-            Commit::TrySpread => {
+            Commit::Attempt => {
                 let seconds = timeouts.map_or(0, |timeouts| timeouts.reconnect_delay);
-                self.try_in(spread_ms(u32::try_from(seconds).unwrap_or(0), random_u16()));
+                self.attempt_in(spread_ms(u32::try_from(seconds).unwrap_or(0), random_u16()));
                 return Err(errno::EINPROGRESS);
             }
             Commit::Wait => {
@@ -182,9 +182,9 @@ impl Session {
     /// Makes one attempt to reconnect.
     fn attempt(self: &Arc<Self>, channels: &Channels, rport: &Rport<Self>) {
         let automatic = rport.timeouts().reconnect_delay > 0;
-        match self.on(|recovery| recovery.begin_try(automatic)) {
-            BeginTry::Connect => {}
-            BeginTry::Nothing => return,
+        match self.on(|recovery| recovery.begin_attempt(automatic)) {
+            BeginAttempt::Connect => {}
+            BeginAttempt::Nothing => return,
         }
         let result = self
             .log_in(Purpose::Again, LOGIN_TIMEOUT_MS)
@@ -197,7 +197,7 @@ impl Session {
                     self.note(trouble);
                     session_log!(Warning, self, "{}", format_args!("{trouble}"));
                 }
-                self.on(Recovery::try_failed);
+                self.on(Recovery::attempt_failed);
                 return self.end_attempt(channels);
             }
         };
@@ -205,7 +205,7 @@ impl Session {
         let taken = rport.reconnect();
         match self.on(Recovery::returned) {
             Returned::StartTimers => {}
-            Returned::EndTry => {
+            Returned::EndAttempt => {
                 if !self.state().is_ending() {
                     // The reason for the loss is logged separately.
                     session_log!(
@@ -234,7 +234,7 @@ impl Session {
     /// Tears down what a failed attempt has set up, and schedules the next one.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
         channels.end(&self.workers);
-        self.retry(self.on(Recovery::try_ended));
+        self.retry(self.on(Recovery::attempt_ended));
     }
 
     /// Sets the deadlines of a new connection, and starts to add the channels that it lacks.

@@ -101,7 +101,7 @@ impl Empty {
 
 /// The opcode of commands.
 pub(in crate::srp) const CMD: usize = 2;
-/// The opcode of log-outs.
+/// The opcode of logouts.
 pub(in crate::srp) const I_LOGOUT: usize = 3;
 
 impl Script for Arc<Empty> {

@@ -20,7 +20,7 @@ use crate::{
         session::{
             Queues,
             Session,
-            LOG_OUT_PATIENCE_MS, //
+            LOGOUT_PATIENCE_MS, //
         },
         sessions::Sessions, //
     },
@@ -43,7 +43,7 @@ pub(in crate::srp) struct Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        self.sessions.close(LOG_OUT_PATIENCE_MS);
+        self.sessions.close(LOGOUT_PATIENCE_MS);
         self.sessions.wait_empty();
     }
 }
@@ -117,7 +117,7 @@ impl Stand {
 
     /// Ends a session.
     pub(in crate::srp) fn end(&self, session: &Arc<Session>) {
-        session.remove(LOG_OUT_PATIENCE_MS);
+        session.remove(LOGOUT_PATIENCE_MS);
         self.sessions.wait_gone(session);
     }
 }

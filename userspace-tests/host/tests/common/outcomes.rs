@@ -4,7 +4,7 @@
 //! until it is here.
 
 use srp_host::logic::recovery::{
-    BeginTry, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
+    BeginAttempt, Commit, Ended, Ending, LoggedIn, Loss, Outcome, Remove, Retry, Returned,
 };
 
 /// An outcome of an event.
@@ -43,7 +43,7 @@ outcomes! {
         Loss::End { say: false },
         Loss::End { say: true },
         Loss::Say,
-        Loss::Try,
+        Loss::Attempt,
         Loss::Nothing,
     }
     Ending {
@@ -56,13 +56,13 @@ outcomes! {
         Ended::Retry(Retry::GiveUp),
         Ended::Retry(Retry::None),
     }
-    BeginTry {
-        BeginTry::Connect,
-        BeginTry::Nothing,
+    BeginAttempt {
+        BeginAttempt::Connect,
+        BeginAttempt::Nothing,
     }
     Returned {
         Returned::StartTimers,
-        Returned::EndTry,
+        Returned::EndAttempt,
     }
     Retry {
         Retry::Later,
@@ -74,7 +74,7 @@ outcomes! {
         Commit::Outcome(Outcome::InProgress),
         Commit::Outcome(Outcome::NotConnected),
         Commit::Outcome(Outcome::NoDevice),
-        Commit::TrySpread,
+        Commit::Attempt,
         Commit::Wait,
         Commit::Protocol,
     }

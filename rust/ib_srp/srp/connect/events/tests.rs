@@ -60,7 +60,7 @@ use crate::{
         },
         logic::{
             recovery::{
-                BeginTry,
+                BeginAttempt,
                 Recovery,
                 Returned, //
             },
@@ -457,7 +457,7 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         session.scan().map_err(|why| why.errno())?;
         session.fail(Lost::HostReset);
         session.wait_down();
-        check_eq!(session.on(|r| r.begin_try(true)), BeginTry::Connect);
+        check_eq!(session.on(|r| r.begin_attempt(true)), BeginAttempt::Connect);
         // A host reset concerns the lost connection, not the one in progress.
         session.fail(Lost::HostReset);
         let broken = |broken| session.recovery().state().attempt == Attempt::Connecting { broken };
@@ -488,7 +488,10 @@ fn a_late_waiter(soft: &Soft) -> Result {
         // Failing commands do not end the wait for the attempt.
         session.fail_fast();
         check_eq!(session.recovery().state().reset, Reset::Wanted);
-        check_eq!(session.on(|r| r.begin_try(false)), BeginTry::Connect);
+        check_eq!(
+            session.on(|r| r.begin_attempt(false)),
+            BeginAttempt::Connect
+        );
         check_eq!(session.recovery().state().reset, Reset::Tried);
         session.on(Recovery::connected);
         check_eq!(session.commit(), Ok(()));

@@ -278,7 +278,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             drop(readers);
             play.stand.end(&session);
         }
-        // A log-out is not a violation.
+        // A logout is not a violation.
         let session = play.log_in("")?;
         let log = Log::from_now();
         let logout = changed(&Told([0; 64]), 0, [0x80]);

@@ -66,7 +66,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
         1
     );
     check_eq!(counted(), (2, 1));
-    // The log-out is neither counted nor logged as a loss.
+    // The logout is neither counted nor logged as a loss.
     stand.end(&session);
     check_eq!(counted(), (2, 1));
     check_eq!(statistics.violations.get(), 0);
