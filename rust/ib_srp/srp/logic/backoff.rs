@@ -77,9 +77,9 @@ pub struct Backoff {
     event: Ktime,
 }
 
-/// `1 << n`; `n` must be less than 32.
-const fn doubled(n: u32) -> u32 {
-    1u32.wrapping_shl(n)
+/// 1, doubled `n` times, at most `most` times; `most` must be less than 32.
+const fn doubled(n: u32, most: u32) -> u32 {
+    1u32.wrapping_shl(if n < most { n } else { most })
 }
 
 impl Backoff {
@@ -99,16 +99,14 @@ impl Backoff {
         if life >= FORGET_NS {
             self.flaps = 0;
         }
-        let wanted_ms = doubled(self.flaps).saturating_mul(1000);
+        let wanted_ms = doubled(self.flaps, MAX_FLAPS) * 1000;
         self.least = match why {
             Cause::Reset => return self.hurry(),
             Cause::Violation => Pause::ReconnectDelay,
             Cause::Plain if life >= wanted_ms as i64 * MS_NS => Pause::NONE,
             Cause::Plain => Pause::Ms(wanted_ms),
         };
-        if self.flaps < MAX_FLAPS {
-            self.flaps += 1;
-        }
+        self.flaps = self.flaps.saturating_add(1);
     }
 
     /// A host reset wants an attempt now, while there is no connection.
@@ -132,8 +130,7 @@ impl Backoff {
             _ if !lost => EVENT_MS,
             0 => 0,
             1..=EVENTS => EVENT_MS,
-            many if many - EVENTS < MAX_EVENT_DOUBLINGS => EVENT_MS * doubled(many - EVENTS),
-            _ => EVENT_MS * doubled(MAX_EVENT_DOUBLINGS),
+            many => EVENT_MS * doubled(many - EVENTS, MAX_EVENT_DOUBLINGS),
         };
         let delay_ms = pause_ms.saturating_sub(quiet_ms);
         self.events = match lost {
@@ -180,8 +177,7 @@ impl Backoff {
         };
         let doubled_ms = match self.attempts {
             0 => 0,
-            1..=MAX_DOUBLINGS => doubled(self.attempts - 1) * 1000,
-            _ => doubled(MAX_DOUBLINGS) * 1000,
+            many => doubled(many - 1, MAX_DOUBLINGS) * 1000,
         };
         let pause_ms = if least_ms > doubled_ms {
             least_ms
@@ -222,12 +218,7 @@ impl Fill {
 
     /// The pause after `attempts` attempts, in milliseconds.
     const fn pause(attempts: u32) -> u32 {
-        let most = if attempts < MAX_FILL_DOUBLINGS {
-            attempts
-        } else {
-            MAX_FILL_DOUBLINGS
-        };
-        doubled(most) * 1000
+        doubled(attempts, MAX_FILL_DOUBLINGS) * 1000
     }
 
     /// The losses that count.
