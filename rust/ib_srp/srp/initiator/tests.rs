@@ -2,7 +2,6 @@
 
 //! KUnit tests of what device events do to the sessions of a port.
 
-use super::PortEvents;
 use crate::{
     bindings,
     rdma::{
@@ -50,6 +49,7 @@ use crate::{
             },
         },
         session::Session,
+        sessions::Sessions,
         sizes,
         tests::{
             messages::{
@@ -101,14 +101,14 @@ fn listen(
     soft: &Soft,
     stands: &[&Stand],
 ) -> Result<(
-    Arc<PortEvents>,
-    Pin<KBox<device_event::Registration<PortEvents>>>, //
+    Arc<KVec<Arc<Sessions>>>,
+    Pin<KBox<device_event::Registration<KVec<Arc<Sessions>>>>>, //
 )> {
     let mut ports = KVec::new();
     for stand in stands {
         ports.push(stand.sessions.clone(), GFP_KERNEL)?;
     }
-    let events = Arc::new(PortEvents { ports }, GFP_KERNEL)?;
+    let events = Arc::new(ports, GFP_KERNEL)?;
     settle();
     let registration = device_event::Registration::new(soft.device.hold()?, events.clone());
     Ok((events, KBox::pin_init(registration, GFP_KERNEL)?))
