@@ -5,7 +5,7 @@
 //! The driver uses structures for its half, this module uses byte offsets of T10 SRP r16a, so that
 //! each tests the other. All multi-byte fields are big-endian.
 
-use crate::proto::{cmd::DirectBuf, opcode, rsp::flag};
+use crate::proto::{cmd::DirectBuf, opcode, reject::Reject, rsp::flag};
 
 /// Length of a command without additional CDB, in bytes.
 pub const CMD_LEN: usize = 48;
@@ -140,8 +140,13 @@ pub fn login_rsp(
     rsp
 }
 
-/// Builds a login reject, 32 bytes.
-pub fn login_rej(tag: u64, reason: u32, buf_fmt: u16) -> Vec<u8> {
+/// Builds a login reject, 32 bytes. Without a reason of SRP it says that the target is unable to
+/// establish the channel.
+pub fn login_rej(tag: u64, reason: Reject, buf_fmt: u16) -> Vec<u8> {
+    let reason = match reason {
+        Reject::Srp(reason) => reason,
+        Reject::Ib(_) | Reject::Errno(_) => 0x0001_0000,
+    };
     let mut rej = vec![0; 32];
     rej[0] = opcode::LOGIN_REJ;
     rej[4..8].copy_from_slice(&reason.to_be_bytes());

@@ -67,7 +67,7 @@ impl<B: Buffer> Target<B> {
     fn reject(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
         self.actions.push(Action::Reject {
             channel,
-            response: login_rej(tag, reason.number(), BUF_FMT),
+            response: login_rej(tag, reason, BUF_FMT),
         });
     }
 

@@ -54,7 +54,7 @@ impl Engine {
     pub(super) fn reject(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
         self.actions.push(Action::Reject {
             channel,
-            response: wire::login_rej(tag, reason.number(), BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
+            response: wire::login_rej(tag, reason, BUF_FMT_DIRECT | BUF_FMT_INDIRECT),
         });
     }
 
