@@ -16,7 +16,7 @@ use crate::{
 /// Maximum number of queued operations per receive buffer: two tables, data and response, twice,
 /// because a completion may be outstanding for something that the peer has already received. A
 /// connection that exceeds this is closed, because its peer takes no responses.
-const QUEUED: usize = 8;
+pub const QUEUED: usize = 8;
 
 /// The purpose of a completion.
 #[derive(Clone, Copy)]

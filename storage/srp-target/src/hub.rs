@@ -4,7 +4,7 @@
 //! owns all connections.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     io,
     net::SocketAddr,
     os::fd::RawFd,
@@ -44,7 +44,8 @@ pub enum Event<T> {
         /// At most 256 bytes; the transport may have padded it.
         data: Vec<u8>,
     },
-    /// A connection made with [`Hub::connect`] is established.
+    /// A connection made with [`Hub::connect`] or [`Hub::accept`] is established. Messages may have
+    /// arrived before on the latter.
     Connected {
         /// The connection.
         id: LinkId,
@@ -158,15 +159,13 @@ pub struct Hub<T> {
     links: HashMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
-    /// Connections that are being made.
-    making: HashSet<LinkId>,
     names: HashMap<Key, LinkId>,
     next: LinkId,
     happened: VecDeque<Event<T>>,
     hosts: Vec<Host>,
     devices: Vec<Device>,
     arena: Option<Arena>,
-    _listener: Option<Listener>,
+    listeners: Vec<Listener>,
     events: Events,
 }
 
@@ -177,33 +176,42 @@ fn gone() -> io::Error {
 impl<T> Hub<T> {
     /// Listens at an address. Returns the error of the failed system call.
     pub fn new(at: SocketAddr) -> io::Result<Self> {
-        let events = Events::new()?;
+        let mut this = Self::calling()?;
+        this.listen(at)?;
+        Ok(this)
+    }
+
+    /// Listens at one more address. Returns the error of the failed system call.
+    pub fn listen(&mut self, at: SocketAddr) -> io::Result<()> {
         let (address, port) = (at.ip().to_string(), at.port().to_string());
-        let listener = Listener::new(&events, &address, &port);
+        let listener = Listener::new(&self.events, &address, &port);
         let listener = listener.map_err(|e| io::Error::other(format!("{at}: {e}")))?;
-        Ok(Self::with(Some(listener), events))
+        self.listeners.push(listener);
+        Ok(())
     }
 
-    /// Creates a hub that only makes connections. Returns the error of the failed system call.
+    /// Which listener a connection request arrived at, in the order of their creation; `None` if it
+    /// no longer waits for a decision.
+    pub fn listener(&self, id: LinkId) -> Option<usize> {
+        let key = self.waiting.get(&id)?.listener();
+        self.listeners.iter().position(|l| l.key() == key)
+    }
+
+    /// Creates a hub without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
-        Ok(Self::with(None, Events::new()?))
-    }
-
-    fn with(listener: Option<Listener>, events: Events) -> Self {
-        Self {
+        Ok(Self {
             links: HashMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
-            making: HashSet::new(),
             names: HashMap::new(),
             next: 1,
             happened: VecDeque::new(),
             hosts: Vec::new(),
             devices: Vec::new(),
             arena: None,
-            _listener: listener,
-            events,
-        }
+            listeners: Vec::new(),
+            events: Events::new()?,
+        })
     }
 
     /// Grants the peers of all later connections access to this memory.
@@ -289,9 +297,7 @@ impl<T> Hub<T> {
             }
             CmEvent::Established(key) => {
                 if let Some(&id) = self.names.get(&key) {
-                    if self.making.remove(&id) {
-                        self.happened.push_back(Event::Connected { id });
-                    }
+                    self.happened.push_back(Event::Connected { id });
                 }
             }
             CmEvent::Address(key) => {
@@ -310,15 +316,21 @@ impl<T> Hub<T> {
             }
             CmEvent::Ended(key) => {
                 if let Some(&id) = self.names.get(&key) {
-                    // Deliver the completions that precede the disconnect.
-                    self.drain(id);
-                    if let Some(link) = self.links.get_mut(&id) {
-                        link.connection.disconnect();
-                    }
-                    self.end(id, None);
+                    self.disconnected(id);
                 }
             }
         }
+    }
+
+    /// The peer has ended a connection. [`Event::Ended`] follows. Only the owner of a connection
+    /// made with [`Hub::join`] has to call it.
+    pub fn disconnected(&mut self, id: LinkId) {
+        // Deliver the completions that precede the disconnect.
+        self.drain(id);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.disconnect();
+        }
+        self.end(id, None);
     }
 
     fn number(&mut self, key: Key) -> LinkId {
@@ -336,11 +348,10 @@ impl<T> Hub<T> {
     fn forget(&mut self, id: LinkId) -> bool {
         let known = self.names.len();
         self.names.retain(|_, name| *name != id);
-        self.making.remove(&id);
-        self.links.remove(&id);
+        let linked = self.links.remove(&id).is_some();
         self.waiting.remove(&id);
         self.wanted.remove(&id);
-        self.names.len() < known
+        linked || self.names.len() < known
     }
 
     fn drain(&mut self, id: LinkId) {
@@ -441,6 +452,27 @@ impl<T> Hub<T> {
         Ok(())
     }
 
+    /// Adds a connection of another connection manager, which `make` makes on `device` with
+    /// `receives` buffers of `len` bytes. `id` is a number that the hub does not use; one without a
+    /// listener that connects to no peer uses none. `most` is as for [`Hub::accept`]. Returns the
+    /// number of the queue pair.
+    pub fn join(
+        &mut self,
+        id: LinkId,
+        device: &Device,
+        [receives, len, most]: [usize; 3],
+        make: impl FnOnce(Vec<Buffer>) -> io::Result<Connection>,
+    ) -> io::Result<u32> {
+        if self.devices.iter().all(|d| d.fd() != device.fd()) {
+            self.devices.push(device.clone());
+        }
+        let host = self.host(device)?;
+        let connection = make(self.buffers(host, receives, len)?)?;
+        let qpn = connection.qpn();
+        self.add(id, connection, host, [most, receives * len]);
+        Ok(qpn)
+    }
+
     /// Returns whether a connection is established or being made.
     pub fn has(&self, id: LinkId) -> bool {
         self.links.contains_key(&id) || self.wanted.contains_key(&id)
@@ -489,7 +521,6 @@ impl<T> Hub<T> {
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
         let buffers = self.buffers(host, wanted.receives, wanted.len)?;
         let made = Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data);
-        self.making.insert(id);
         // A peer of our choice is trusted, so there is no limit.
         self.add(id, made?, host, [usize::MAX, wanted.receives * wanted.len]);
         Ok(())

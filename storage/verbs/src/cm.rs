@@ -68,6 +68,7 @@ impl Events {
         loop {
             let mut event = ffi::CmEvent {
                 id: std::ptr::null_mut(),
+                listener: std::ptr::null_mut(),
                 what: 0,
                 len: 0,
                 depth: 0,
@@ -87,6 +88,7 @@ impl Events {
                         id,
                         _events: self.clone(),
                     },
+                    listener: Key::of(event.listener),
                     depth: event.depth.min(255) as u8,
                     data: event.data[..event.len as usize].to_vec(),
                 }),
@@ -138,7 +140,7 @@ impl Drop for Id {
 
 /// A listening port, until it is dropped.
 pub struct Listener {
-    _id: Id,
+    id: Id,
 }
 
 impl Listener {
@@ -150,17 +152,23 @@ impl Listener {
         // SAFETY: The channel lives as long as `events`, both strings until the call returns.
         let id = made(unsafe { ffi::shim_listen(channel, address.as_ptr(), port.as_ptr(), 64) })?;
         Ok(Self {
-            _id: Id {
+            id: Id {
                 id,
                 _events: events.clone(),
             },
         })
+    }
+
+    /// Identifies the listener in [`Incoming::listener`].
+    pub fn key(&self) -> Key {
+        self.id.key()
     }
 }
 
 /// A connection request. Drop rejects it without private data.
 pub struct Incoming {
     pub(crate) id: Id,
+    listener: Key,
     /// Number of RDMA READs that the peer can serve at once.
     pub(crate) depth: u8,
     data: Vec<u8>,
@@ -170,6 +178,11 @@ impl Incoming {
     /// Key of the connection in later events.
     pub fn key(&self) -> Key {
         self.id.key()
+    }
+
+    /// Key of the listener that the request arrived at.
+    pub fn listener(&self) -> Key {
+        self.listener
     }
 
     /// Returns the private data, at most 256 bytes. The transport may have padded it.

@@ -12,8 +12,10 @@ use std::{
 
 use crate::{
     check,
-    cm::{Id, Incoming, Key, Outgoing},
-    ffi, made,
+    cm::{Id, Incoming, Outgoing},
+    ffi,
+    ib_cm::Request,
+    made,
     memory::{Buffer, Device, Mapped},
 };
 
@@ -116,10 +118,19 @@ fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<
     Ok(list)
 }
 
+/// The owner of a queue pair.
+enum End {
+    /// An identifier of RDMA/CM.
+    Rdma(Id),
+    /// The connection itself; the InfiniBand CM is its user's.
+    Ib,
+}
+
 /// A connection. Operations are executed in the order queued.
 pub struct Connection {
     // Fields are dropped after `drop` has destroyed the queue pair and the completion queue.
-    id: Id,
+    end: End,
+    qp: NonNull<ffi::Qp>,
     cq: NonNull<ffi::Cq>,
     works: HashMap<u64, Work>,
     /// Operations that are not completely posted.
@@ -135,11 +146,16 @@ unsafe impl Send for Connection {}
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `new` created the queue pair. Afterwards the device accesses no buffer of the
-        // connection.
-        unsafe { ffi::shim_qp_free(self.id.as_ptr()) };
-        // SAFETY: `new` created the completion queue, its queue pair is destroyed, and its events
-        // are acknowledged when read.
+        match &self.end {
+            // SAFETY: `on` created the queue pair. Afterwards the device accesses no buffer of the
+            // connection.
+            End::Rdma(id) => unsafe { ffi::shim_qp_free(id.as_ptr()) },
+            // SAFETY: `respond` created the queue pair. Afterwards the device accesses no buffer of
+            // the connection.
+            End::Ib => unsafe { ffi::shim_rc_free(self.qp.as_ptr()) },
+        }
+        // SAFETY: `queue_of` created the completion queue, its queue pair is destroyed, and its
+        // events are acknowledged when read.
         unsafe { ffi::shim_cq_free(self.cq.as_ptr()) };
     }
 }
@@ -158,10 +174,11 @@ impl Connection {
         // If the peer serves no RDMA READs, still ask for one, which it refuses: with a depth of 0
         // a device may wait for ever.
         let depth = incoming.depth.clamp(1, 16);
-        let this = Self::new(incoming.id, device, token, buffers)?;
+        let id = incoming.id.as_ptr();
+        let this = Self::on(incoming.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: The connection owns the identifier, and `data` has `len` bytes.
-        check(unsafe { ffi::shim_accept(this.id.as_ptr(), data.as_ptr().cast(), len, depth) })?;
+        check(unsafe { ffi::shim_accept(id, data.as_ptr().cast(), len, depth) })?;
         Ok(this)
     }
 
@@ -175,36 +192,90 @@ impl Connection {
         buffers: Vec<Buffer>,
         data: &[u8],
     ) -> io::Result<Self> {
-        let this = Self::new(outgoing.id, device, token, buffers)?;
+        let id = outgoing.id.as_ptr();
+        let this = Self::on(outgoing.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: The connection owns the identifier, and `data` has `len` bytes.
-        check(unsafe { ffi::shim_connect(this.id.as_ptr(), data.as_ptr().cast(), len) })?;
+        check(unsafe { ffi::shim_connect(id, data.as_ptr().cast(), len) })?;
         Ok(this)
     }
 
-    /// Creates a queue pair on an identifier and posts its receive buffers.
-    fn new(id: Id, device: &Device, token: u64, buffers: Vec<Buffer>) -> io::Result<Self> {
+    /// Makes the target's end of a connection that a [`Request`] of the InfiniBand CM asks for, at
+    /// port 1 of the device. The REP is the caller's. `token` and `buffers` are as for
+    /// [`Connection::accept`]. Fails with ENOENT if the port is not in the partition.
+    pub fn respond(
+        request: &Request,
+        device: &Device,
+        token: u64,
+        buffers: Vec<Buffer>,
+    ) -> io::Result<Self> {
         let count = buffers.len() as u32;
+        let partition = device.partition(request.pkey)?;
+        let cq = Self::queue_of(device, token, count)?;
+        let pd = device.0.pd.as_ptr();
+        // SAFETY: The domain and the queue are alive.
+        let qp = made(unsafe { ffi::shim_rc(pd, cq.as_ptr(), SENDS, count, partition) });
+        let qp = qp.inspect_err(|_| {
+            // SAFETY: The completion queue was created above and is unused.
+            unsafe { ffi::shim_cq_free(cq.as_ptr()) }
+        })?;
+        let this = Self::new(End::Ib, qp, cq, device, buffers)?;
+        let peer = ffi::RcPeer {
+            qpn: request.qpn,
+            psn: request.psn,
+            lid: request.slid,
+            sl: request.sl,
+            mtu: request.mtu,
+            timeout: request.ack_timeout,
+            retries: request.retries,
+            reads: request.depth(),
+        };
+        // SAFETY: The connection owns the queue pair, and `peer` is a local.
+        check(unsafe { ffi::shim_rc_connect(this.qp.as_ptr(), &peer) })?;
+        Ok(this)
+    }
+
+    /// Creates a completion queue for a queue pair with `count` receives.
+    fn queue_of(device: &Device, token: u64, count: u32) -> io::Result<NonNull<ffi::Cq>> {
         let (context, wakeups) = (device.0.context.as_ptr(), device.0.wakeups.as_ptr());
-        let entries = (SENDS + count) as i32;
         // SAFETY: The device lives as long as the connection, which keeps a clone.
-        let cq = made(unsafe { ffi::shim_cq(context, wakeups, entries, token) })?;
+        made(unsafe { ffi::shim_cq(context, wakeups, (SENDS + count) as i32, token) })
+    }
+
+    /// Creates a queue pair on an identifier and posts its receive buffers.
+    fn on(id: Id, device: &Device, token: u64, buffers: Vec<Buffer>) -> io::Result<Self> {
+        let count = buffers.len() as u32;
+        let cq = Self::queue_of(device, token, count)?;
         let pd = device.0.pd.as_ptr();
         // SAFETY: The identifier, the domain and the queue are alive.
         let result = check(unsafe { ffi::shim_qp(id.as_ptr(), pd, cq.as_ptr(), SENDS, count) });
-        if let Err(e) = result {
+        // SAFETY: The identifier is alive.
+        let qp = NonNull::new(unsafe { ffi::shim_qp_of(id.as_ptr()) });
+        let (Ok(_), Some(qp)) = (&result, qp) else {
             // SAFETY: The completion queue was created above and is unused.
             unsafe { ffi::shim_cq_free(cq.as_ptr()) };
-            return Err(e);
-        }
+            return Err(result.err().unwrap_or(io::ErrorKind::NotFound.into()));
+        };
+        Self::new(End::Rdma(id), qp, cq, device, buffers)
+    }
+
+    /// Posts the receive buffers of a new queue pair.
+    fn new(
+        end: End,
+        qp: NonNull<ffi::Qp>,
+        cq: NonNull<ffi::Cq>,
+        device: &Device,
+        buffers: Vec<Buffer>,
+    ) -> io::Result<Self> {
         let mut this = Self {
-            id,
+            end,
+            qp,
             cq,
             works: HashMap::new(),
             waiting: VecDeque::new(),
             next: 0,
             posted: 0,
-            receives: (0..count).map(|_| None).collect(),
+            receives: buffers.iter().map(|_| None).collect(),
             _device: device.clone(),
         };
         this.arm()?;
@@ -214,16 +285,22 @@ impl Connection {
         Ok(this)
     }
 
-    /// Key of the connection in events.
-    pub fn key(&self) -> Key {
-        self.id.key()
+    /// Number of the queue pair.
+    pub fn qpn(&self) -> u32 {
+        // SAFETY: The connection owns the queue pair.
+        unsafe { ffi::shim_qpn(self.qp.as_ptr()) }
     }
 
-    /// Starts to disconnect; [`crate::CmEvent::Ended`] follows.
+    /// Starts to disconnect; [`crate::CmEvent::Ended`] follows. With the InfiniBand CM, the DREQ is
+    /// the caller's.
     pub fn disconnect(&mut self) {
         // An error is ignored: the connection may already have ended.
-        // SAFETY: The connection owns the identifier.
-        let _ = check(unsafe { ffi::shim_disconnect(self.id.as_ptr()) });
+        let _ = check(match &self.end {
+            // SAFETY: The connection owns the identifier.
+            End::Rdma(id) => unsafe { ffi::shim_disconnect(id.as_ptr()) },
+            // SAFETY: The connection owns the queue pair.
+            End::Ib => unsafe { ffi::shim_rc_end(self.qp.as_ptr()) },
+        });
     }
 
     /// Posts a receive buffer.
@@ -232,11 +309,11 @@ impl Connection {
         let index = free.ok_or(io::ErrorKind::InvalidInput)?;
         let len = buffer.len();
         let memory = buffer.part(0, len)?;
-        let (id, lkey) = (self.id.as_ptr(), buffer.lkey());
+        let (qp, lkey) = (self.qp.as_ptr(), buffer.lkey());
         self.receives[index] = Some(buffer);
         // SAFETY: The queue pair is alive; the memory is that of a buffer that stays in `receives`
         // until it completes.
-        check(unsafe { ffi::shim_receive(id, RECEIVE | index as u64, memory, len as u32, lkey) })?;
+        check(unsafe { ffi::shim_receive(qp, RECEIVE | index as u64, memory, len as u32, lkey) })?;
         Ok(())
     }
 
@@ -303,11 +380,11 @@ impl Connection {
                     return Ok(());
                 }
                 let memory = work.memory.part(*at, piece.len as usize)?;
-                let (id, op, lkey) = (self.id.as_ptr(), work.op as i32, work.memory.lkey());
+                let (qp, op, lkey) = (self.qp.as_ptr(), work.op as i32, work.memory.lkey());
                 // SAFETY: The queue pair is alive; the memory is that of a buffer or an arena that
                 // stays in `works` until the whole operation completes.
                 check(unsafe {
-                    ffi::shim_send(id, number, op, memory, piece.len, lkey, piece.va, piece.key)
+                    ffi::shim_send(qp, number, op, memory, piece.len, lkey, piece.va, piece.key)
                 })?;
                 work.posted += 1;
                 self.posted += 1;

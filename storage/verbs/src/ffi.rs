@@ -10,12 +10,13 @@ macro_rules! opaque {
         pub(crate) struct $name { _private: [u8; 0] }
     )* };
 }
-opaque!(EventChannel, CmId, Context, Pd, CompChannel, Mr, Cq);
+opaque!(EventChannel, CmId, Context, Pd, CompChannel, Mr, Cq, Qp, Ah);
 
 /// `struct cm_event`.
 #[repr(C)]
 pub(crate) struct CmEvent {
     pub(crate) id: *mut CmId,
+    pub(crate) listener: *mut CmId,
     pub(crate) what: u32,
     pub(crate) len: u32,
     pub(crate) depth: u32,
@@ -29,6 +30,27 @@ pub(crate) struct Completion {
     pub(crate) id: u64,
     pub(crate) status: u32,
     pub(crate) len: u32,
+}
+
+/// `struct rc_peer`.
+#[repr(C)]
+pub(crate) struct RcPeer {
+    pub(crate) qpn: u32,
+    pub(crate) psn: u32,
+    pub(crate) lid: u16,
+    pub(crate) sl: u8,
+    pub(crate) mtu: u8,
+    pub(crate) timeout: u8,
+    pub(crate) retries: u8,
+    pub(crate) reads: u8,
+}
+
+/// `struct datagram`.
+#[repr(C)]
+pub(crate) struct Datagram {
+    pub(crate) id: u64,
+    pub(crate) back: *mut Ah,
+    pub(crate) qpn: u32,
 }
 
 extern "C" {
@@ -87,16 +109,49 @@ extern "C" {
         sends: u32,
         receives: u32,
     ) -> c_int;
+    pub(crate) fn shim_qp_of(id: *mut CmId) -> *mut Qp;
     pub(crate) fn shim_qp_free(id: *mut CmId);
+    pub(crate) fn shim_open(name: *const c_char) -> *mut Context;
+    pub(crate) fn shim_port(device: *mut Context, lid: *mut u16, gid: *mut u8) -> c_int;
+    pub(crate) fn shim_partition(device: *mut Context, pkey: u16) -> c_int;
+    pub(crate) fn shim_rc(
+        pd: *mut Pd,
+        cq: *mut Cq,
+        sends: u32,
+        receives: u32,
+        partition: c_int,
+    ) -> *mut Qp;
+    pub(crate) fn shim_rc_connect(qp: *mut Qp, peer: *const RcPeer) -> c_int;
+    pub(crate) fn shim_rc_end(qp: *mut Qp) -> c_int;
+    pub(crate) fn shim_rc_free(qp: *mut Qp);
+    pub(crate) fn shim_qpn(qp: *mut Qp) -> u32;
+    pub(crate) fn shim_gsi(pd: *mut Pd, cq: *mut Cq, depth: u32) -> *mut Qp;
+    pub(crate) fn shim_datagram(
+        cq: *mut Cq,
+        pd: *mut Pd,
+        buffers: *const *mut c_void,
+        receives: u64,
+        out: *mut Datagram,
+    ) -> c_int;
+    pub(crate) fn shim_datagram_send(
+        qp: *mut Qp,
+        wr_id: u64,
+        memory: *mut c_void,
+        len: u32,
+        lkey: u32,
+        to: *mut Ah,
+        qpn: u32,
+    ) -> c_int;
+    pub(crate) fn shim_ah_free(ah: *mut Ah);
     pub(crate) fn shim_receive(
-        id: *mut CmId,
+        qp: *mut Qp,
         wr_id: u64,
         memory: *mut c_void,
         len: u32,
         lkey: u32,
     ) -> c_int;
     pub(crate) fn shim_send(
-        id: *mut CmId,
+        qp: *mut Qp,
         wr_id: u64,
         op: c_int,
         memory: *mut c_void,

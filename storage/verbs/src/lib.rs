@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Safe wrappers of the verbs and RDMA/CM of rdma-core, for targets and their peers, and of the few
-//! system calls that the standard library lacks.
+//! system calls that the standard library lacks. For an InfiniBand CM in user space, [`ib_cm`] has
+//! the messages, and [`Gsi`] sends and receives them.
 //!
 //! A [`Buffer`] is memory that a device may access. Posting it transfers ownership, and the
 //! completion returns it, so no code reads memory that the device writes. An [`Arena`] is memory
@@ -16,11 +17,14 @@
 mod cm;
 mod connection;
 mod ffi;
+mod gsi;
+pub mod ib_cm;
 mod memory;
 pub mod os;
 
 pub use cm::{CmEvent, Events, Incoming, Key, Listener, Outgoing};
 pub use connection::{Completion, Connection, Op, Piece};
+pub use gsi::{Gsi, Sender};
 pub use memory::{Arena, Buffer, Device, Mapped};
 
 use std::io;

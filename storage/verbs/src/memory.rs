@@ -4,7 +4,7 @@
 
 use std::{
     alloc::{alloc_zeroed, dealloc, Layout},
-    ffi::c_void,
+    ffi::{c_void, CString},
     io,
     ops::{Deref, DerefMut},
     os::fd::RawFd,
@@ -46,9 +46,9 @@ impl Drop for Inner {
 
 impl Device {
     pub(crate) fn new(context: NonNull<ffi::Context>) -> io::Result<Self> {
-        // SAFETY: librdmacm keeps `context` open until the process exits.
+        // SAFETY: librdmacm and `open` keep `context` open until the process exits.
         let wakeups = made(unsafe { ffi::shim_wakeups(context.as_ptr()) })?;
-        // SAFETY: librdmacm keeps `context` open until the process exits.
+        // SAFETY: librdmacm and `open` keep `context` open until the process exits.
         let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) });
         let pd = pd.inspect_err(|_| {
             // SAFETY: The channel was created above and is unused.
@@ -60,6 +60,28 @@ impl Device {
             wakeups,
             registered: AtomicUsize::new(0),
         })))
+    }
+
+    /// Opens a device by its name, until the process exits. Fails with ENODEV if there is none.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let name = CString::new(name)?;
+        // SAFETY: The string lives until the call returns.
+        Self::new(made(unsafe { ffi::shim_open(name.as_ptr()) })?)
+    }
+
+    /// LID and GID of port 1.
+    pub fn port(&self) -> io::Result<(u16, [u8; 16])> {
+        let (mut lid, mut gid) = (0, [0; 16]);
+        let context = self.0.context.as_ptr();
+        // SAFETY: The device is open, and the results are locals.
+        check(unsafe { ffi::shim_port(context, &mut lid, gid.as_mut_ptr()) })?;
+        Ok((lid, gid))
+    }
+
+    /// Index of a partition in the P_Key table of port 1. Fails with ENOENT.
+    pub(crate) fn partition(&self, pkey: u16) -> io::Result<i32> {
+        // SAFETY: The device is open.
+        check(unsafe { ffi::shim_partition(self.0.context.as_ptr(), pkey) })
     }
 
     /// Descriptor that is readable when a connection has completions.
