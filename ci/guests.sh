@@ -13,7 +13,7 @@ failed_before=0
 tools=$("$top/ci/tools.sh")
 pick_series
 # Files that tests use from outside their folder. 27-wall runs the bench.
-files=(--file "$tools/target" --file "$tools/user-verbs" --file "$tools/srpctl" --file "$tools/srp-target" --file "$tools/srp-hostile"
+files=(--file "$tools/odd-target" --file "$tools/user-verbs" --file "$tools/srpctl" --file "$tools/srp-target" --file "$tools/srp-hostile"
 	--file "$tools/wss" --file "$tools/xorset" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh" --file "$top/tools/srplat" --file "$top/tools/srplat:srpslow")
 for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
 

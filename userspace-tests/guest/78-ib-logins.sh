@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins through the InfiniBand CM, with a target that sends scripted CM messages (odd-target/): opensm's path in the
+# Logins through the InfiniBand CM, with a target that sends scripted CM messages (odd-target): opensm's path in the
 # request, each reason of a REJ, redirections, responses that are late, duplicated, wrong or lost, MRAs.
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# Our own target at device 0 of a pair, which misbehaves on request (odd-target/). Source it after lib.sh.
+# Our own target at device 0 of a pair, which misbehaves on orders (userspace-tests/odd-target): `--help` lists them.
+# Source it after lib.sh.
 
 odd_port=5556 odd_answers=5557
 
@@ -7,12 +8,12 @@ odd_target() {
 	modprobe -qa ib_uverbs rdma_ucm
 	fabric_pair 1
 	from 0
-	[ -f "$here/../target" ] || skip "target is not in this guest"
+	[ -f "$here/../odd-target" ] || skip "odd-target is not in this guest"
 	within 10 "/dev/infiniband" test -c /dev/infiniband/rdma_cm
 	mkfifo $tmp/told
 	exec {telling}<>$tmp/told
 	odd=${dest#[}
-	"$here/../target" ${odd%]} $odd_port $odd_answers <&$telling >$tmp/odd 2>&1 &
+	"$here/../odd-target" ${odd%]} $odd_port $odd_answers <&$telling >$tmp/odd 2>&1 &
 	odd=$!
 	heard=0
 	hears "the target" listens
@@ -22,10 +23,10 @@ odd_target() {
 # and `c` is at port 1 of vfab2. Their addresses are in `qpn_a`, `lid_a`, `gid_a` and so on.
 odd_ib() {
 	local line name
-	[ -f "$here/../target" ] || skip "target is not in this guest"
+	[ -f "$here/../odd-target" ] || skip "odd-target is not in this guest"
 	mkfifo $tmp/told
 	exec {telling}<>$tmp/told
-	"$here/../target" ib a:vfab0 b:vfab0 c:vfab2 <&$telling >$tmp/odd 2>&1 &
+	"$here/../odd-target" ib a:vfab0 b:vfab0 c:vfab2 <&$telling >$tmp/odd 2>&1 &
 	odd=$!
 	heard=0
 	hears "the target" listens
