@@ -135,10 +135,10 @@ tell login reject 10005
 refused "a refusal by SRP" "Connection reset by peer" ".*0x00010005"
 if rust_driver; then
 	tell login length 20
-	refused "a short answer" "Protocol error" "login response: buffer formats"
+	refused "a short answer" "Protocol error" "bad login response: buffer formats"
 fi
 tell login bytes 0 c1
-refused "an answer of another kind" "Protocol error|Connection reset by peer" "not an SRP login response"
+refused "an answer of another kind" "Protocol error|Connection reset by peer" "the reply is not an SRP login response"
 tell login ok
 say "${#reasons[@]} reasons"
 
