@@ -173,7 +173,7 @@ help:
 	@echo
 	@echo 'Change (CONTRIBUTING.md)'
 	@echo '  make host           the host tests, with the cargo of this machine; no root'
-	@echo '  make one            one guest test: TEST=09-channels KIND=rxe'
+	@echo '  make one            one guest test: TEST=09-channels KIND=rxe (ci/guests.sh: several)'
 	@echo '  make kunit          the KUnit suites, in a guest with the KASAN kernel (ONLY=srp_slot: one suite)'
 	@echo '  make lint           all checks of the source (make clippy: that alone)'
 	@echo '  make fmt            formats the Rust files (fmt-check: only looks)'

@@ -7,18 +7,20 @@ function bad(what) { print FILENAME ":" FNR ": " what ": " $0 }
 function close_loop() { if (loop != "" && !bounded) print loop; loop = "" }
 function close_file() {
 	close_loop()
-	if (test != "" && !deadline) print test ": no `begin` with a deadline"
+	if (test != "" && !deadline) print test ": no deadline"
+	if (test != "" && !begun) print test ": no `begin`"
 }
 
 BEGIN { command = "(^|[;&|{(!]|then|do|else)[ \t]*" }
 FNR == 1 {
 	close_file()
-	deadline = 0
+	deadline = begun = 0
 	test = FILENAME ~ /\/[0-9][0-9]-[^\/]*$/ ? FILENAME : ""
 }
 END { close_file() }
 
-/^begin [0-9]/ { deadline = 1 }
+/^# deadline: [0-9]/ { deadline = 1 }
+/^begin$/ { begun = 1 }
 /^[ \t]*#/ || FILENAME ~ /lib\/time\.sh$/ { next }
 {
 	code = $0

@@ -17,7 +17,7 @@ tools=$("$top/ci/tools.sh")
 hour() {
 	local module=()
 	[ "$1" = c ] || module=(--module "$built/kasan/rust/ib_srp.ko")
-	"$top/ci/vm.sh" kasan --log "hour-$1-$2" --timeout $((seconds + 600)) --memory 3072 --smp 2 \
+	"$top/ci/vm.sh" kasan --log "hour-$1-$2" --memory 3072 --smp 2 \
 		--append "kmemleak=off HOUR=$seconds ${RATE:+RATE=$RATE}" "${module[@]}" --file "$tools/srp-target" --group "hour-$1" -- \
 		"71-hour:$2+user:$((seconds + 400))"
 }

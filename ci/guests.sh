@@ -1,15 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guests.sh [GROUP|TEST:KIND...]: runs the groups in userspace-tests/guest/groups (default: all) with our module, GUESTS
-# at a time, and counts the results. A test like 09-channels:rxe runs alone, in a guest like that of the first group
-# with this test. DRIVER=c uses the kernel's C driver, to test the tests. LONG=1 runs the long set: also the groups of
-# that set, and more rounds in the tests that check LONG.
+# guests.sh [SELECTION...]: runs the guest tests with our module, GUESTS guests at a time, and counts the results. A
+# SELECTION is TEST[:KIND][@KERNEL], with patterns, numbers or 46-59 as TEST; PARAMETER=VALUE restricts the others. The
+# default is the whole set. DRIVER=c uses the kernel's C driver, to test the tests. LONG=1 runs the long set: also the
+# tests of that set, and more rounds in those that check LONG.
 . "$(dirname "$0")/lib.sh"
 
 tests=$top/userspace-tests/guest
 # A guest is idle half of the time.
 at_once=${GUESTS:-$((jobs * 2))}
-failed_before=0
 tools=$("$top/ci/tools.sh")
 pick_series
 # Files that tests use from outside their folder. 27-wall runs the bench.
@@ -17,80 +16,22 @@ files=(--file "$tools/odd-target" --file "$tools/user-verbs" --file "$tools/srpc
 	--file "$tools/wss" --file "$tools/xorset" --file "$top/ci/bench.sh" --file "$top/ci/lib.sh:ci-lib.sh" --file "$top/tools/srplat" --file "$top/tools/srplat:srpslow")
 for f in measure.py report.py counts.py workloads.tsv; do files+=(--file "$top/userspace-tests/bench/$f"); done
 
-# A group: its tests, each with a limit slightly longer than its own deadline.
+# group NAME KERNEL MEMORY CPUS [PARAMETER=VALUE]... TEST:KIND:SECONDS...: runs a guest that lab.plan prints.
 group() {
-	local name=$1 kernel=$2 seconds=$3 memory=$4 t limit list=() parameters=() module=() smp=2
+	local name=$1 kernel=$2 memory=$3 smp=$4 w tests=() parameters=() module=()
 	shift 4
-	# The kernel passes unknown parameters to init in its environment, and so to the tests.
-	[ -z "${LONG-}" ] || parameters+=("LONG=1")
-	for t; do
-		case $t in
-		ncpus=*) smp=${t#*=}; continue ;;
-		*=*) parameters+=("$t"); continue ;;
-		esac
-		read -r _ limit long < <(grep '^begin ' "$tests/${t%:*}.sh") || true
-		[ -z "${LONG-}" ] || limit=${long:-$limit}
-		list+=("$t:$((${limit:-300} + 180))")
-	done
+	for w; do case $w in [0-9][0-9]-*) tests+=("$w") ;; *) parameters+=("$w") ;; esac; done
 	[ "${DRIVER-}" = c ] || module=(--module "$built/$kernel/rust/ib_srp.ko")
 	module+=(--module "$built/slow_qp-$kernel/slow_qp.ko")
 	[ "$kernel" != rt ] || module+=(--module "$built/rxe-rt/rdma_rxe.ko" --module "$built/srpt-rt/ib_srpt.ko")
-	[[ "${list[*]}" != *:vfab:* ]] || module+=(--file "$built/vfab-$kernel/rust/ib_vfab.ko")
+	[[ "${tests[*]}" != *:vfab:* ]] || module+=(--file "$built/vfab-$kernel/rust/ib_vfab.ko")
 	name+=${NAME_SUFFIX-}
-	"$top/ci/vm.sh" "$kernel" --log "$name" --timeout "$seconds" --memory "$memory" \
-		--smp "$smp" --append "${parameters[*]}" "${module[@]}" "${files[@]}" --group "$name" -- "${list[@]}"
+	"$top/ci/vm.sh" "$kernel" --log "$name" --memory "$memory" --smp "$smp" --append "${parameters[*]}" \
+		"${module[@]}" "${files[@]}" --group "$name" -- "${tests[@]}"
 }
 
-# Selects the groups. SECONDS is `fast/long`, or one number for both; `-` means not in that set. A group name
-# with NAME expands to one group for each name in its PERSONALITY.
-pick() {
-	local line words name names
-	while read -r line; do
-		read -ra words <<<"$line"
-		case ${words[2]} in */*) words[2]=$([ -n "${LONG-}" ] && echo "${words[2]#*/}" || echo "${words[2]%/*}") ;; esac
-		[ "${words[2]}" != - ] || continue
-		line=${words[*]}
-		if [[ ${words[0]} != *NAME ]]; then echo "$line"; continue; fi
-		[[ $line =~ \ PERSONALITY=([^ ]+) ]] || die "no PERSONALITY for $line"
-		names=${BASH_REMATCH[1]}
-		for name in ${names//,/ }; do
-			line="${words[*]}"
-			line=${line/NAME /$name }
-			echo "${line/PERSONALITY=$names/PERSONALITY=$name}"
-		done
-	done
-}
-
-# alone TEST:KIND LINE: the group LINE with only that test.
-alone() {
-	local w words line
-	read -ra words <<<"$2"
-	# The name becomes part of regular expressions.
-	line="one-${1//[:+]/-}"
-	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-*:* ]] || line+=" $w"; done
-	echo "$line $1"
-}
-
-mapfile -t lines < <(grep -v '^ *\(#\|$\)' "$tests/groups" | pick)
-if [ $# -gt 0 ]; then
-	chosen=()
-	for g; do
-		found=
-		for l in "${lines[@]}"; do
-			case $g in
-			"${l%% *}") chosen+=("$l") found=1 ;;
-			*:*) [ -n "$found" ] || [[ " $l " != *" $g "* ]] || { chosen+=("$(alone "$g" "$l")"); found=1; } ;;
-			esac
-		done
-		[ -n "$found" ] || die "$g is neither a group nor a test of one in this set of $tests/groups (LONG=1 is the long one)"
-	done
-	lines=("${chosen[@]}")
-else
-	for t in "$tests"/[0-9][0-9]-*.sh; do
-		t=$(basename "$t" .sh)
-		grep -q "[[:space:]]$t:" "$tests/groups" || { echo "fail $t: in no group"; failed_before=$((failed_before + 1)); }
-	done
-fi
+planned=$(lab plan ${LONG:+--long} "$@")
+mapfile -t lines <<<"$planned"
 
 for k in $(printf '%s\n' "${lines[@]}" | awk '{print $2}' | sort -u); do
 	"$top/ci/initramfs.sh" "$k" >/dev/null
@@ -124,9 +65,10 @@ once_more() {
 	local w words suffix=$1 name=$2 head=("$2")
 	read -ra words <<<"$3"
 	shift 3
-	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-* ]] || head+=("$w"); done
+	# Only these of its tests, with their limits.
+	for w in "${words[@]:1}"; do [[ $w == [0-9][0-9]-* && " $* " != *" ${w%:*} "* ]] || head+=("$w"); done
 	echo "once more: $*"
-	NAME_SUFFIX=$suffix group "${head[@]}" "$@" >"$out/$name$suffix" 2>&1 || true
+	NAME_SUFFIX=$suffix group "${head[@]}" >"$out/$name$suffix" 2>&1 || true
 	cat "$out/$name$suffix"
 }
 
@@ -142,7 +84,7 @@ again() {
 }
 
 # A test without a verdict, because the machine was too slow, runs again after all others, each in a guest of its own.
-passed=0 failed=$failed_before skipped=0 second=0
+passed=0 failed=0 skipped=0 second=0
 slow=() slow_lines=()
 for l in "${lines[@]}"; do
 	name=${l%% *}

@@ -46,6 +46,12 @@ step() {
 	printf '%s\n' "$dir"
 }
 
+# lab MODULE [ARGUMENT]...: runs a module of ci/lab.
+lab() {
+	[ -n "$(command -v python3)" ] || host_needs python3
+	PYTHONPATH=$top/ci python3 -B -m "lab.$1" "${@:2}"
+}
+
 # missing PACKAGE...: prints those that are not installed.
 missing() {
 	local p

@@ -27,6 +27,7 @@ cycles        tools    -      -        ci/lint.sh cycles
 abi           tools    -      -        ci/lint.sh abi
 reasons       tools    -      -        ci/lint.sh reasons
 bounds        tools    -      -        ci/lint.sh bounds
+lab           tools    quiet  -        ci/lint.sh lab
 pages         tools    -      -        ci/lint.sh pages
 host          tools    -      -        userspace-tests/host/run
 fabric        tools    -      -        storage/run test

@@ -27,6 +27,10 @@ PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
 # The kernel takes some seconds to reach user space.
 INIT = re.compile(r"Run /init as init process")
 BOOT_SECONDS = 240
+# What a guest takes around its tests: from the start to the first one, between two, and to its end.
+AROUND_SECONDS = 1500
+# What a test may take that has no limit of its own: the scan of kmemleak.
+SCAN_SECONDS = 600
 STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
 
 
@@ -104,6 +108,7 @@ class Guest:
         self.to_crash = False
         # Whether the deadline expired because the machine was too slow.
         self.too_slow = False
+        self.limit = self.deadline = 0
 
     def initramfs(self, job):
         files = tree("/srp/ci/guest", "payload/ci")
@@ -216,13 +221,17 @@ class Guest:
                 ran, waited = ran + on, waited + off
         return waited > ran
 
+    def end_in(self, seconds):
+        """Sets the deadline of the running guest."""
+        self.limit, self.deadline = seconds, time.monotonic() + seconds
+
     def watch(self, command, limit, log, tries=3):
         """Yields the events of the console: ("report", text), ("line", text), (word, rest) for a line of our protocol,
         and finally ("ended", why)."""
         p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              preexec_fn=with_parent)
         self.pid = p.pid
-        end = time.monotonic() + limit
+        self.end_in(limit)
         booted = time.monotonic() + BOOT_SECONDS
         latest = booted + 4 * BOOT_SECONDS
         rest, why, over = b"", None, False
@@ -230,10 +239,10 @@ class Guest:
         early = []
         try:
             while True:
-                left = end - time.monotonic()
+                left = self.deadline - time.monotonic()
                 if left <= 0:
                     if not why:
-                        why = f"deadline of {limit:.0f} s"
+                        why = f"deadline of {self.limit:.0f} s"
                         self.too_slow = self.starved()
                     break
                 if booted and time.monotonic() > booted:
@@ -261,7 +270,7 @@ class Guest:
                             # The guest powers off: ignore further reports. The disk disappears before init does.
                             why, over = m[2], True
                             # User-Mode Linux with several CPUs sometimes hangs at the end.
-                            end = min(end, time.monotonic() + 10)
+                            self.deadline = min(self.deadline, time.monotonic() + 10)
                         else:
                             yield m[1], m[2]
                     elif self.is_report(text) and not over and not self.to_crash:
@@ -271,7 +280,7 @@ class Guest:
                             yield "report", text
                         if PANIC.search(text):
                             why = "died in early boot" if booted else "kernel panic"
-                            end = min(end, time.monotonic() + 5)
+                            self.deadline = min(self.deadline, time.monotonic() + 5)
                     else:
                         yield "line", text
         finally:
@@ -336,7 +345,8 @@ def run_command(guest):
 def run_tests(guest, name, tests):
     """Runs `tests` [(name, kind, seconds)]; prints and counts the results."""
     a = guest.args
-    wanted = [f"{n}:{k}" for n, k, _ in tests]
+    # The guest itself ends a test at its limit, and prints the stacks.
+    limits = {f"{n}:{k}": int(s) + 60 for n, k, s in tests}
     results = {}
     current, began, output, reports, cpu, why = None, 0, [], [], 0, None
 
@@ -349,9 +359,10 @@ def run_tests(guest, name, tests):
 
     job = "".join(f"{n} {k} {s}\n" for n, k, s in tests)
     with guest.initramfs(job) as initrd, open(a.console, "wb") as log:
-        for word, text in guest.watch(guest.command(initrd, "job=run", guest.kvm()), a.timeout, log):
+        for word, text in guest.watch(guest.command(initrd, "job=run", guest.kvm()), AROUND_SECONDS, log):
             if word == "test":
                 test, verdict, *seconds = text.split()
+                guest.end_in(limits.get(test, SCAN_SECONDS) if verdict == "begin" else AROUND_SECONDS)
                 if verdict == "begin":
                     if reports:
                         result("boot" if current is None else "between tests", "fail", reports[0])
@@ -382,7 +393,7 @@ def run_tests(guest, name, tests):
     output = []
     if guest.peer and guest.peer.reports:
         result("peer", "fail", guest.peer.reports[0])
-    for test in wanted:
+    for test in limits:
         if test not in results:
             result(test, *(("slow", why) if why else ("fail", "did not run")))
     count = list(results.values()).count
@@ -401,7 +412,7 @@ def arguments(prog, description):
     p = argparse.ArgumentParser(prog=prog, description=description)
     p.add_argument("--memory", type=int, default=3072, help="MiB")
     p.add_argument("--smp", type=int, default=2)
-    p.add_argument("--timeout", type=float, default=600, help="seconds until the guest is ended")
+    p.add_argument("--timeout", type=float, default=600, help="seconds until a guest with a command is ended")
     p.add_argument("--module", action="append", default=[], help="a .ko for updates/ in the guest")
     p.add_argument("--file", action="append", default=[], help="FILE[:NAME], at /srp/NAME in the guest")
     p.add_argument("--append", default="", help="more kernel parameters")

@@ -4,6 +4,8 @@
 # the drivers in turns. With peers.sh also the targets of the other initiators, which export the same disk. For
 # scale.py, with curves instead of workloads, the target has one LUN, and there are eight targets on vfab. The output
 # goes to the second disk.
+#
+# deadline: 100000
 . /srp/tests/lib.sh
 
 cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
@@ -13,7 +15,7 @@ udevadm control --exit
 # Buffers of single pages, regardless of the kernel's default: this measures the handling of scattered memory, and is
 # reproducible.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
-begin 100000
+begin
 targets=1 luns=16
 [ $program != scale ] || luns=1
 if [ $program/$kind = scale/vfab ]; then

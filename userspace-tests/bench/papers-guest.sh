@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # papers-guest.sh rxe|siw micro|io|reads|far|wss|xor: runs a part of ci/papers.sh in a guest. The results are lines on
 # the console.
+#
+# deadline: 100000
 # cable: creates two hosts with the addresses of fabric_pair, and a router between them that delays packets. A delay in
 # a host's own queue would count towards rxe's limit of unsent packets.
 cable() {
@@ -45,7 +47,7 @@ io|reads|far|wss|xor)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
-	begin 100000
+	begin
 	# Microseconds in each direction.
 	delays=${FAR//,/ }
 	# rxe has at most 128 packets in flight, which is a single command of 128 KiB with packets of 1 KiB.

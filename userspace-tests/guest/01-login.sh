@@ -1,9 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Shows that a login succeeds, that sysfs describes it, and that a write, a read and a logout work.
+#
+# deadline: 120
+# takes: 32
+# runs: rxe stock fast long
+# runs: siw kasan fast long LONG=
+# runs: rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 120
+begin
 fabric 1
 back_null disk 64
 target 0

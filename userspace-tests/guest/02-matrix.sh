@@ -2,9 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # Verifies data with block sizes from 512 bytes to 4 MiB, queue depths 1 and 32, direct and buffered. One job writes,
 # another one reads back.
+#
+# deadline: 900 1800
+# takes: 155
+# runs: rxe kasan fast long LONG=
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long GAPS=2
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: vfab stock long DMA_BITS=32 swiotlb=force
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 900 1800
+begin
 # The debug kernels are slow and test less. Most is tested on the stock kernel.
 rounds 40 100
 volume=$rounds

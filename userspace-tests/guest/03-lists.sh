@@ -2,9 +2,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # Odd scatter lists: pieces at offsets inside a page, with gaps, hundreds of them; first with the driver's default
 # limits, then with long descriptor lists.
+#
+# deadline: 400
+# takes: 68
+# runs: rxe kasan fast
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long GAPS=2
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: vfab stock long DMA_BITS=32 swiotlb=force
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 400
+begin
 rounds 3 15
 fabric 1
 back_null disk 64

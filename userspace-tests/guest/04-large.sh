@@ -2,9 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0
 # Requests of 4 MiB: more pages than one memory region holds, so they need several regions and an indirect table. With
 # long and with short descriptor lists.
+#
+# deadline: 300
+# takes: 100
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long GAPS=2
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: vfab stock long DMA_BITS=32 swiotlb=force
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 fabric 1
 back_null disk 64
 target 0

@@ -1,9 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # SCSI commands through SG_IO: no data, odd lengths and addresses, residuals, sense data.
+#
+# deadline: 120
+# takes: 40
+# runs: rxe+user kasan fast long
+# runs: rxe stock long
+# runs: rxe siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 
-begin 120
+begin
 fabric 1
 back_null disk 64
 target 0

@@ -1,9 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # 64 logical units (fewer on siw in the fast set): all are found, and each has its own data after the next login.
+#
+# deadline: 600
+# takes: 200
+# runs: rxe stock long
+# runs: rxe siw vfab rxe+user siw+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 600
+begin
 rounds 16 64
 n=$rounds
 [ "$kind" = siw ] || n=64

@@ -1,9 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A file system: mkfs, a tree of files, fsck; the tree is intact after a new login.
+#
+# deadline: 300
+# takes: 31
+# runs: rxe kasan fast
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 fabric 1
 back_null disk 128
 target 0

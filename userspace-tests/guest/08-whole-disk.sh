@@ -1,10 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Writes random data to the whole disk, reads it, and compares with the back end.
+#
+# deadline: 300
+# takes: 100
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 
 mib=64
-begin 300
+begin
 fabric 1
 back_null disk $mib
 target 0

@@ -1,9 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # One, two and four channels: all of them carry verified I/O, and their completion vectors start at comp_vector.
+#
+# deadline: 300
+# takes: 54
+# runs: rxe kasan fast long LONG=
+# runs: rxe stock long
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 fabric 1
 back_null disk 64
 target 0

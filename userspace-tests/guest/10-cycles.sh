@@ -1,9 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Repeated login, read and logout (100 times in the long set): nothing leaks.
+#
+# deadline: 600 900
+# takes: 45
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 600 900
+begin
 rounds 12 100
 [ "$kind" = rxe ] || rounds 10 50
 n=$rounds

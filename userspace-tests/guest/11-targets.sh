@@ -1,9 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Four targets on four devices at once; then four sessions with one target.
+#
+# deadline: 600
+# takes: 200
+# runs: rxe stock long
+# runs: rxe siw vfab rxe+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 600
+begin
 fabric 4
 for i in 0 1 2 3; do
 	back_null d$i 16

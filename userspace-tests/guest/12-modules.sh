@@ -1,9 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # insmod and rmmod, 20 times in the long set, half of them with a session; rmmod under I/O.
+#
+# deadline: 400 600
+# takes: 56
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw vfab rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 400 600
+begin
 rounds 8 20
 [ "$kind" = rxe ] || rounds 4 20
 n=$rounds

@@ -2,10 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0
 # Deletes the initiator's RDMA device at random times, 20 times in the long set: under I/O, while the error handler
 # waits, during a reconnect, during a login. Everything ends, nothing leaks, and acknowledged data is preserved.
+#
+# deadline: 600 900
+# takes: 93
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
+# runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600 900
+begin
 rounds 4 20
 [ "$kind" = rxe ] || rounds 5 20
 n=$rounds

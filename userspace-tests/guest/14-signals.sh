@@ -2,9 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # A signal 0 to 1 s after the start of a login, every 50 ms in the long set, ends the login in time: with a target that
 # responds, with an unused address, and with a target that has gone silent.
+#
+# deadline: 600 900
+# takes: 59
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw vfab rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
+# runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 
-begin 600 900
+begin
 rounds 200 50
 step=$rounds
 fabric_pair 1

@@ -1,9 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Logins that must fail: each returns the right error, and our driver logs the reason.
+#
+# deadline: 300
+# takes: 44
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 fabric_pair 1
 back_ram disk 4
 target 0

@@ -1,9 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Login strings that add_target must refuse: the errno is right, one log line names the error, and nothing changes.
+#
+# deadline: 120
+# takes: 8
+# runs: rxe kasan fast long kmemleak=on
+# runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 120
+begin
 for table in "${BAD_LOGINS-}" "$here/../bad-logins.tsv" "$here/bad-logins.tsv" ''; do [ -f "$table" ] && break; done
 [ -n "$table" ] || fail "bad-logins.tsv is not in this guest"
 fabric 1

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # A back end stops responding for a while: commands are aborted and I/O continues. Manual resets under I/O. Finally a
 # back end stays silent for longer than any recovery: all I/O must end.
+#
+# deadline: 400
+# takes: 134
+# runs: rxe kasan fast long
+# runs: siw vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 
-begin 400
+begin
 fabric 1
 sd=/sys/bus/pseudo/drivers/scsi_debug
 back_debug disk 32

@@ -1,9 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The udev names /dev/srp0, srp1, ... and those in /dev/disk/by-path are unique and stable.
+#
+# deadline: 400
+# takes: 58
+# runs: rxe kasan fast
+# runs: rxe stock long
+# runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 400
+begin
 [ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || fail "the udev rules are not installed"
 within 60 "udevd answers" udevadm control --ping --timeout=5
 fabric 1

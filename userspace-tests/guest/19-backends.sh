@@ -1,9 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Other back ends: a file, memory, scsi_debug with blocks of 512 and of 4096 bytes.
+#
+# deadline: 300
+# takes: 100
+# runs: rxe stock long
+# runs: siw vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 fabric 1
 for size in 512 4096; do
 	target 0

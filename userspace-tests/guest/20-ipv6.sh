@@ -1,10 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Logins over IPv6 with a global and with a link-local address, and over IPv4 without a source address.
+#
+# deadline: 120
+# takes: 52
+# runs: rxe kasan fast long kmemleak=on
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"
-begin 120
+begin
 fabric 1
 ip addr add fd00::1/64 dev dummy0 nodad || skip "no IPv6"
 back_null disk 16

@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 # The same operations with the kernel's C driver and ours. Every difference must be in contract.tsv, and docs/abi.md
 # explains each name there.
+#
+# deadline: 1500
+# takes: 328
+# runs: rxe kasan fast long
+# runs: rxe stock long
 . "$(dirname "$0")/lib.sh"
 
-begin 1500
+begin
 for table in "$here/../bad-logins.tsv" "$here/bad-logins.tsv" ''; do [ -f "$table" ] && break; done
 [ -n "$table" ] || fail "bad-logins.tsv is not in this guest"
 rust_driver || skip "there is nothing to compare the C driver with"

@@ -3,11 +3,15 @@
 # Unmodified srp_daemon on the subnet of ib_vfab: it finds the target, obeys its rules, recognizes existing sessions
 # (also those of srpctl) by our sysfs files, finds a target that appears later, and logs in to each exactly once,
 # whatever the subnet manager does.
+#
+# deadline: 500
+# takes: 185
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 command -v srp_daemon >/dev/null || skip "srptools is not in this guest"
-begin 500
+begin
 subnet 3
 gid vfab1; gid1=$gid
 for i in 0 2; do

@@ -3,9 +3,15 @@
 # The trace events of ib_srp show the complete life of each command on every data path, and resets, a lost connection,
 # login and logout. Filters work. The module can be unloaded during tracing. The kernel's events show that the I/O path
 # does not allocate memory.
+#
+# deadline: 300
+# takes: 73
+# runs: rxe kasan fast long LONG=
+# runs: rxe stock long
+# runs: vfab rxe+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 rust_driver || skip "the C driver has no events"
 io() { verify_io 100 $dev --size=1m "$@" || fail "fio $*: $(grep -iE 'err|verify' $tmp/fio)"; }
 

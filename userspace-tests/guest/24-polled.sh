@@ -2,9 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # poll_queues: polled I/O uses separate channels, is verified, and continues through aborts and resets, in parallel with
 # I/O with interrupts. An idle polled channel is probed. A killed submitter leaves nothing behind.
+#
+# deadline: 400
+# takes: 133
+# runs: rxe stock long
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
+# runs: rxe kasan long kmemleak=on
 . "$(dirname "$0")/lib.sh"
 
-begin 400
+begin
 rust_driver || skip "the C driver has no poll_queues"
 parameter=/sys/module/ib_srp/parameters/poll_queues
 undo() { echo 0 >$parameter; echo 5 >/sys/module/ib_srp/parameters/keep_alive; }

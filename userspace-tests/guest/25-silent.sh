@@ -2,10 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0
 # A first login to a host that never responds ends by itself, and immediately when the RDMA device is deleted or the
 # module is unloaded. On siw the write opens a TCP connection, with TCP's own retries.
+#
+# deadline: 300
+# takes: 90
+# runs: siw kasan fast long LONG=
+# runs: rxe kasan fast long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 300
+begin
 rust_driver || skip "the C driver waits for the retries of the connection manager, or of TCP"
 fabric_pair 2
 back_ram disk 4

@@ -1,9 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The sysfs files that srp_daemon reads disappear at logout, even while the host still waits for its last command.
+#
+# deadline: 100
+# takes: 20
+# runs: rxe kasan fast long kmemleak=on
+# runs: rxe+user kasan fast long
+# runs: siw vfab rxe+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 100
+begin
 fabric 1
 back_held disk 32
 target 0

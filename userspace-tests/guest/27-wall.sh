@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 # `make bench MODE=wall`, as on a machine with an adapter: two rounds of three workloads, a table with confidence
 # intervals, wall.json. If it refuses to run, it changes nothing.
+#
+# deadline: 300
+# takes: 87
+# runs: rxe kasan fast
+# runs: rxe stock long
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 # It also needs the C driver.
 c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
 [ -e "${c[0]}" ] || skip "this kernel has no C ib_srp"

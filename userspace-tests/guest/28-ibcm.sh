@@ -3,10 +3,15 @@
 # Logins through the InfiniBand CM over a path that the driver constructs itself, because RoCE has no subnet
 # administrator: sysfs files, data, refusals, the end of a connection and a reconnect. On RoCE the target listens
 # through rdma_cm only, at the service ID of its TCP port.
+#
+# deadline: 240
+# takes: 37
+# runs: rxe kasan fast long
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"
-begin 240
+begin
 fabric_pair 1
 rust_driver || skip "the C driver needs a subnet administrator"
 back_null disk 64

@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # How fast a dead path is detected: by ack_timeout, which is set for each connection, as is tos; and by the keep-alive
 # within three times keep_alive, if the target hangs while its device still acknowledges, both idle and without credits.
+#
+# deadline: 300
+# takes: 73
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 odd_target
 rust_driver || skip "the C driver has none of it"
 parameter=/sys/module/ib_srp/parameters/keep_alive

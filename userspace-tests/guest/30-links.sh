@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # The path is lost for 2 s, for 8 s, and repeatedly: behind a switch, so that the ports do not notice, and on siw also
 # by unplugging the cable.
+#
+# deadline: 400
+# takes: 85
+# runs: rxe kasan fast long
+# runs: siw vfab siw+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 400
+begin
 rig
 attach 0
 trace $host

@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # A bad network loses, corrupts, duplicates, delays and reorders packets. All I/O continues without errors, possibly
 # slowly.
+#
+# deadline: 600
+# takes: 200
+# runs: siw kasan long LONG=
+# runs: rxe kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600
+begin
 # rxe cannot handle the loss of a part of an RDMA READ response (a warning in rxe_comp.c, also with the C driver), so
 # writes use immediate data.
 writes() { echo 8; }

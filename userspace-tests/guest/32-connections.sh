@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # Connections break: packets of one direction are lost, or on siw the TCP connection is reset or closed. The upper
 # layers see no errors: commands are retried.
+#
+# deadline: 600
+# takes: 45
+# runs: rxe kasan fast long
+# runs: siw rxe+user kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600
+begin
 # The first reconnect attempt is immediate and must succeed: the next one would be too late.
 reconnect_delay=60 fast_io_fail=15
 rig

@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # Under I/O the target is disabled and enabled, and its module is unloaded and set up again. The upper layers see no
 # errors.
+#
+# deadline: 600
+# takes: 200
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe siw kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600
+begin
 fast_io_fail=20
 rig
 

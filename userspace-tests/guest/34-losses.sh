@@ -2,10 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0
 # The target never comes back: I/O fails after fast_io_fail_tmo, and the disks are removed after dev_loss_tmo. The
 # module can be unloaded in time, with or without the target.
+#
+# deadline: 600
+# takes: 74
+# runs: rxe kasan fast long
+# runs: siw kasan fast long LONG=
+# runs: vfab rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
+# runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600
+begin
 [ -n "${LONG-}" ] || { fast_io_fail=3 dev_loss=10; }
 rig
 

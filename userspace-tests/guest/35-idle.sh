@@ -1,10 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The target silently closes an idle connection. The first command detects this, and is completed on a new connection.
+#
+# deadline: 400
+# takes: 61
+# runs: rxe kasan fast long
+# runs: siw vfab rxe+user siw+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe rt long LONG=
+# runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 400
+begin
 fast_io_fail=20
 parameter=/sys/module/ib_srp/parameters/keep_alive
 rig

@@ -2,13 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0
 # Two paths to one disk under dm-multipath with Debian's multipathd. The paths fail and return in turn, also with the
 # configuration of README. Above dm no errors are visible; some I/O only takes longer. LONG: 60 failures.
+#
+# deadline: 500 2400
+# takes: 120
+# runs: rxe kasan fast long
+# runs: rxe rt long LONG=
+# runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/multipath.sh"
 
 failures=${LONG:+60}
 failures=${failures:-4}
-begin 500 2400
+begin
 fast_io_fail=1 dev_loss=600
 rig 2
 multipathd_for_tests

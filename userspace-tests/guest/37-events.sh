@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Events on the initiator under I/O: a CPU goes offline and online, the RDMA device is renamed, the machine suspends,
 # the address is removed and added, the network namespace of the login loses its name.
+#
+# deadline: 600
+# takes: 123
+# runs: rxe stock fast long
+# runs: rxe siw test long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 600
+begin
 fast_io_fail=30 dev_loss=60
 rig
 attach 0

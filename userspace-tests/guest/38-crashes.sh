@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # The target's machine is paused for a while, and is powered off and on under I/O: acknowledged data is on its disk.
 # Without it the module can be unloaded in time.
+#
+# deadline: 600
+# takes: 200
+# runs: rxe test long memory=2048 peer=peer
+# runs: siw test long memory=2048 LONG= peer=peer
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 grep -q 'peer=' /proc/cmdline || skip "no second guest"
-begin 600
+begin
 fast_io_fail=300 dev_loss=600
 modprobe virtio_net
 within 20 "the network card" test -e /sys/class/net/eth0

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # With a round trip of 600 ms four channels connect and reconnect in about the time of two: after the first one, which
 # ends the target's older sessions, the others connect in parallel.
+#
+# deadline: 240
+# takes: 113
+# runs: rxe kasan fast long ncpus=4
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
 
-begin 240
+begin
 rounds 3 6
 [ "$(nproc)" -ge 4 ] || fail "four channels need four CPUs"
 fabric_pair 1

@@ -1,10 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # fast_io_fail_tmo and dev_loss_tmo expire in time, and the remote port makes only legal state transitions.
+#
+# deadline: 400 900
+# takes: 67
+# runs: rxe kasan fast long
+# runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 
-begin 400 900
+begin
 fabric_pair 2
 for i in 0 1; do
 	back_null d$i 16

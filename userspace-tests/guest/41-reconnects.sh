@@ -1,11 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Many reconnects under verified I/O: no data is lost, nothing leaks, and the queue depth stays the same.
+#
+# deadline: 400 3600
+# takes: 111
+# runs: rxe kasan fast long
+# runs: siw vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"
 
-begin 400 3600
+begin
 rounds 45 3000
 seconds=$rounds
 rounds 20 1000

@@ -2,9 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # Logins and logouts with four targets at once, as many as possible: none fails, nothing leaks. Not on siw, where
 # ib_srpt allocates 100 MB per login and frees them late.
+#
+# deadline: 400 3900
+# takes: 100
+# runs: rxe kasan fast
+# runs: rxe stock long
+# runs: vfab rxe+user kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 
-begin 400 3900
+begin
 cycles=10000
 rounds 45 3300
 seconds=$rounds

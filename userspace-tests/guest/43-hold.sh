@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # A back end delays some commands: aborts are answered late or not at all, with LUN resets in between; also statuses
 # BUSY and TASK SET FULL. Data stays correct, and each command ends exactly once.
+#
+# deadline: 500 900
+# takes: 82
+# runs: rxe kasan fast long
+# runs: siw vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 500 900
+begin
 fabric_pair 1
 back_user disk 16
 target 0

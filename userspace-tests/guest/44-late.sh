@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Late responses, because the path from the target to the initiator was blocked: the response crosses the abort of its
 # command, or arrives when the abort was given up and the tag has been reused.
+#
+# deadline: 500 900
+# takes: 79
+# runs: rxe kasan fast long
+# runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 500 900
+begin
 fabric_pair 1
 back_null disk 16
 target 0

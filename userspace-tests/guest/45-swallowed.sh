@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # The block layer drops a completion (fail_io_timeout), so that the error handler aborts a command that the driver has
 # already completed.
+#
+# deadline: 300 600
+# takes: 35
+# runs: rxe kasan fast long
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 
 faults=/sys/kernel/debug/fail_io_timeout
-begin 300 600
+begin
 [ -d $faults ] || skip "this kernel has no fail_io_timeout"
 fabric 1
 back_null disk 16

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # Logout by the target is followed by an immediate reconnect. Logout by the initiator sends a message on each channel
 # and takes at most a second.
+#
+# deadline: 200
+# takes: 59
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 200
+begin
 undo() { udevadm control --start-exec-queue; } 2>/dev/null
 odd_target
 enter

@@ -3,10 +3,17 @@
 # Unsolicited messages of the target: asynchronous event reports and changes of the request limit. Each is answered. A
 # report that the LUN inventory has changed triggers a scan, at most one per half minute. LUN lists of nearly 2^32
 # bytes.
+#
+# deadline: 200
+# takes: 75
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 200
+begin
 odd_target
 rust_driver || skip "the C driver does not look for disks after a report"
 enter ,ch_count=1

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # Responses that are duplicated, have an unknown tag, or arrive after an abort or a reset; response codes of task
 # management; manual resets.
+#
+# deadline: 300
+# takes: 152
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 undo() { echo 5 >/sys/module/ib_srp/parameters/keep_alive; } 2>/dev/null
 odd_target
 rust_driver || skip "the C driver believes it all"

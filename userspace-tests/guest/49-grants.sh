@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # Limits that a target grants at login: fewer channels, which are added later; less than required, which is an error;
 # nothing.
+#
+# deadline: 300
+# takes: 163
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 odd_target
 rust_driver || skip "the C driver keeps what it had at the login"
 cpus=$(nproc)

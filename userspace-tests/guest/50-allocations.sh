@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # Each allocation of insmod, a login and a reconnect fails once (in the fast set only some of them): the error is
 # ENOMEM, nothing leaks, and the session continues.
+#
+# deadline: 900 3400
+# takes: 222
+# runs: rxe kasan fast long kmemleak=on log_buf_len=16M
 . "$(dirname "$0")/lib.sh"
 
-begin 900 3400
+begin
 [ -e /sys/kernel/debug/failslab ] && [ -e /proc/self/fail-nth ] || skip "this kernel has no fault injection"
 rounds 7 1
 step=$rounds

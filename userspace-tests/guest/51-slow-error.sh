@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # The device takes 70 s to move queue pairs to the error state, and the error handler waits for that. In the meantime
 # the target writes to the memory of commands, so this memory must not be reused.
+#
+# deadline: 400
+# takes: 136
+# runs: rxe kasan fast long
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 400
+begin
 hung_after 240
 fabric_pair 1
 speed

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # Sessions end while the target is slow to complete SYNCHRONIZE CACHE: a logout and the removal of the device wait for a
 # target that otherwise responds, at most as long as the midlayer. They do not wait for a dead target.
+#
+# deadline: 400
+# takes: 121
+# runs: rxe kasan fast long
+# runs: vfab kasan long LONG=
+# runs: vfab kasan long LONG= PERSONALITY=*
+# runs: siw kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 400
+begin
 fabric_pair 1
 short_tcp
 speed

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Features of disks besides reads and writes: persistent reservations, from the kernel and from tools, also across a
 # reconnect; UNMAP, WRITE SAME, WRITE ATOMIC; commands through bsg. The trace events show that they were sent.
+#
+# deadline: 240
+# takes: 35
+# runs: rxe kasan fast long LONG=
+# runs: rxe stock long
+# runs: siw vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 240
+begin
 # LIO stores reservations in this directory.
 mkdir -p /var/target/pr
 fabric 1

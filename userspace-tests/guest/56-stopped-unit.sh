@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # A unit reports that it must be started while it withholds the response to another command. The error handler would
 # start it and then end both commands, although the target may still write to the memory of one of them.
+#
+# deadline: 200
+# takes: 56
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 200
+begin
 odd_target
 rust_driver || skip "the C driver ends a command that the target has"
 stopped=check:0:700002000000000a000000000402

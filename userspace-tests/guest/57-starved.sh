@@ -3,10 +3,16 @@
 # A target responds to all commands but grants no credits: nothing is outstanding, so nothing times out. The driver ends
 # the connection when this has lasted as long as a command may take, on any channel, and the commands are completed on
 # the next one. One credit per 10 s is enough to keep the connection.
+#
+# deadline: 400
+# takes: 163
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 400
+begin
 polls=/sys/module/ib_srp/parameters/poll_queues
 undo() { echo 0 >$polls; } 2>/dev/null
 rust_driver || skip "with the C driver the commands wait for ever"

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # A target transfers less than requested without reporting it: no command returns data that another one has read, and
 # written data is not lost.
+#
+# deadline: 300
+# takes: 149
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 odd_target
 enter ,ch_count=1
 yes "another user's data" | head -c 1M >$tmp/pattern

@@ -1,10 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A target that receives commands at one port and sends data and responses through another one (answers_from).
+#
+# deadline: 300
+# takes: 109
+# runs: rxe kasan fast long kmemleak=on
+# runs: vfab kasan long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 odd_target
 rust_driver || skip "the C driver has no answers_from"
 files=/sys/class/scsi_host/

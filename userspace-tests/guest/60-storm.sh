@@ -3,10 +3,16 @@
 # Many sessions at once: all log in; the target's port is disabled and enabled; the machine suspends; the network loses
 # packets; the RDMA device is removed. The C driver runs first, as the reference for ours: no login or read fails, none
 # is slower, there are no more queue pairs than both ends need, and nothing leaks. With PREEMPT_RT only ours runs.
+#
+# deadline: 900 3000
+# takes: 300
+# runs: rxe stock fast maxcpus=1
+# runs: rxe stock long memory=9216
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 900 3000
+begin
 shapes=("16 1")
 [ -z "${LONG-}" ] || shapes=("32 1" "64 1" "128 1" "32 4")
 fabric_pair 1

@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: GPL-2.0
 # A target accepts each login and logs us out a second later: a connection is replaced immediately only if it lived
 # longer than a limit that grows each time, and at most ten losses per minute are logged.
+#
+# deadline: 300
+# takes: 144
+# runs: rxe kasan fast long kmemleak=on
+# runs: siw kasan long kmemleak=on
+# runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
-begin 300
+begin
 rust_driver || skip "the C driver waits for reconnect_delay each time"
 odd_target
 

@@ -3,9 +3,13 @@
 # RDMA devices that belong to network namespaces (`rdma system set netns exclusive`): the ports are visible exactly
 # where the C driver of the same kernel shows them. There are no logins: rxe loses its QP1, which connections need, when
 # it moves to another namespace, and siw cannot move.
+#
+# deadline: 300
+# takes: 12
+# runs: rxe kasan fast long
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 rust_driver || skip "there is nothing to compare the C driver with"
 ours=${SRP_MODULE-}
 [ -n "$ours" ] || ours=$(modinfo -n ib_srp)

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # The counters of a session are exact to the byte: I/O on each data path, a lost connection, resets, an abort. Also the
 # addresses of the session and its last error. All files are read while connections and the host disappear.
+#
+# deadline: 300
+# takes: 31
+# runs: rxe kasan fast
+# runs: rxe stock long
+# runs: vfab rxe+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 300
+begin
 rust_driver || skip "the C driver has no such files"
 fabric 1
 back_held disk 16

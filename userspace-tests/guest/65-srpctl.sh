@@ -1,9 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # srpctl: ten failures that administrators encounter, a login by the route, its output, and the limits of --all.
+#
+# deadline: 240
+# takes: 81
+# runs: rxe kasan fast long
 . "$(dirname "$0")/lib.sh"
 
-begin 240
+begin
 # A machine without an RDMA device.
 nobody=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $nobody"
 [[ $nobody == *"there is no RDMA port; "* ]] || fail "without a device: $nobody"

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # srplat and srpslow attribute time to the right phase: a target with 200 ms of storage latency per read, and a disk
 # that takes one command at a time. They report missing prerequisites.
+#
+# deadline: 900
+# takes: 300
+# runs: rxe stock long
 . "$(dirname "$0")/lib.sh"
 
-begin 900
+begin
 rust_driver || skip "the C driver has no events"
 command -v bpftrace >/dev/null || fail "no bpftrace in this guest"
 refuses() {

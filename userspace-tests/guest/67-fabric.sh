@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 # The user-space target (storage/srp-target): disks in files, verified I/O, a file system, the commands of
 # sg3_utils, refused logins, resets, termination by SIGTERM. With our driver, then with the C driver.
+#
+# deadline: 600
+# takes: 157
+# runs: rxe kasan fast long
+# runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 600
+begin
 modprobe -qa ib_uverbs rdma_ucm
 fabric_pair 1
 from 0

@@ -3,11 +3,16 @@
 # The storage system in user space (storage/wss): an SE, two CEs and an RS, each a host of its own, as is
 # the initiator. Verified I/O, the bytes that each link carries, and crash and restart of each role. Then the same with
 # etcd, which is down for long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
+#
+# deadline: 900
+# takes: 259
+# runs: rxe kasan fast long
+# runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 . "$here/faults.sh"
 
-begin 900
+begin
 rust_driver || skip "the C driver has no answers_from"
 modprobe -qa ib_uverbs rdma_ucm
 program=$here/../wss

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # The user-space target, on a block device and on a file, passes third-party compliance tests: libiscsi's test suite
 # over SG_IO, sg3_utils, blkid, mkfs and fsck.
+#
+# deadline: 900
+# takes: 300
+# runs: rxe+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 900
+begin
 [ -n "$user" ] || skip "it is about the target in user space"
 fabric 1
 # With its own cache, and discards.

@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Initiators that violate the protocol, over real RDMA (userspace-tests/hostile): the user-space target neither
 # crashes nor hangs, leaks nothing, and serves our driver's session all the time.
+#
+# deadline: 500
+# takes: 166
+# runs: rxe+user kasan fast long
+# runs: siw+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 500
+begin
 [ -n "$user" ] || skip "it is about the target in user space"
 target_bad=panicked
 hostile=$here/../srp-hostile

@@ -3,10 +3,14 @@
 # An hour of verified I/O (HOUR seconds; default 60): fio on one disk, limited to RATE reads and RATE writes per second
 # if set, and the journal on another one. No error, no abort, no lost connection; the back end's data is correct at the
 # end. ci/fabric-hour.sh runs it for an hour. The timeouts are the driver's defaults.
+#
+# deadline: 4500
+# takes: 120
+# runs: rxe+user siw+user kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
-begin 4500
+begin
 seconds=${HOUR:-60}
 retries=7 reconnect_delay=10 fast_io_fail=15 dev_loss=600
 # Messages of either driver.

@@ -4,10 +4,14 @@
 # is the initiator, and etcd. Verified I/O; the bytes that each link carries; two nodes crash and are rebuilt; all lose
 # power; of two clients the active one sleeps, then the other one crashes. In the long set a node is also down for a
 # moment, two others crash, and the set is three times as large, with packets of 1 KiB.
+#
+# deadline: 600 900
+# takes: 116
+# runs: rxe kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 
-begin 600 900
+begin
 [ $kind = rxe ] || skip "siw goes by one namespace only"
 . "$here/set.sh"
 rounds 1 3

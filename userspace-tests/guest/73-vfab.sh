@@ -3,10 +3,15 @@
 # A login over InfiniBand: the subnet administrator provides the path, and ib_srpt listens through the InfiniBand CM.
 # Data is correct with every fault of the adapter at either end, after a cable is unplugged and replugged, and after a
 # LID change.
+#
+# deadline: 400
+# takes: 229
+# runs: vfab kasan fast long GAPS=2
+# runs: vfab stock long DMA_BITS=32 swiotlb=force
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400
+begin
 fabric 1
 back_null disk 64
 target 0

@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # The subnet of two virtual adapters and their switch: Debian's opensm finds it, assigns LIDs and brings the ports to
 # ACTIVE; the tools of infiniband-diags see it; partitions, a cable, a second subnet manager; ib_srpt is found.
+#
+# deadline: 300
+# takes: 100
+# runs: vfab kasan fast long GAPS=2
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 for c in opensm ibstat ibnetdiscover ibroute smpquery saquery sminfo ibsrpdm; do
 	command -v $c >/dev/null || skip "$c is not in this guest"
 done
-begin 300
+begin
 adapters devices=2
 baseline
 

@@ -3,13 +3,17 @@
 # User verbs of ib_vfab, with the library in Debian's ibverbs-providers: permitted and refused accesses of a process,
 # memory that is deregistered while a peer writes to it, killed processes, a removed adapter; Debian's ping-pong
 # programs.
+#
+# deadline: 300 600
+# takes: 100
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 verbs=$here/../user-verbs
 [ -x $verbs ] || skip "user-verbs is not in this guest"
 command -v ibv_rc_pingpong >/dev/null || skip "ibverbs-utils is not in this guest"
-begin 300 600
+begin
 subnet
 
 # run COMMAND...: runs user-verbs; sets `said` to its output.

@@ -3,11 +3,15 @@
 # Changes to a subnet under I/O: a cable moves to another port of the switch at either end, the administrator does not
 # respond or reports that it is busy during a reconnect, a REP or RTU is lost, late or duplicated, either end reboots.
 # Only ours has time limits. LONG: also with the C driver.
+#
+# deadline: 450 1100
+# takes: 150
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 450 1100
+begin
 # The subnet manager is at neither end.
 subnet 3 vfab2
 back_null disk 32

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Changes to a path under I/O: opensm changes the LID of either end, a partition is removed and restored, the subnet
 # prefix changes, hundreds of events arrive, the target's cable is unplugged. Only ours has time limits.
+#
+# deadline: 400
+# takes: 138
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400
+begin
 # The subnet manager is at neither end.
 subnet 3 vfab2
 back_null disk 32

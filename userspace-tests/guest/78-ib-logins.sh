@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # Logins through the InfiniBand CM, with a target that sends scripted CM messages (odd-target): opensm's path in the
 # request, each reason of a REJ, redirections, responses that are late, duplicated, wrong or lost, MRAs.
+#
+# deadline: 400 900
+# takes: 133
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 900
+begin
 adapters devices=3
 echo "Default=0x7fff : ALL=full; other=0x0001, sl=3 : ALL=full;" >/etc/opensm/partitions.conf
 cat >$tmp/qos <<EOF

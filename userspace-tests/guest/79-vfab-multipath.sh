@@ -3,12 +3,16 @@
 # dm-multipath over two ports of an InfiniBand adapter, and over one port of each of two adapters: a cable is unplugged
 # at our end and replugged, and the other one at the target's end, under I/O. Only ours has time limits. LONG: also with
 # the single adapter; the C driver also runs in the same guest, and there are more failures.
+#
+# deadline: 400 900
+# takes: 133
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/multipath.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 900
+begin
 adapters devices=3 ports=2
 subnet_manager vfab2/2
 all=(vfab{0,1,2}/{1,2})

@@ -3,12 +3,16 @@
 # Many sessions over InfiniBand: a cable is unplugged and replugged, a partition is removed and restored, the subnet
 # manager restarts with other LIDs. All sessions resume I/O, with our driver within a time limit, and the number of MADs
 # per session is limited. LONG: 64 sessions, and the C driver also runs in the same guest.
+#
+# deadline: 400 1200
+# takes: 133
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 1200
+begin
 rounds 16 64
 sessions=$rounds
 subnet 3 vfab2

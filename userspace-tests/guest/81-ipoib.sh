@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # IP over InfiniBand between two virtual adapters, with the kernel's ib_ipoib and groups that opensm creates: ping,
 # multicast, TCP; a login by RDMA/CM over it, and a cable unplugged under I/O.
+#
+# deadline: 400
+# takes: 133
+# runs: vfab kasan fast long GAPS=2
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
 modinfo ib_ipoib >/dev/null 2>&1 || skip "this kernel has no ib_ipoib"
-begin 400
+begin
 fabric 1
 back_null disk 64
 target 0

@@ -4,10 +4,14 @@
 # session reconnects, the command ends exactly once, and no data is wrong. The trace events show that the slot was in
 # the state. Nothing can arrive in Responded: the callback of the response leaves this state, and callbacks are
 # serialized. LONG: all combinations, with reads and writes; otherwise a random eighth.
+#
+# deadline: 400 2400
+# takes: 133
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 2400
+begin
 fabric 1
 back_held disk 16
 target 0

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # PREEMPT_RT: a real-time thread that polls a channel must not spin while a task that it has preempted polls the same
 # channel. That task inherits its priority.
+#
+# deadline: 240
+# takes: 129
+# runs: rxe rt fast long LONG=
 . "$(dirname "$0")/lib.sh"
 
-begin 240
+begin
 rust_driver || skip "the C driver has no poll_queues"
 realtime || fail "this kernel has no PREEMPT_RT: $(uname -v)"
 parameter=/sys/module/ib_srp/parameters/poll_queues

@@ -3,12 +3,16 @@
 # An adapter is removed and added (a reset) with sessions under I/O, while it refuses to stop queue pairs, permanently
 # or for a while, and its removal waits until none is left. The removal ends in time, the adapter comes back, and all
 # sessions log in again. LONG: also with the C driver.
+#
+# deadline: 400 1500
+# takes: 139
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 400 1500
+begin
 rounds 10 48
 sessions=$rounds
 rounds 2 10

@@ -3,11 +3,15 @@
 # Our port flaps while the target is unreachable, and then is stable for half a minute before the path is restored. No
 # event reports that, so the next attempt is that of the transport class. Its delays must not have grown because of the
 # attempts that the port triggered. LONG: also with the C driver.
+#
+# deadline: 400 700
+# takes: 133
+# runs: rxe kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"
-begin 400 700
+begin
 fast_io_fail=250 dev_loss=500 reconnect_delay=10
 rig
 both_drivers

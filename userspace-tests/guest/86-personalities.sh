@@ -4,11 +4,15 @@
 # of many sizes, the loss of one of two channels, a device reset under I/O with recovery, and a removal under I/O. No
 # data is wrong, acknowledged data is preserved, and everything ends in time. PERSONALITIES selects some; by default the
 # fast set uses three.
+#
+# deadline: 900 3400
+# takes: 114
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 900 3400
+begin
 PERSONALITY='' fabric 1
 # A dead adapter does not notify the target, which keeps its queue pairs until it notices.
 initiators=vfab1

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # The module is unloaded while its adapter refuses to stop a queue pair, and the adapter's driver does not report what
 # the adapter has done: the memory must be kept. Then the adapter is removed, and both end.
+#
+# deadline: 200
+# takes: 61
+# runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
-begin 200
+begin
 rust_driver || skip "the C driver frees the memory"
 PERSONALITY='' fabric 1
 back_null disk 64

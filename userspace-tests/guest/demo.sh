@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make demo: a target, our driver, a login, and verified I/O on /dev/srp0.
+#
+# deadline: 800
 . "$(dirname "$0")/lib.sh"
 
 size=${DEMO_MIB:-256}
 do_verify=${DEMO_VERIFY:-128}
-begin 800
+begin
 say "kernel: $(sed 's/ (.*//' /proc/version)"
 rust_driver || say "note: this is not the Rust driver"
 say "module: ib_srp, in use by $(cat /sys/module/ib_srp/refcnt), taint $(cat /sys/module/ib_srp/taint)"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Shared by the guest tests: how a test begins and ends, and from lib/ soft RDMA devices, an LIO target, logins and
-# checks. A test sources this file, calls `begin` with its deadline in seconds, and ends with `ok TEXT`. However it
-# ends, the guest is left as it was found. In the long set LONG is 1: more rounds.
+# checks. A test sources this file, calls `begin`, and ends with `ok TEXT`. However it ends, the guest is left as it was
+# found. In the long set LONG is 1: more rounds. Its header says where it runs, and how long (ci/lab/headers.py).
 set -uo pipefail
 
 kind=${1:-rxe}				# rxe, siw or vfab; `+user` selects the user-space target
@@ -72,9 +72,20 @@ rounds() { rounds=$1; [ -z "${LONG-}" ] || rounds=$2; }
 # equal WHAT GOT WANTED
 equal() { [ "$2" = "$3" ] || fail "$1: got '$2', wanted '$3'"; }
 
-# begin SECONDS [LONG SECONDS]: sets the deadline of the whole test.
+# Sets `deadline` to that of the test's header.
+read_deadline() {
+	local field fast long
+	deadline=
+	while read -r _ field fast long; do
+		[ "$field" != deadline: ] || { deadline=$fast; [ -z "${LONG-}" ] || deadline=${long:-$fast}; return; }
+	done <"$0"
+	fail "$0 has no deadline"
+}
+
+# begin: begins the test, and its deadline.
 begin() {
-	[ -z "${LONG-}" ] || [ $# = 1 ] || shift
+	local deadline
+	read_deadline
 	began=$SECONDS
 	mark
 	tmp=$(mktemp -d /dev/shm/srp.XXXXXX)
@@ -84,7 +95,7 @@ begin() {
 	trap 'exit 1' USR2
 	(
 		trap - EXIT TERM
-		sleep "$1" &
+		sleep $deadline &
 		trap 'kill $!; exit' TERM
 		wait $!
 		kill -TERM $$

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The headers of the guest tests: where each one runs, and for how long.
+
+    #
+    # deadline: SECONDS [LONG]          of the whole test; LONG in the long set
+    # takes: SECONDS                    about, in the fast set; only balances the guests
+    # runs: KIND... KERNEL... SET... [PARAMETER=VALUE]...
+
+A test may have several lines `runs`, and runs in each combination of a line's words."""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+
+TESTS = pathlib.Path(__file__).resolve().parents[2] / "userspace-tests/guest"
+KINDS = ("rxe", "siw", "vfab", "rxe+user", "siw+user")
+KERNELS = ("stock", "rt", "test", "kasan")
+SETS = ("fast", "long")
+# The adapters that ib_vfab can resemble (PERSONALITY=*).
+PERSONALITIES = (
+    "mlx5", "mlx4", "irdma", "bnxt_re", "hns", "erdma", "ionic", "qedr", "cxgb4", "ocrdma", "vmw_pvrdma", "rxe",
+)  # fmt: skip
+# Parameters of a guest and their values. Except for the first three, they are parameters of its kernel. The kernel
+# passes on those that it does not know as variables of the tests' environment.
+PARAMETERS = {
+    "memory": r"\d+",  # MiB
+    "ncpus": r"\d+",
+    # Without it the guest has kmemleak=off: kmemleak halves the speed.
+    "kmemleak": r"on",
+    # The number of rounds that the fast set has.
+    "LONG": r"",
+    "GAPS": r"\d+",
+    "PERSONALITY": r"\w+",
+    "CM": r"ib",
+    "DMA_BITS": r"\d+",
+    "log_buf_len": r"\d+M",
+    "maxcpus": r"\d+",
+    # A second guest, which runs this script.
+    "peer": r"\w+",
+    "swiotlb": r"force",
+}
+
+
+class Refused(Exception):
+    """A header that is wrong."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One run of a test in a set. All tests of a guest have the same `Place.guest`."""
+
+    test: str
+    kind: str
+    kernel: str
+    set: str
+    parameters: tuple  # of (name, value)
+    deadline: int
+    takes: float
+
+    @property
+    def guest(self):
+        return self.kernel, self.kind, self.parameters
+
+    @property
+    def name(self):
+        return f"{self.test}:{self.kind}"
+
+
+def numbers(path, field, words, most):
+    if not 1 <= len(words) <= most:
+        raise Refused(f"{path.name}: {field}: {len(words)} numbers")
+    for word in words:
+        if not re.fullmatch(r"[1-9]\d*", word):
+            raise Refused(f"{path.name}: {field}: {word}")
+    return [int(word) for word in words]
+
+
+def parameter(path, word):
+    """Returns the values of a parameter as [(name, value)]."""
+    name, _, value = word.partition("=")
+    if (name, value) == ("PERSONALITY", "*"):
+        return [(name, value) for value in PERSONALITIES]
+    if name not in PARAMETERS or not re.fullmatch(PARAMETERS[name], value):
+        raise Refused(f"{path.name}: runs: {word}")
+    return [(name, value)]
+
+
+def runs(path, words):
+    """Returns the (kind, kernel, set, parameters) of a line `runs`."""
+    axes = {"kind": [], "kernel": [], "set": []}
+    parameters = {}
+    for word in words:
+        if "=" in word:
+            values = parameter(path, word)
+            if values[0][0] in parameters:
+                raise Refused(f"{path.name}: runs: {word} twice")
+            parameters[values[0][0]] = values
+            continue
+        for axis, known in ("kind", KINDS), ("kernel", KERNELS), ("set", SETS):
+            if word in known:
+                if word in axes[axis]:
+                    raise Refused(f"{path.name}: runs: {word} twice")
+                axes[axis].append(word)
+                break
+        else:
+            raise Refused(f"{path.name}: runs: {word}")
+    for axis, values in axes.items():
+        if not values:
+            raise Refused(f"{path.name}: runs: no {axis} in '{' '.join(words)}'")
+    return itertools.product(*axes.values(), itertools.product(*parameters.values()))
+
+
+def places(path):
+    """Returns the places of the test in this file, in the order of its header."""
+    fields = {"deadline": [], "takes": [], "runs": []}
+    # The description comes first, up to an empty comment.
+    comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    for line in itertools.dropwhile(lambda line: line != "#", comment):
+        if line == "#":
+            continue
+        field, _, words = line.removeprefix("# ").partition(":")
+        if field not in fields:
+            raise Refused(f"{path.name}: {field}")
+        fields[field].append(words.split())
+    for field in "deadline", "takes":
+        if len(fields[field]) != 1:
+            raise Refused(f"{path.name}: {len(fields[field])} lines with {field}")
+    if not fields["runs"]:
+        raise Refused(f"{path.name}: no line with runs")
+    deadlines = numbers(path, "deadline", fields["deadline"][0], 2)
+    (takes,) = numbers(path, "takes", fields["takes"][0], 1)
+    found = {}
+    for words in fields["runs"]:
+        for kind, kernel, which, parameters in runs(path, words):
+            # Only the long set has other rounds.
+            if which == "fast":
+                parameters = [p for p in parameters if p[0] != "LONG"]
+            rounds = which == "long" and ("LONG", "") not in parameters
+            deadline = deadlines[-1 if rounds else 0]
+            expected = takes * deadline / deadlines[0]
+            place = Place(path.stem, kind, kernel, which, tuple(sorted(parameters)), deadline, expected)
+            if (place.guest, which) in found:
+                raise Refused(f"{path.name}: runs: '{' '.join(words)}' repeats {kind} {kernel} {which}")
+            found[place.guest, which] = place
+    return list(found.values())
+
+
+def every(tests=TESTS):
+    """Returns the places of all tests, ordered by the tests' numbers."""
+    return [place for path in sorted(tests.glob("[0-9][0-9]-*.sh")) for place in places(path)]

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Packs the guest tests into guests.
+
+python3 -m lab.plan [--long] [--one] [--list] [SELECTION...] prints the guests."""
+
+import argparse
+import collections
+import dataclasses
+import fnmatch
+import math
+import re
+import sys
+
+from . import headers
+
+# The longest that the tests of a guest may take in total, if there are several. The guests of the fast set are small,
+# as the last of them run beside idle CPUs.
+BOUND = {"fast": 600, "long": 1800}
+# From this many CPUs on, a guest slows down the others.
+MANY = 5
+SELECTION = re.compile(r"([^:@=]*)(?::([a-z+*?]+))?(?:@([a-z*?]+))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """The tests of one guest, in the order in which they run."""
+
+    places: tuple
+
+    @property
+    def kernel(self):
+        return self.places[0].kernel
+
+    @property
+    def kind(self):
+        return self.places[0].kind
+
+    @property
+    def parameters(self):
+        return dict(self.places[0].parameters)
+
+    @property
+    def memory(self):
+        return int(self.parameters.get("memory", 3072))
+
+    @property
+    def ncpus(self):
+        return int(self.parameters.get("ncpus", 2))
+
+    @property
+    def takes(self):
+        return sum(p.takes for p in self.places)
+
+    @property
+    def append(self):
+        """The kernel parameters."""
+        special = ("memory", "ncpus", "kmemleak", "LONG")
+        words = [f"{name}={value}" for name, value in self.parameters.items() if name not in special]
+        if "kmemleak" not in self.parameters:
+            words.append("kmemleak=off")
+        if self.places[0].set == "long" and "LONG" not in self.parameters:
+            words.append("LONG=1")
+        return words
+
+    @property
+    def name(self):
+        words = [self.kernel, self.kind.replace("+", "-")]
+        for name, value in self.parameters.items():
+            match name:
+                case "PERSONALITY":
+                    words.append(value)
+                case "kmemleak":
+                    words.append("kmemleak")
+                case "LONG":
+                    words.append("short")
+                case _:
+                    words.append(name.lower() + value)
+        numbers = [p.test[:2] for p in self.places]
+        words.append(numbers[0])
+        if len(numbers) > 1:
+            words.append(numbers[-1])
+        return "-".join(words)
+
+
+def split(times, pieces):
+    """Splits a sequence into `pieces` parts whose longest is as short as possible; returns their lengths."""
+    sums = [0]
+    for time in times:
+        sums.append(sums[-1] + time)
+    # The best split of the first n times: the time of the longest part, and the lengths.
+    best = {0: (0, [])}
+    for _ in range(pieces):
+        following = {}
+        for end in range(1, len(sums)):
+            options = [
+                (max(longest, sums[end] - sums[begin]), lengths + [end - begin])
+                for begin, (longest, lengths) in best.items()
+                if begin < end
+            ]
+            if options:
+                following[end] = min(options)
+        best = following
+    return best[len(times)][1]
+
+
+def parts(places, bound):
+    """Splits the places of equal guests into guests that take at most `bound` seconds, or have only one test."""
+    times = [p.takes for p in places]
+    pieces = max(1, math.ceil(sum(times) / bound))
+    while True:
+        cut, found = 0, []
+        for length in split(times, min(pieces, len(times))):
+            found.append(Guest(tuple(places[cut : cut + length])))
+            cut += length
+        if all(g.takes <= bound or len(g.places) == 1 for g in found):
+            return found
+        pieces += 1
+
+
+def pack(places, bound):
+    """Returns the guests for these places, in the order in which they start. A guest's tests are in the order of their
+    numbers. The longest guests come first, so that the last ones end at about the same time; those with many CPUs are
+    last."""
+    alike = collections.defaultdict(list)
+    for place in places:
+        alike[place.guest].append(place)
+    guests = [g for group in alike.values() for g in parts(group, bound)]
+    return sorted(guests, key=lambda g: (g.ncpus >= MANY, -g.takes, g.name))
+
+
+def is_test(pattern, test):
+    """Returns whether a pattern has this test: its name, its number, or first and last number."""
+    if m := re.fullmatch(r"(\d\d)-(\d\d)", pattern):
+        return m[1] <= test[:2] <= m[2]
+    return not pattern or fnmatch.fnmatch(test, pattern) or pattern == test[:2]
+
+
+def select(places, words):
+    """Returns the places that a selection has. NAME=VALUE restricts the others, which are TEST[:KIND][@KERNEL]."""
+    for word in words:
+        if "=" in word:
+            name, _, value = word.partition("=")
+            if name not in headers.PARAMETERS:
+                raise headers.Refused(f"no parameter {name} of a guest; there are {' '.join(headers.PARAMETERS)}")
+            places = [p for p in places if dict(p.parameters).get(name) == value]
+    wanted = [word for word in words if "=" not in word]
+    found = dict.fromkeys([] if wanted else places)
+    for word in wanted:
+        m = SELECTION.fullmatch(word)
+        if not m:
+            raise headers.Refused(f"'{word}' is not TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
+        matches = [
+            p
+            for p in places
+            if is_test(m[1], p.test) and fnmatch.fnmatch(p.kind, m[2] or "*") and fnmatch.fnmatch(p.kernel, m[3] or "*")
+        ]
+        if not matches:
+            raise headers.Refused(f"no test of this set is {word}")
+        found.update(dict.fromkeys(matches))
+    if not found:
+        raise headers.Refused(f"no test of this set has {' '.join(words)}")
+    return [p for p in places if p in found]
+
+
+def guests(which, words, one=False, places=None):
+    """Returns the guests of a set, or those that a selection needs; with `one` only for its first place."""
+    places = [p for p in (headers.every() if places is None else places) if p.set == which]
+    chosen = select(places, words)
+    return pack(chosen[:1] if one else chosen, BOUND[which])
+
+
+def main():
+    p = argparse.ArgumentParser(prog="lab.plan", description="Packs the guest tests into guests.")
+    p.add_argument("--long", action="store_true", help="the long set")
+    p.add_argument("--one", action="store_true", help="only the first test that is selected, in one guest")
+    p.add_argument("--list", action="store_true", help="for people")
+    p.add_argument("selection", nargs="*", help="TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
+    a = p.parse_args()
+    try:
+        found = guests("long" if a.long else "fast", a.selection, a.one)
+    except headers.Refused as e:
+        sys.exit(f"lab: {e}")
+    for g in found:
+        if a.list:
+            print(f"{g.name}: {g.takes:.0f} s: {' '.join(p.test for p in g.places)}")
+        else:
+            # The 180 s are for what a test removes at its end.
+            tests = (f"{p.name}:{p.deadline + 180}" for p in g.places)
+            print(g.name, g.kernel, g.memory, g.ncpus, *g.append, *tests)
+
+
+if __name__ == "__main__":
+    main()
