@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # initramfs.sh stock|rt|test|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
 # kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive
-# that vm.py appends.
+# that lab/vm.py appends.
 . "$(dirname "$0")/lib.sh"
 
 # The modules that we use, of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only

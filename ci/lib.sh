@@ -52,6 +52,14 @@ lab() {
 	PYTHONPATH=$top/ci python3 -B -m "lab.$1" "${@:2}"
 }
 
+# counted ARGUMENT...: the script, with these arguments, adds results to $RESULTS (ci/lab/results.py). Without that file
+# it runs again with one, and its last line becomes the sum.
+counted() {
+	[ -n "${RESULTS-}" ] || { lab results run "$(realpath "$0")" "$@"; exit; }
+}
+# result NAME ok|fail|skip [REASON]: adds a result.
+result() { lab results add "$@"; }
+
 # missing PACKAGE...: prints those that are not installed.
 missing() {
 	local p
@@ -178,6 +186,10 @@ with_crates() {
 	mapfile -t settings < <(env | grep -iE '^(https?_proxy|all_proxy|no_proxy|CARGO_(HTTP|NET|REGISTR[A-Z]*|SOURCE)_[A-Z_]*)=' || true)
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
+	if [ -n "${RESULTS-}" ]; then
+		binds+=("${RESULTS%/*}:/results" "$top/ci:/lab:ro")
+		settings+=("RESULTS=/results/${RESULTS##*/}" PYTHONPATH=/lab)
+	fi
 	exec {lock}>"$cache/host.lock"
 	flock "$lock"
 	in_root "$root" "${binds[@]}" "$cache/host:/host" -- env "${settings[@]}" CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \

@@ -99,7 +99,8 @@ reasons() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/rea
 # Everything that reads the log must recognize the kernel's reports.
 reports() {
 	local linux; linux=$("$top/ci/linux.sh")
-	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" "$linux/source:/linux:ro" -- python3 /srp/ci/reports.py /linux
+	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" "$linux/source:/linux:ro" -- \
+		env PYTHONPATH=/srp/ci python3 -B -m lab.reports /linux
 }
 
 # No test may wait forever.

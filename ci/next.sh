@@ -4,7 +4,8 @@
 # early warning that never fails. The module is not run, because that kernel was built by another rustc.
 . "$(dirname "$0")/lib.sh"
 
-skipped() { printf 'next: skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"; exit 0; }
+counted
+skipped() { echo "next: skipped: $*"; result next skip "$*"; exit 0; }
 
 log=$top/build/log/next-build.log
 mkdir -p "${log%/*}"
@@ -13,7 +14,7 @@ packages=$("$top/ci/series.sh" next 2>"$log") || { cat "$log"; skipped "unstable
 read -r _ _ version <<<"$packages"
 if TRIED=next SERIES=next "$top/ci/module.sh" stock "$top/build/next/stock" "$top" modules KBUILD_MODPOST_WARN=1 >"$log" 2>&1; then
 	echo "next: builds for Linux $version"
-	echo "1 passed, 0 failed, 0 skipped"
+	result next ok
 else
 	grep -E '^error' "$log" || tail -n 20 "$log"
 	skipped "does not build for Linux $version, which is what comes after trixie-backports; $log has it all"

@@ -9,6 +9,7 @@
 # system.
 . "$(dirname "$0")/lib.sh"
 
+[ "${1-}" = base ] || counted "$@"
 root=$("$top/ci/root.sh")
 pick_series
 work=$top/build/node
@@ -206,7 +207,7 @@ make_rig "$work/rig"
 rm -rf --one-file-system "$tree"
 cp -a "$base/tree" "$tree"
 put_rig "$tree"
-passed=0
+passed=0 status=0
 
 if [ -n "${LONG-}" ]; then
 	kernels=("$series" "$release" "$version" "$old_series" "$old_release" "$old_version")
@@ -232,7 +233,7 @@ natively() {
 	in_root "$tree" "$work/rig:/rig:ro" -- env DEBIAN_FRONTEND=noninteractive bash /rig/run root >"$log" 2>&1 || true
 	while read -r name verdict seconds; do
 		case $verdict in
-		ok) passed=$((passed + 1)) ;;
+		ok) passed=$((passed + 1)) && result "node/$name" ok ;;
 		fail) ;;
 		*) continue ;;
 		esac
@@ -241,7 +242,7 @@ natively() {
 	[ $passed != $wanted ] || return 0
 	tail -n 80 "$log" | sed 's/^/    | /'
 	all=$(printf '%s\n' "${ahead[@]}" "${instead[@]}" "${plan[@]}" | grep -vc '^reboot')
-	echo "$passed passed, $((all - passed)) failed"
+	result --count $((all - passed)) node fail "an act failed or did not run"
 	exit 1
 }
 natively "$tree" node-root "${ahead[@]}"
@@ -266,7 +267,6 @@ fi
 
 if [ ${#plan[@]} = 0 ]; then
 	rm -rf --one-file-system "$tree"
-	echo "node: $passed passed, 0 failed, 0 skipped"
 	exit
 fi
 planned "${plan[@]}"
@@ -277,13 +277,12 @@ in_root "$root" "$work:/disk" -- bash -euc '
 	mke2fs -q -t ext4 -O ^has_journal -m 0 -d rig rig.ext4 6G'
 rm -rf --one-file-system "$tree"
 
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+rm -f "$logs/node.results"
 guest=$("$top/ci/guest.sh")
 kernel=$("$top/ci/initramfs.sh" stock)
 in_root "$root" "$top:/srp:ro" "$logs:/log" "$cache:/cache" "$kernel:/kernel:ro" "$guest:/guest:ro" "$work:/disk" -- \
-	python3 /srp/ci/node.py --console /log/node.log --memory 4096 --plan "$(IFS=,; echo "${plan[*]}")" | tee "$out" || true
-read -r p f s < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$out") || { p=0 f=1 s=0; }
+	env PYTHONPATH=/srp/ci python3 -B -m lab.node --console /log/node.log --results /log/node.results --memory 4096 --plan "$(IFS=,; echo "${plan[*]}")" || status=$?
 rm -f "$work"/*.ext4
-echo "node: $((passed + p)) passed, $f failed, $s skipped"
-[ "$f" = 0 ]
+# Without results the guest did not run.
+cat "$logs/node.results" >>"$RESULTS" || status=1
+exit $status

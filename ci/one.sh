@@ -6,5 +6,5 @@
 [ -n "${TEST-}" ] || die "which test? make one TEST=09-channels KIND=rxe; the tests are in userspace-tests/guest"
 one=(--one "$TEST${KIND:+:$KIND}")
 # Some tests are only in the long set.
-lab plan "${one[@]}" >/dev/null 2>&1 || export LONG=1
+lab guests --list "${one[@]}" >/dev/null 2>&1 || export LONG=1
 exec "$top/ci/guests.sh" "${one[@]}"

@@ -9,11 +9,12 @@
 root=$("$top/ci/root.sh")
 pick_series
 guest=$("$top/ci/guest.sh")
+args=(--kernel "$1")
 kernel=$("$top/ci/initramfs.sh" "$1")
 shift
 
 logs=$built/log log=guest
-binds=() args=()
+binds=()
 bind() {
 	local f; f=$(realpath -e "$1")
 	binds+=("${f%/*}:/host$((${#binds[@]})):ro")
@@ -30,4 +31,4 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$logs"
 in_root "$root" "$top:/srp:ro" "$logs:/log" "$cache:/cache" "$kernel:/kernel:ro" "$guest:/guest:ro" "${binds[@]}" -- \
-	python3 /srp/ci/vm.py --console "/log/$log.log" "${args[@]}" "$@"
+	env PYTHONPATH=/srp/ci python3 -B -m lab.vm --console "/log/$log.log" "${args[@]}" "$@"

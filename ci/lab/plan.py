@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Packs the guest tests into guests.
+"""Packs the guest tests into guests."""
 
-python3 -m lab.plan [--long] [--one] [--list] [SELECTION...] prints the guests."""
-
-import argparse
 import collections
 import dataclasses
 import fnmatch
 import math
 import re
-import sys
 
 from . import headers
 
@@ -155,7 +151,9 @@ def select(places, words):
             if is_test(m[1], p.test) and fnmatch.fnmatch(p.kind, m[2] or "*") and fnmatch.fnmatch(p.kernel, m[3] or "*")
         ]
         if not matches:
-            raise headers.Refused(f"no test of this set is {word}")
+            runs = sorted({f"{p.kind}@{p.kernel}" for p in places if is_test(m[1], p.test)})
+            where = f"; it runs on {', '.join(runs)}" if runs else ""
+            raise headers.Refused(f"no test of this set is {word}{where}")
         found.update(dict.fromkeys(matches))
     if not found:
         raise headers.Refused(f"no test of this set has {' '.join(words)}")
@@ -167,27 +165,3 @@ def guests(which, words, one=False, places=None):
     places = [p for p in (headers.every() if places is None else places) if p.set == which]
     chosen = select(places, words)
     return pack(chosen[:1] if one else chosen, BOUND[which])
-
-
-def main():
-    p = argparse.ArgumentParser(prog="lab.plan", description="Packs the guest tests into guests.")
-    p.add_argument("--long", action="store_true", help="the long set")
-    p.add_argument("--one", action="store_true", help="only the first test that is selected, in one guest")
-    p.add_argument("--list", action="store_true", help="for people")
-    p.add_argument("selection", nargs="*", help="TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
-    a = p.parse_args()
-    try:
-        found = guests("long" if a.long else "fast", a.selection, a.one)
-    except headers.Refused as e:
-        sys.exit(f"lab: {e}")
-    for g in found:
-        if a.list:
-            print(f"{g.name}: {g.takes:.0f} s: {' '.join(p.test for p in g.places)}")
-        else:
-            # The 180 s are for what a test removes at its end.
-            tests = (f"{p.name}:{p.deadline + 180}" for p in g.places)
-            print(g.name, g.kernel, g.memory, g.ncpus, *g.append, *tests)
-
-
-if __name__ == "__main__":
-    main()

@@ -281,11 +281,15 @@ def details(results, figures, title):
             print(f"{w + ('' if variant == 'c' else ' ' + variant):22}" + "".join(f"{c:>20}" for c in cells))
 
 
-def check(results, path, short, again):
-    """Prints a line for each bound of a workload that was run, and how many passed and failed. The module's
+def check(results, path, short, again, lines):
+    """Prints a line for each bound of a workload that was run, and writes the results to the file `lines`. The module's
     instructions are the same in each round, and a round has several logins; other figures need several rounds. In the
     short form, a workload with such a figure over its bound goes into `again`, to be run in three rounds."""
-    passed = failed = 0
+    verdicts = []
+
+    def verdict(name, good, text=""):
+        verdicts.append({"name": name, "result": "ok" if good else "fail"} | ({"reason": text} if not good else {}))
+
     more = set()
     with open(path) as f:
         bounds = [line.split() for line in f if line.strip() and not line.startswith("#")]
@@ -301,9 +305,9 @@ def check(results, path, short, again):
                 continue
             # The C driver's value must be positive; ours too, unless the bound is 0 or nothing was counted.
             kept = value <= limit and theirs > 0 and (value > 0) == (limit > 0)
-            passed += kept
-            failed += not kept
-            print(f"{'ok' if kept else 'fail':6} {workload} {metric}: {value:.3f}, bound {bound}")
+            text = f"{workload} {metric}: {value:.3f}, bound {bound}"
+            verdict(f"{workload} {metric}", kept, text)
+            print(f"{'ok' if kept else 'fail':6} {text}")
             continue
         ratios = results.ratios(workload, against, metric)
         if not ratios:
@@ -318,21 +322,22 @@ def check(results, path, short, again):
         if known:
             limit = float(least[0])
             text += f", missed with {least[0]}"
-        verdict = "fail" if ratio > limit * TOLERANCE else "missed" if known else "over" if ratio > limit else "ok"
-        if verdict == "fail" and again and not steady:
+        word = "fail" if ratio > limit * TOLERANCE else "missed" if known else "over" if ratio > limit else "ok"
+        if word == "fail" and again and not steady:
             more.add(workload)
             print(f"{'again':6} {text}")
             continue
-        passed += verdict != "fail"
-        failed += verdict == "fail"
-        print(f"{verdict:6} {text}")
+        verdict(f"{workload} {metric} against {against}", word != "fail", text)
+        print(f"{word:6} {text}")
     if again:
         with open(again, "w") as f:
             f.write(",".join(sorted(more)))
     if more:
         return True
-    print(f"{passed} passed, {failed} failed")
-    return failed == 0 and passed > 0
+    if lines:
+        with open(lines, "w") as f:
+            f.writelines(json.dumps(v) + "\n" for v in verdicts)
+    return bool(verdicts) and all(v["result"] == "ok" for v in verdicts)
 
 
 def main():
@@ -340,6 +345,7 @@ def main():
     p.add_argument("--bounds")
     p.add_argument("--short", action="store_true", help="where a bound is missed, what bounds.tsv has for the short form counts")
     p.add_argument("--again", help="where to write the workloads that one round does not do for, with commas")
+    p.add_argument("--results", help="where to write the results, one line of JSON each (ci/lab/results.py)")
     p.add_argument("--about", action="append", default=[], help="NAME=VALUE, of the machine or the tree")
     p.add_argument("--peers", action="store_true", help="the table with other initiators")
     p.add_argument("--out", required=True)
@@ -359,7 +365,7 @@ def main():
     details(results, results.requests, "by the initiator")
     for what, title in (("calls", "calls by both ends"), ("parts", "instructions")):
         details(results, {k: p[what] for k, p in results.profiles.items()}, title)
-    if a.bounds and not check(results, a.bounds, a.short, a.again):
+    if a.bounds and not check(results, a.bounds, a.short, a.again, a.results):
         sys.exit(1)
 
 

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Finds the lines of a kernel log that report a problem (userspace-tests/guest/lib/kernel-reports).
 
-reports.py LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample report in
+python3 -m lab.reports LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample report in
 userspace-tests/kernel-lines.tsv must match its format in the Linux source and be found. No ordinary line may be."""
 
 import pathlib
@@ -10,7 +9,7 @@ import re
 import subprocess
 import sys
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent / "userspace-tests"
+TESTS = pathlib.Path(__file__).resolve().parents[2] / "userspace-tests"
 # Output of programs in the guest has no time stamp and does not count.
 STAMP = r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?"
 # A printk() conversion, a C escape, or literal text.
@@ -63,7 +62,7 @@ def check(linux):
     wanted = {stamp + row[-1]: len(row) == 3 for row in rows for stamp in STAMPS}
     in_guest = found_in_guest(wanted)
     for text, report in wanted.items():
-        for name, found in ("ci/reports.py", is_report(text)), ("lib/log.sh", text in in_guest):
+        for name, found in ("lab.reports", is_report(text)), ("lib/log.sh", text in in_guest):
             if found != report:
                 bad.append(f"{name}: {'no report' if report else 'a report'}: {text}")
     for file, form, line in samples:
@@ -72,7 +71,7 @@ def check(linux):
         if not re.search(made_by(form), line):
             bad.append(f"{form!r} does not make: {line}")
         if is_report(line):
-            bad.append(f"ci/reports.py: a report without a time stamp: {line}")
+            bad.append(f"lab.reports: a report without a time stamp: {line}")
     reports, harmless = patterns()
     fits = [[p for p in reports if re.search(p, line)] for _, _, line in samples]
     bad += [f"kernel-reports: no sample needs {p!r}" for p in reports if [p] not in fits]

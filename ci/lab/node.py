@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boots a machine with its own disk until its plan is done. node.sh runs this in the toolchain root.
+"""Boots a machine with its own disk until its plan is done. ci/node.sh runs this in the toolchain root.
 
 Like a boot loader, this boots /vmlinuz and /initrd.img of the disk. The disk's plan (userspace-tests/node/run) says
 what happens in each boot."""
@@ -9,7 +8,7 @@ import re
 import subprocess
 import sys
 
-import vm
+from . import results, vm
 
 DISK = "/disk/node.ext4"
 BOOT_SECONDS = 300
@@ -92,10 +91,12 @@ def main():
     if len(boots) > 1 and not boots[0][1]:
         del boots[0]
     # An act in two boots counts as two tests.
-    results, why, slow = [], "", False
+    verdicts, why, slow = [], "", False
 
-    def result(name, verdict, text):
-        results.append(verdict)
+    def result(name, verdict, text, seconds=0):
+        verdicts.append(verdict)
+        reason = "" if verdict == "ok" else text
+        results.add(results.Result(f"node/{name}", verdict, seconds, reason), a.results)
         print(f"{verdict:4} node/{name}: {text}", flush=True)
 
     kvm = node.kvm()
@@ -111,11 +112,10 @@ def main():
                     if verdict == "begin":
                         current, output, cpu = name, [], node.cpu()
                         continue
+                    said = f"{seconds[0]} s, CPU {node.cpu() - cpu:.0f} s"
                     if reports and verdict == "ok":
-                        verdict, seconds = "fail", [f"kernel report: {reports[0]}"]
-                    else:
-                        seconds = [f"{seconds[0]} s, CPU {node.cpu() - cpu:.0f} s"]
-                    result(name, verdict, seconds[0])
+                        verdict, said = "fail", f"kernel report: {reports[0]}"
+                    result(name, verdict, said, int(seconds[0]))
                     if verdict != "ok":
                         for line in output[-100:]:
                             print("    | " + line)
@@ -141,15 +141,9 @@ def main():
                 break
             if after == "end":
                 break
-    done = results.count("ok")
-    missing = len(wanted) - len(results)
-    if missing > 0 and slow:
-        print(f"node: skipped: machine too slow: {why}")
-    elif missing > 0:
-        print(f"fail node: {missing} of {len(wanted)} acts did not run")
-    failed = results.count("fail") + (0 if slow else max(missing, 0))
-    print(f"{done} passed, {failed} failed, {max(missing, 0) if slow else 0} skipped")
-    return 0 if not failed and done else 1
+    for name in wanted[len(verdicts) :]:
+        result(name, "slow" if slow else "fail", f"machine too slow: {why}" if slow else "did not run")
+    return 0 if "fail" not in verdicts and "ok" in verdicts else 1
 
 
 sys.exit(main())

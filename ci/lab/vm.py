@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Boots a guest and watches its console. vm.sh runs this in the toolchain root."""
+"""Boots a guest and watches its console. ci/vm.sh runs this in the toolchain root."""
 
 import argparse
 import contextlib
@@ -20,8 +19,8 @@ import sys
 import tempfile
 import time
 
-import peer
-from reports import reader
+from . import peer, results
+from .reports import reader
 
 PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
 # The kernel takes some seconds to reach user space.
@@ -291,6 +290,7 @@ class Guest:
                 except subprocess.TimeoutExpired:
                     p.kill()
                     p.wait()
+            p.stdout.close()
         # Once in a few hundred boots QEMU's TCG hangs a guest before it has run any code of ours, or lets a CPU run
         # into an int3 that another CPU has already patched away. Other reports count.
         patched = why == "died in early boot" and not self.uml and "Oops: int3" in early[0]
@@ -342,21 +342,85 @@ def run_command(guest):
     return status
 
 
+class Verdicts:
+    """Turns the events of a guest's console into the results of its tests.
+
+    What the kernel reports during a test fails that test, and outside of the tests the guest. A test that the guest
+    dies in has failed; those after it did not run."""
+
+    def __init__(self, name, tests, tell):
+        """`tests` are NAME:KIND; `tell` gets each result as (name, result, seconds, reason)."""
+        self.name, self.tests, self.tell = name, tests, tell
+        self.results = {}
+        self.current, self.output, self.reports = None, [], []
+
+    def result(self, test, verdict, seconds=0, reason="", shown=""):
+        self.results[test] = verdict
+        self.tell(test, verdict, seconds, reason)
+        text = shown or reason
+        print(f"{verdict:4} {self.name}/{test}{': ' if text else ''}{text}", flush=True)
+        if verdict == "fail":
+            for line in [o for o in self.output[:-80] if "FAILED:" in o] + self.output[-80:]:
+                print("    | " + line)
+
+    def begin(self, test):
+        if self.reports:
+            self.result("boot" if self.current is None else "between tests", "fail", reason=self.reports[0])
+        self.current, self.output, self.reports = test, [], []
+
+    def said(self, *words):
+        """The first line of the test's output with one of these words."""
+        return next((o for word in words for o in self.output if word in o), "")
+
+    def end(self, test, verdict, seconds, cpu):
+        shown = f"{seconds} s, CPU {cpu:.0f} s"
+        if self.reports:
+            self.result(test, "fail", seconds, f"kernel report: {self.reports[0]}")
+        elif verdict == "ok":
+            self.result(test, "ok", seconds, shown=shown)
+        elif verdict == "fail":
+            self.result(test, "fail", seconds, self.said("FAILED:"), shown)
+        else:
+            self.result(test, verdict, seconds, self.said("skipped:") or "it does not say why")
+        self.output, self.reports = [], []
+
+    def line(self, text, is_report=False):
+        self.output.append(text)
+        if is_report:
+            self.reports.append(text)
+
+    def ended(self, why, too_slow):
+        """The guest has ended: `why` is `end` if it has done everything, `too_slow` if it lacked CPU time."""
+        missing = "fail", "did not run"
+        if too_slow and not self.reports:
+            missing = "slow", f"skipped: machine too slow: {why} of the guest"
+        elif self.current and self.current not in self.results:
+            self.result(self.current, "fail", reason=self.reports[0] if self.reports else why)
+        elif why != "end" or self.reports:
+            self.result("end", "fail", reason=self.reports[0] if self.reports else why)
+        self.output = []
+        for test in self.tests:
+            if test not in self.results:
+                self.result(test, missing[0], reason=missing[1])
+
+    @property
+    def good(self):
+        return "fail" not in self.results.values() and "ok" in self.results.values()
+
+
 def run_tests(guest, name, tests):
-    """Runs `tests` [(name, kind, seconds)]; prints and counts the results."""
+    """Runs `tests` [(name, kind, seconds)] and prints their results."""
     a = guest.args
     # The guest itself ends a test at its limit, and prints the stacks.
     limits = {f"{n}:{k}": int(s) + 60 for n, k, s in tests}
-    results = {}
-    current, began, output, reports, cpu, why = None, 0, [], [], 0, None
 
-    def result(test, verdict, why=""):
-        results[test] = verdict
-        print(f"{verdict:4} {name}/{test}{': ' if why else ''}{why}", flush=True)
-        if verdict == "fail":
-            for line in [o for o in output[:-80] if "FAILED:" in o] + output[-80:]:
-                print("    | " + line)
+    def tell(test, verdict, seconds, reason):
+        if a.results:
+            name, _, kind = test.partition(":")
+            results.add(results.Result(name, verdict, seconds, reason, kind, a.kernel), a.results)
 
+    verdicts = Verdicts(name, limits, tell)
+    cpu = 0
     job = "".join(f"{n} {k} {s}\n" for n, k, s in tests)
     with guest.initramfs(job) as initrd, open(a.console, "wb") as log:
         for word, text in guest.watch(guest.command(initrd, "job=run", guest.kvm()), AROUND_SECONDS, log):
@@ -364,42 +428,19 @@ def run_tests(guest, name, tests):
                 test, verdict, *seconds = text.split()
                 guest.end_in(limits.get(test, SCAN_SECONDS) if verdict == "begin" else AROUND_SECONDS)
                 if verdict == "begin":
-                    if reports:
-                        result("boot" if current is None else "between tests", "fail", reports[0])
-                    current, output, reports, cpu = test, [], [], guest.cpu()
-                    continue
-                seconds = f"{seconds[0]} s, CPU {guest.cpu() - cpu:.0f} s"
-                if reports:
-                    result(test, "fail", f"kernel report: {reports[0]}")
-                elif verdict == "fail":
-                    result(test, "fail", seconds)
+                    cpu = guest.cpu()
+                    verdicts.begin(test)
                 else:
-                    result(test, verdict, seconds if verdict == "ok" else next((o for o in output if "skipped:" in o), "it does not say why"))
-                output, reports = [], []
-                began = 1
+                    verdicts.end(test, verdict, int(seconds[0]), guest.cpu() - cpu)
             elif word == "peer":
                 guest.peer.order(text)
             elif word == "ended":
-                if guest.too_slow and not reports:
-                    why = f"skipped: machine too slow: {text} of the guest"
-                elif current and current not in results:
-                    result(current, "fail", reports[0] if reports else text)
-                elif text != "end" or reports:
-                    result("end", "fail", reports[0] if reports else text)
+                verdicts.ended(text, guest.too_slow)
             else:
-                output.append(text)
-                if word == "report":
-                    reports.append(text)
-    output = []
+                verdicts.line(text, word == "report")
     if guest.peer and guest.peer.reports:
-        result("peer", "fail", guest.peer.reports[0])
-    for test in limits:
-        if test not in results:
-            result(test, *(("slow", why) if why else ("fail", "did not run")))
-    count = list(results.values()).count
-    # Tests without a verdict on a slow machine count as skipped.
-    print(f"{count('ok')} passed, {count('fail')} failed, {count('skip') + count('slow')} skipped")
-    return 0 if count("fail") == 0 and began else 1
+        verdicts.result("peer", "fail", reason=guest.peer.reports[0])
+    return 0 if verdicts.good else 1
 
 
 def run_shell(guest):
@@ -423,6 +464,8 @@ def arguments(prog, description):
     p.add_argument("--console", default="/log/console.log", help="where the console goes")
     p.add_argument("--verbose", action="store_true", help="show the kernel's lines too")
     p.add_argument("--group", help="run TESTS, NAME:KIND:SECONDS each, under this name")
+    p.add_argument("--kernel", default="", help="the kernel, for --results")
+    p.add_argument("--results", help="a file for the results of the tests")
     p.add_argument("--shell", action="store_true", help="an interactive shell; the command is what it does first")
     p.add_argument("command", nargs="*")
     return p

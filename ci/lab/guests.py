@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs guest tests. guests.sh, which calls this, describes the selection and the environment."""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+from . import headers, plan, results
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BENCH = TOP / "userspace-tests/bench"
+IS_TEST = re.compile(r"\d\d-")
+PRINTING = threading.Lock()
+# The soft RDMA drivers and the target sometimes stall, break connections or crash, also with the C driver, so a failed
+# test runs once more. These failures are not theirs: our module in a trace, wrong data, lost commands.
+OURS = re.compile(
+    rb"\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)"
+)
+
+
+def script(*words):
+    """Runs a script of ci and returns its output."""
+    command = [TOP / "ci" / words[0], *words[1:]]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+class Lab:
+    """What guests are made of."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.series = os.environ["SERIES"]
+        self.built = TOP / "build" / self.series
+        self.logs = self.built / "log"
+        self.files = []
+
+    def module(self, kernel, name, source=TOP, *variables):
+        target = ("modules", *variables) if variables else ()
+        script("module.sh", kernel, f"{self.built}/{name}", source, *target)
+
+    def prepare(self, guests):
+        """Builds what these guests need."""
+        tools = script("tools.sh")
+        for name in "odd-target", "user-verbs", "srpctl", "srp-target", "srp-hostile", "wss", "xorset":
+            self.files.append(f"{tools}/{name}")
+        # 27-wall runs the bench.
+        self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
+        self.files += [f"{TOP}/tools/srplat", f"{TOP}/tools/srplat:srpslow"]
+        self.files += [f"{BENCH}/{name}" for name in ("measure.py", "report.py", "counts.py", "workloads.tsv")]
+        for kernel in sorted({g.kernel for g in guests}):
+            script("initramfs.sh", kernel)
+            self.module(kernel, f"slow_qp-{kernel}", f"{TOP}/userspace-tests/slow_qp")
+            if self.driver != "c":
+                self.module(kernel, kernel)
+            if kernel == "rt":
+                # Preemption provokes the bugs of soft RoCE and of the target that patches/linux/applied repair in our
+                # own kernels.
+                patched = script("kernel.sh", "patched")
+                for folder in "sw/rxe", "ulp/srpt":
+                    self.module("rt", f"{folder.partition('/')[2]}-rt", f"{patched}/drivers/infiniband/{folder}")
+            if any(g.kernel == kernel and g.kind == "vfab" for g in guests):
+                self.module(kernel, f"vfab-{kernel}", TOP, "SRP_VFAB=1")
+
+    def boot(self, guest, name):
+        """Runs a guest. Returns its results and prints its output, at its end."""
+        modules = [] if self.driver == "c" else [f"{self.built}/{guest.kernel}/rust/ib_srp.ko"]
+        modules.append(f"{self.built}/slow_qp-{guest.kernel}/slow_qp.ko")
+        if guest.kernel == "rt":
+            modules += [f"{self.built}/rxe-rt/rdma_rxe.ko", f"{self.built}/srpt-rt/ib_srpt.ko"]
+        files = self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
+        record = self.logs / f"{name}.results"
+        record.unlink(missing_ok=True)
+        # The 180 s are for what a test removes at its end.
+        tests = [f"{p.name}:{p.deadline + 180}" for p in guest.places]
+        command = [
+            TOP / "ci/vm.sh", guest.kernel, "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
+            "--append", " ".join(guest.append), "--results", f"/log/{record.name}",
+            *(word for m in modules for word in ("--module", m)), *(word for f in files for word in ("--file", f)),
+            "--group", name, "--", *tests,
+        ]  # fmt: skip
+        command = list(map(str, command))
+        p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        with PRINTING:
+            sys.stdout.buffer.write(p.stdout)
+            sys.stdout.flush()
+        return whole(guest, results.read(record))
+
+    def is_ours(self, name):
+        """Returns whether the guest's console has a failure that only our module can cause."""
+        console = self.logs / f"{name}.log"
+        return console.exists() and bool(OURS.search(console.read_bytes()))
+
+
+def is_test(result):
+    """Returns whether this is the result of a test, and not of its guest."""
+    return bool(IS_TEST.match(result.name))
+
+
+def key(result):
+    return f"{result.name}:{result.kind}" if is_test(result) else result.name
+
+
+def whole(guest, found):
+    """Returns the results of a guest with one for each of its tests: one without a result has failed."""
+    known = {key(r) for r in found}
+    missing = [p for p in guest.places if p.name not in known]
+    return found + [results.Result(p.test, "fail", 0, "the guest did not run", p.kind, guest.kernel) for p in missing]
+
+
+def only(guest, names):
+    """Returns the guest with only these of its tests."""
+    return dataclasses.replace(guest, places=tuple(p for p in guest.places if p.name in names))
+
+
+def merge(first, again, suffix, what):
+    """Merges the results of a second run of the tests with the result `what` into those of the first. A test has the
+    result of its second run, except that a failed one that is skipped then has failed. What the second guest reports
+    outside of its tests counts if it is a failure. Returns the results, and how many passed only in the second run."""
+    second = {key(r): r for r in again}
+    merged, passed = [], 0
+    for r in first:
+        other = second.get(key(r)) if is_test(r) and r.result == what else None
+        if other is None or (what, other.result) == ("fail", "skip"):
+            other = r
+        elif other.result == "ok":
+            passed += 1
+        merged.append(other)
+    outside = [dataclasses.replace(r, name=f"{r.name}{suffix}") for r in again if not is_test(r) and r.result == "fail"]
+    return merged + outside, passed
+
+
+def judge(lab, guest, first):
+    """Runs the failed tests of a guest once more. Returns all results, and how many passed only then."""
+    failed = [key(r) for r in first if is_test(r) and r.result == "fail"]
+    if not failed or lab.is_ours(guest.name):
+        return first, 0
+    print(f"once more: {' '.join(failed)}", flush=True)
+    return merge(first, lab.boot(only(guest, failed), f"{guest.name}-again"), "-again", "fail")
+
+
+def alone(lab, guest, first):
+    """Runs the tests that a slow machine left without a verdict, each in a guest of its own."""
+    passed = 0
+    for name in [key(r) for r in first if is_test(r) and r.result == "slow"]:
+        print(f"once more: {name}", flush=True)
+        suffix = "-alone-" + re.sub(r"-.*:", "", name).replace("+", "-")
+        first, n = merge(first, lab.boot(only(guest, [name]), guest.name + suffix), suffix, "slow")
+        passed += n
+    return first, passed
+
+
+def run(lab, guests, at_once):
+    """Runs guests. Returns the results of all, and how many passed only in a second run."""
+    second = 0
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        found = list(pool.map(lambda g: lab.boot(g, g.name), guests))
+    # One guest at a time now; what is slow comes last.
+    for step in judge, alone:
+        for n, guest in enumerate(guests):
+            found[n], passed = step(lab, guest, found[n])
+            second += passed
+    return [r for one in found for r in one], second
+
+
+def main():
+    p = argparse.ArgumentParser(prog="guests.sh", description="Runs guest tests.")
+    p.add_argument("--list", action="store_true", help="only show the guests, with the time that they take about")
+    p.add_argument("--one", action="store_true", help="only the first test that is selected")
+    p.add_argument("selection", nargs="*", help="TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
+    a = p.parse_args()
+    try:
+        guests = plan.guests("long" if os.environ.get("LONG") else "fast", a.selection, a.one)
+    except headers.Refused as e:
+        sys.exit(f"guests.sh: {e}")
+    if a.list:
+        for g in guests:
+            print(f"{g.name}: {g.takes:.0f} s: {' '.join(p.test for p in g.places)}")
+        return 0
+    lab = Lab(os.environ.get("DRIVER"))
+    lab.prepare(guests)
+    # A guest is idle half of the time.
+    found, second = run(lab, guests, int(os.environ.get("GUESTS") or 2 * len(os.sched_getaffinity(0))))
+    for r in found:
+        results.add(r)
+    if second:
+        print(f"guests: {second} of these passed only in a second run, see above")
+    for r in found:
+        if r.result == "slow":
+            print(f"guests: not judged: {key(r)}: {r.reason}")
+    total = results.Sum(found)
+    # With our kernels no test may be skipped, except on a slow machine. With the C driver some are.
+    return 0 if total.good and (not total["skip"] or lab.driver == "c") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the KUnit suites of both modules in a guest. kunit.sh, which calls this, describes the environment."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+from . import results
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+IN_GUEST = """
+modprobe -a dummy rdma_rxe siw || exit 1
+for k in rxe:0 siw:1; do
+	d=dummy${k#*:}
+	ip link add $d type dummy && ip addr add 10.0.${k#*:}.1/24 dev $d && ip link set $d up || exit 1
+	rdma link add ${k%:*}0 type ${k%:*} netdev $d || exit 1
+done
+modprobe ib_srp || exit 1
+cat /sys/kernel/debug/kunit/*/results
+rmmod ib_srp || exit 1
+modprobe ib_vfab || exit 1
+cat /sys/kernel/debug/kunit/*/results
+rmmod ib_vfab"""
+SUITE = re.compile(r" *# Subtest: (\S+)")
+PLAN = re.compile(r" +1\.\.(\d+)")
+VERDICT = re.compile(r" +((?:not )?ok) \d+ (?:- )?(\S+)(.*)")
+OURS = re.compile(rb"\[ib_(srp|vfab)\]")
+
+
+def verdicts(ktap):
+    """Returns the results of the tests in the guest's output. Each suite announces 1..N, followed by N verdicts. A skip
+    is an error: tests only skip without their device, which is present."""
+    found, suite, planned = [], "", 0
+    for line in ktap.splitlines():
+        if m := SUITE.match(line):
+            suite = m[1]
+        elif m := PLAN.match(line):
+            planned += int(m[1])
+        elif m := VERDICT.match(line):
+            good = m[1] == "ok" and "# SKIP" not in m[3]
+            name = f"kunit/{suite}/{m[2]}"
+            found.append(results.Result(name, "ok") if good else results.Result(name, "fail", reason=line.strip()))
+    if planned > len(found):
+        found.append(results.Result("kunit", "fail", reason="tests without a verdict", count=planned - len(found)))
+    if not found:
+        found.append(results.Result("kunit", "fail", reason="no suite ran"))
+    return found
+
+
+def main():
+    kernel = sys.argv[1]
+    built = TOP / "build" / os.environ["SERIES"]
+    modules = [f"{built}/kunit-{kernel}/rust/{name}.ko" for name in ("ib_srp", "ib_vfab")]
+    console = built / "log/kunit.log"
+    suites = os.environ.get("SUITES")
+    command = [TOP / "ci/vm.sh", kernel, "--log", "kunit", "--timeout", "1500", "--kunit"]
+    command += ["--append", f"kunit.filter_glob={suites}"] if suites else []
+    command += [word for m in modules for word in ("--module", m)] + ["--", "bash", "-c", IN_GUEST]
+
+    def boot():
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
+
+    guest = boot()
+    # User-Mode Linux with several CPUs rarely dies in its own code. Such a guest is shown, and booted once more.
+    died = guest.returncode != 0 and console.exists() and console.read_bytes()
+    if died and b"Kernel panic" in died and not OURS.search(died):
+        print(guest.stdout)
+        print("kunit: the guest died without our code in its trace; once more")
+        guest = boot()
+    found = verdicts(guest.stdout)
+    if guest.returncode and not results.Sum(found)["fail"]:
+        found.append(results.Result("kunit", "fail", reason="the guest failed"))
+    for r in found:
+        results.add(r)
+        if r.result == "fail":
+            print(f"fail {r.name}: {r.reason}")
+    if results.Sum(found)["fail"]:
+        print("".join(f"    | {line}\n" for line in guest.stdout.splitlines()), end="")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
