@@ -21,5 +21,10 @@ wss | xorset)
 	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 --memory 2048 "${module[@]}" --file "$tools/$1" -- \
 		bash "/srp/tests/$test" rxe
 	;;
-*) "$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" -- bash /srp/tests/demo.sh ;;
+*)
+	mkdir -p "$built/log"
+	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" -- bash /srp/tests/demo.sh | tee "$built/log/$log.out"
+	# It ends with what it has verified.
+	tail -n 1 "$built/log/$log.out" | grep -qE '^demo: ok: /dev/srp0 .* MiB verified$' || die "the last line is not that of a good demo"
+	;;
 esac

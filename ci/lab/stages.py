@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the stages of make test and prints the sum. test.sh, which calls this, describes the environment."""
+
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from . import results
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+LOGS = TOP / "build/log"
+LONG = bool(os.environ.get("LONG"))
+# The workloads of the fast set: each data path, and a login.
+BENCH = "" if LONG else "4k-read-qd16,4k-write-qd16,128k-write,login-1-channel"
+
+# A stage: its name, its lane, whether it is quiet, the kernels it needs (built ahead of time), and the command. The
+# stages of a lane run one after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane
+# uses emulated CPUs, where two guests at once take more than twice the time. Stages with time limits run when these are
+# done: the demos, two at a time, and then the guests (lane last). Beside them run only the waiting lane, which mostly
+# waits for timers, and the idle lane, which counts instructions in the remaining CPU time. A quiet stage prints nothing
+# if it succeeds.
+TABLE = f"""
+fmt           tools    quiet  -        ci/lint.sh fmt-check
+unsafe        tools    -      -        ci/lint.sh unsafe
+cycles        tools    -      -        ci/lint.sh cycles
+abi           tools    -      -        ci/lint.sh abi
+reasons       tools    -      -        ci/lint.sh reasons
+bounds        tools    -      -        ci/lint.sh bounds
+lab           tools    quiet  -        ci/lint.sh lab
+pages         tools    -      -        ci/lint.sh pages
+host          tools    -      -        userspace-tests/host/run
+fabric        tools    -      -        storage/run test
+reports       tools    -      -        ci/lint.sh reports
+stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
+test          tools    quiet  test     ci/module.sh test build/SERIES/test
+kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
+clippy        tools    quiet  stock    ci/lint.sh clippy
+doc           tools    quiet  kasan    ci/lint.sh doc
+kunit         waiting  -      kasan    ci/kunit.sh
+kunit-test    qemu     -      test     ci/kunit.sh test
+deb           qemu     -      -        ci/deb.sh
+node          qemu     -      stock    ci/node.sh
+next          tools    -      -        ci/next.sh
+bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
+demo          demos    -      stock    ci/demo.sh
+guests        last     -      stock,rt,kasan{",test" if LONG else ""} ci/guests.sh
+"""
+# Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
+ONLY_LONG = ("test", "kunit-test")
+# Stages on the other series. The remaining ones would need a debug kernel of that series.
+ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests" if LONG else "stock demo"
+FLAVOURS = ("stock", "rt")
+
+
+class Refused(Exception):
+    """A stage that does not exist."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    name: str
+    lane: str
+    quiet: bool
+    kernels: tuple
+    command: tuple
+    series: str
+    kernel: str
+
+
+def look(name, series, table=TABLE):
+    """Returns the stage NAME, NAME@SERIES or NAME@KERNEL."""
+    plain, _, on = name.partition("@")
+    kernel = on if on in FLAVOURS else "stock"
+    series = on if on and on not in FLAVOURS else series
+    for line in table.split("\n"):
+        words = line.split()
+        if words and words[0] == plain:
+            break
+    else:
+        raise Refused(f"no stage {name}")
+    _, lane, quiet, kernels, *command = words
+    if kernel != "stock" and command != ["ci/demo.sh"]:
+        raise Refused(f"no stage {name}: only the demo runs on {kernel}")
+    kernels = tuple(kernel if k == "stock" else k for k in kernels.split(",") if k != "-")
+    command = tuple(word.replace("SERIES", series) for word in command)
+    return Stage(name, lane, quiet == "quiet", kernels, command, series, kernel)
+
+
+def script(*words):
+    return subprocess.run([TOP / "ci" / words[0], *words[1:]], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def default(series):
+    """Returns the names of all stages."""
+    names = [line.split()[0] for line in TABLE.strip().split("\n")]
+    names = [n for n in names if LONG or n not in ONLY_LONG]
+    others = [line.split()[0] for line in script("series.sh").splitlines()]
+    names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
+    # Debian 13's own kernel has no Rust. The last one is the kernel with PREEMPT_RT.
+    return names + [f"demo@{script('series.sh', 'stable').split()[0]}", "demo@rt"]
+
+
+def ahead(stages, series):
+    """Returns the slow builds of the stages as (priority, series, script, argument)."""
+    needs = set()
+    for s in stages:
+        if re.match(r"demo|bench|kunit|guests", s.name) or s.name == "node":
+            needs.add((0, series, "guest.sh", ""))
+        if s.name == "node":
+            needs.add((0, series, "node.sh", "base"))
+        needs |= {(1 if s.series == series else 2, s.series, "kernel.sh", k) for k in s.kernels}
+    return sorted(needs)
+
+
+class Runner:
+    """Runs stages, each in a process group, so that it can be killed as a whole. A new session would be a separate
+    autogroup of the scheduler, where `nice` has no effect."""
+
+    def __init__(self, stages):
+        self.stages = stages
+        self.done = {}
+        self.failures = []
+        self.running = set()
+        # One stage at a time prints.
+        self.printing = threading.Lock()
+
+    def start(self, command, series, nice=0, kernel="", **options):
+        env = os.environ | {"SERIES": series, "KERNEL": kernel or "stock"} | options.pop("env", {})
+        command = ["nice", "-n", str(nice), *map(str, command)] if nice else list(map(str, command))
+        p = subprocess.Popen(command, cwd=TOP, stdin=subprocess.DEVNULL, env=env, process_group=0, **options)
+        self.running.add(p)
+        return p
+
+    def start_ahead(self, series):
+        """Starts the slow builds in parallel with the first stages, which wait for the network and for one CPU. Builds
+        for other series get the CPU time that SERIES leaves. A failed build is repeated, and counted, by the stage that
+        needs it."""
+        for priority, on, name, argument in ahead(self.stages, series):
+            log = LOGS / f"ahead-{pathlib.Path(name).stem}{f'-{argument}-{on}' if argument else ''}.log"
+            with open(log, "wb") as f:
+                words = [TOP / "ci" / name, *([argument] if argument else [])]
+                self.start(words, on, 10 if priority > 1 else 0, stdout=subprocess.DEVNULL, stderr=f)
+
+    def stage(self, s):
+        log, record = LOGS / f"stage-{s.name}.log", LOGS / f"stage-{s.name}.results"
+        record.unlink(missing_ok=True)
+        print(f"==> {s.name}: {' '.join(s.command)}", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        with open(log, "wb") as f:
+            live = s.lane == "last"
+            p = self.start(
+                s.command, s.series, 19 if s.lane == "idle" else 0, s.kernel, env={"RESULTS": str(record)},
+                stdout=subprocess.PIPE if live else f, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            if live:
+                for line in p.stdout:
+                    f.write(line)
+                    f.flush()
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.flush()
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+            self.running.discard(p)
+        found = results.of_command(s.name, p.returncode, results.read(record))
+        self.report(s, found, log, time.monotonic() - began, usage.ru_utime + usage.ru_stime)
+
+    def report(self, s, found, log, seconds, cpu):
+        total = results.Sum(found)
+        lines = log.read_text(errors="replace").splitlines()
+        failed = [r for r in found if r.result == "fail"]
+        for r in failed:
+            self.failures.append(f"{s.name}: {r.name}{f':{r.kind}' if r.kind else ''}: {r.reason}"[:300])
+        if failed and not any(r.name != s.name for r in failed):
+            self.failures += [f"    | {line}"[:300] for line in lines if line.strip()][-5:]
+        with self.printing:
+            if s.lane != "last" and (failed or not s.quiet):
+                print("\n".join(lines[-60:] if s.quiet else lines))
+            print(
+                f"stage {s.name}: {total['ok']} passed, {total['fail']} failed, {total.skipped} skipped "
+                f"({seconds:.0f} s, CPU {cpu:.0f} s)",
+                flush=True,
+            )
+            self.done[s.name] = total
+
+    def lane(self, stages):
+        """Starts a lane, and returns its thread."""
+
+        def run():
+            for s in stages:
+                self.stage(s)
+
+        t = threading.Thread(target=run, daemon=True)
+        t.start()
+        return t
+
+    def run(self):
+        lanes = collections.defaultdict(list)
+        for s in self.stages:
+            lanes[s.lane].append(s)
+        demos, last = lanes.pop("demos", []), lanes.pop("last", [])
+        threads = {lane: self.lane(stages) for lane, stages in lanes.items()}
+        for lane, t in threads.items():
+            if lane not in ("idle", "waiting"):
+                t.join()
+        for t in [self.lane(demos[0::2]), self.lane(demos[1::2])]:
+            t.join()
+        self.lane(last).join()
+        for t in threads.values():
+            t.join()
+
+    def kill(self):
+        for p in self.running:
+            if p.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(p.pid, signal.SIGTERM)
+
+
+def main():
+    series = os.environ["SERIES"]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    try:
+        names = os.environ.get("STAGES", "").split() or default(series)
+        runner = Runner([look(name, series) for name in names])
+    except Refused as e:
+        sys.exit(f"test.sh: {e}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        runner.start_ahead(series)
+        runner.run()
+    finally:
+        runner.kill()
+    total = results.Sum()
+    for one in runner.done.values():
+        total.update(one)
+    # A lane that died leaves stages without a result.
+    missing = len(runner.stages) - len(runner.done)
+    if missing:
+        print(f"{missing} stages did not run")
+        total["fail"] += missing
+    if runner.failures:
+        print("failed:", *runner.failures[-20:], sep="\n")
+    seconds = int(time.monotonic() - began)
+    print(f"in {seconds // 60} min {seconds % 60} s")
+    print(total)
+    return 0 if total.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

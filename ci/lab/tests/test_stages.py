@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0
+import contextlib
+import dataclasses
+import io
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from lab import stages
+from lab.results import Sum
+
+TABLE = """
+quick    tools   -      -           true
+fails    qemu    quiet  -           false
+kernel   idle    -      stock,rt    true SERIES
+demo     demos   -      stock       ci/demo.sh
+last     last    -      -           echo
+"""
+
+
+class Looking(unittest.TestCase):
+    def look(self, name):
+        return stages.look(name, "7.3", TABLE)
+
+    def test_series_and_kernels(self):
+        s = self.look("kernel")
+        self.assertEqual((s.series, s.kernel, s.kernels, s.command), ("7.3", "stock", ("stock", "rt"), ("true", "7.3")))
+        s = self.look("kernel@7.2")
+        self.assertEqual((s.name, s.series, s.command), ("kernel@7.2", "7.2", ("true", "7.2")))
+        s = self.look("demo@rt")
+        self.assertEqual((s.series, s.kernel, s.kernels), ("7.3", "rt", ("rt",)))
+
+    def test_unknown_ones_are_refused(self):
+        for name in "nothing", "nothing@7.2", "kernel@rt":
+            with self.assertRaises(stages.Refused) as e:
+                self.look(name)
+            self.assertIn(name, str(e.exception))
+
+    def test_builds_ahead(self):
+        found = stages.ahead([self.look("kernel"), self.look("demo@7.2")], "7.3")
+        wanted = [(0, "7.3", "guest.sh", ""), (1, "7.3", "kernel.sh", "rt"), (1, "7.3", "kernel.sh", "stock")]
+        self.assertEqual(found, wanted + [(2, "7.2", "kernel.sh", "stock")])
+
+    def test_the_table(self):
+        for line in stages.TABLE.strip().split("\n"):
+            stages.look(line.split()[0], "7.3")
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        patch = mock.patch.object(stages, "LOGS", pathlib.Path(folder.name))
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def run_stages(self, **commands):
+        """Runs stages with these commands; a name begins with its lane."""
+        found = [
+            stages.Stage(name, name.partition("_")[0], False, (), ("bash", "-c", command), "7.3", "stock")
+            for name, command in commands.items()
+        ]
+        runner = stages.Runner(found)
+        out = io.TextIOWrapper(io.BytesIO(), write_through=True)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            runner.run()
+        return runner, out.buffer.getvalue().decode()
+
+    def test_results(self):
+        line = """echo '{"name": "%s", "result": "%s", "reason": "it broke"}' >>$RESULTS"""
+        runner, out = self.run_stages(
+            tools_a=f"{line % ('x', 'ok')}; {line % ('y', 'fail')}; exit 1", tools_b="true", qemu_c="echo why; exit 2",
+            demos_d="echo $SERIES $KERNEL", last_e=line % ("z", "skip"), idle_f="echo 7 passed, 7 failed",
+        )  # fmt: skip
+        sums = {name: str(total) for name, total in runner.done.items()}
+        self.assertEqual(
+            sums,
+            {
+                "tools_a": "1 passed, 1 failed", "tools_b": "1 passed, 0 failed", "qemu_c": "0 passed, 1 failed",
+                "demos_d": "1 passed, 0 failed", "last_e": "0 passed, 0 failed, 1 skipped",
+                "idle_f": "1 passed, 0 failed",
+            },
+        )  # fmt: skip
+        self.assertIn("7.3 stock", out)
+        self.assertIn("tools_a: y: it broke", runner.failures)
+        self.assertIn("    | why", runner.failures)
+        total = Sum()
+        for one in runner.done.values():
+            total.update(one)
+        self.assertEqual(str(total), "4 passed, 2 failed, 1 skipped")
+
+    def test_old_results_do_not_count(self):
+        (stages.LOGS / "stage-tools_a.results").write_text('{"name": "x", "result": "fail"}\n')
+        runner, _ = self.run_stages(tools_a="true")
+        self.assertEqual(str(runner.done["tools_a"]), "1 passed, 0 failed")
+
+    def test_order(self):
+        with tempfile.NamedTemporaryFile("r") as log:
+            self.run_stages(
+                last_a=f"echo last >>{log.name}", demos_b=f"sleep 0.2; echo demo >>{log.name}",
+                tools_c=f"sleep 0.3; echo c >>{log.name}", tools_d=f"echo d >>{log.name}",
+            )  # fmt: skip
+            self.assertEqual(log.read().split(), ["c", "d", "demo", "last"])
+
+    def test_quiet(self):
+        runner = stages.Runner([stages.Stage("a", "tools", True, (), ("echo", "word"), "7.3", "stock")])
+        for command, shown in ("echo word", False), ("echo word; false", True):
+            stage = dataclasses.replace(runner.stages[0], command=("bash", "-c", command))
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+                runner.stage(stage)
+            self.assertEqual("word" in out.getvalue(), shown)
+
+    def test_a_lane_that_dies(self):
+        with mock.patch("threading.excepthook"):
+            runner, _ = self.run_stages(tools_a="true", qemu_b="true")
+            self.assertEqual(len(runner.done), 2)
+            found = runner.stages[0]
+            bad = stages.Runner([dataclasses.replace(found, command=("/nonexistent/program",)), found])
+            bad.run()
+        self.assertEqual(bad.done, {})
