@@ -58,7 +58,7 @@ counted() {
 	[ -n "${RESULTS-}" ] || { lab results run "$(realpath "$0")" "$@"; exit; }
 }
 # result NAME ok|fail|skip [REASON]: adds a result.
-result() { lab results add "$@"; }
+result() { lab results add "$@" </dev/null; }
 
 # missing PACKAGE...: prints those that are not installed.
 missing() {

@@ -5,15 +5,13 @@ import argparse
 import concurrent.futures
 import dataclasses
 import os
-import pathlib
 import re
 import subprocess
 import sys
 import threading
 
-from . import headers, plan, results
+from . import TOP, headers, plan, results, script
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
 BENCH = TOP / "userspace-tests/bench"
 IS_TEST = re.compile(r"\d\d-")
 PRINTING = threading.Lock()
@@ -22,12 +20,6 @@ PRINTING = threading.Lock()
 OURS = re.compile(
     rb"\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)"
 )
-
-
-def script(*words):
-    """Runs a script of ci and returns its output."""
-    command = [TOP / "ci" / words[0], *words[1:]]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 class Lab:
@@ -110,6 +102,8 @@ def whole(guest, found):
     """Returns the results of a guest with one for each of its tests: one without a result has failed."""
     known = {key(r) for r in found}
     missing = [p for p in guest.places if p.name not in known]
+    for p in missing:
+        print(f"fail {guest.name}/{p.name}: the guest did not run", flush=True)
     return found + [results.Result(p.test, "fail", 0, "the guest did not run", p.kind, guest.kernel) for p in missing]
 
 

@@ -10,10 +10,11 @@ A test may have several lines `runs`, and runs in each combination of a line's w
 
 import dataclasses
 import itertools
-import pathlib
 import re
 
-TESTS = pathlib.Path(__file__).resolve().parents[2] / "userspace-tests/guest"
+from . import TOP
+
+TESTS = TOP / "userspace-tests/guest"
 KINDS = ("rxe", "siw", "vfab", "rxe+user", "siw+user")
 KERNELS = ("stock", "rt", "test", "kasan")
 SETS = ("fast", "long")
@@ -21,14 +22,14 @@ SETS = ("fast", "long")
 PERSONALITIES = (
     "mlx5", "mlx4", "irdma", "bnxt_re", "hns", "erdma", "ionic", "qedr", "cxgb4", "ocrdma", "vmw_pvrdma", "rxe",
 )  # fmt: skip
-# Parameters of a guest and their values. Except for the first three, they are parameters of its kernel. The kernel
+# Parameters of a guest and their values. Except for the first four, they are parameters of its kernel. The kernel
 # passes on those that it does not know as variables of the tests' environment.
 PARAMETERS = {
     "memory": r"\d+",  # MiB
     "ncpus": r"\d+",
     # Without it the guest has kmemleak=off: kmemleak halves the speed.
     "kmemleak": r"on",
-    # The number of rounds that the fast set has.
+    # In the long set as few rounds as in the fast set.
     "LONG": r"",
     "GAPS": r"\d+",
     "PERSONALITY": r"\w+",

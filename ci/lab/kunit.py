@@ -2,14 +2,12 @@
 """Runs the KUnit suites of both modules in a guest. kunit.sh, which calls this, describes the environment."""
 
 import os
-import pathlib
 import re
 import subprocess
 import sys
 
-from . import results
+from . import TOP, results
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
 IN_GUEST = """
 modprobe -a dummy rdma_rxe siw || exit 1
 for k in rxe:0 siw:1; do

@@ -26,11 +26,13 @@ class Node(vm.Guest):
         disks = []
         for n, image in enumerate(images):
             first = ",bootindex=0" * image.endswith("esp.img")
-            disks += ["-drive", f"if=none,id=disk{n},format=raw,file={image}", "-device", f"virtio-blk-pci,drive=disk{n}{first}"]
+            disks += ["-drive", f"if=none,id=disk{n},format=raw,file={image}"]
+            disks += ["-device", f"virtio-blk-pci,drive=disk{n}{first}"]
         if self.firmware:
             return self.machine(kvm) + [
                 "-global", "driver=cfi.pflash01,property=secure,value=on", "-global", "ICH9-LPC.disable_s3=1",
-                "-drive", "if=pflash,format=raw,unit=0,file=/tmp/code.fd,readonly=on", "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
+                "-drive", "if=pflash,format=raw,unit=0,file=/tmp/code.fd,readonly=on",
+                "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
                 *disks,
             ]  # fmt: skip
         # The chipset's watchdog must not reset the machine: after a crash there is no driver for it for minutes.
@@ -62,7 +64,8 @@ class Node(vm.Guest):
         if how in ("reboot-srp", "reboot-dracut"):
             self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0"
             # dracut's network daemon configures the port's address; the script for initramfs-tools does it itself.
-            self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else " ip=10.0.0.1:::255.255.255.0::dummy0:none"
+            address = "10.0.0.1:::255.255.255.0::dummy0:none"
+            self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else f" ip={address}"
             for name, to in ("vmlinuz.srp", "vmlinuz"), (f"initrd.{how[7:]}.img", "initrd.img"):
                 debugfs(f"dump /boot/{name} /tmp/{to}")
             return f"with / on an SRP disk ({how[7:]})"
@@ -76,10 +79,10 @@ class Node(vm.Guest):
         return release
 
 
-def main():
+def main(words=None):
     p = vm.arguments("node.py", "Boots a disk until its plan is done.")
     p.add_argument("--plan", required=True, help="NAME:SECONDS,... as on the disk; `reboot...` ends a boot")
-    a = p.parse_args()
+    a = p.parse_args(words)
     node = Node(a, "/kernel")
     boots, wanted = [("reboot", [])], []
     for name, seconds in (word.split(":") for word in a.plan.split(",")):
@@ -146,4 +149,5 @@ def main():
     return 0 if "fail" not in verdicts and "ok" in verdicts else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

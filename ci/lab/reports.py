@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds the lines of a kernel log that report a problem (userspace-tests/guest/lib/kernel-reports).
 
-python3 -m lab.reports LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample report in
-userspace-tests/kernel-lines.tsv must match its format in the Linux source and be found. No ordinary line may be."""
+python3 -m lab.reports LINUX checks the patterns and both of their readers, this one and lib/log.sh. Each sample report
+in userspace-tests/kernel-lines.tsv must match its format in the Linux source and be found. No ordinary line may be."""
 
 import pathlib
 import re
 import subprocess
 import sys
 
-TESTS = pathlib.Path(__file__).resolve().parents[2] / "userspace-tests"
+from . import TOP
+
+TESTS = TOP / "userspace-tests"
 # Output of programs in the guest has no time stamp and does not count.
 STAMP = r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*?"
 # A printk() conversion, a C escape, or literal text.
@@ -76,7 +78,8 @@ def check(linux):
     fits = [[p for p in reports if re.search(p, line)] for _, _, line in samples]
     bad += [f"kernel-reports: no sample needs {p!r}" for p in reports if [p] not in fits]
     bad += [f"kernel-reports: no line needs {p!r}" for p in harmless if not any(re.search(p, o) for o in ordinary)]
-    print("\n".join(bad) or f"reports: {len(samples)} samples found by both readers, {len(ordinary)} other lines by none")
+    good = f"reports: {len(samples)} samples found by both readers, {len(ordinary)} other lines by none"
+    print("\n".join(bad) or good)
     return 1 if bad or not samples or not ordinary else 0
 
 

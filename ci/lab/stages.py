@@ -13,9 +13,8 @@ import sys
 import threading
 import time
 
-from . import results
+from . import TOP, results, script
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
 LOGS = TOP / "build/log"
 LONG = bool(os.environ.get("LONG"))
 # The workloads of the fast set: each data path, and a login.
@@ -94,10 +93,6 @@ def look(name, series, table=TABLE):
     return Stage(name, lane, quiet == "quiet", kernels, command, series, kernel)
 
 
-def script(*words):
-    return subprocess.run([TOP / "ci" / words[0], *words[1:]], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 def default(series):
     """Returns the names of all stages."""
     names = [line.split()[0] for line in TABLE.strip().split("\n")]
@@ -128,11 +123,13 @@ class Runner:
         self.stages = stages
         self.done = {}
         self.failures = []
-        self.running = set()
+        self.running, self.ending = set(), False
         # One stage at a time prints.
         self.printing = threading.Lock()
 
     def start(self, command, series, nice=0, kernel="", **options):
+        if self.ending:
+            sys.exit("stages are killed")
         env = os.environ | {"SERIES": series, "KERNEL": kernel or "stock"} | options.pop("env", {})
         command = ["nice", "-n", str(nice), *map(str, command)] if nice else list(map(str, command))
         p = subprocess.Popen(command, cwd=TOP, stdin=subprocess.DEVNULL, env=env, process_group=0, **options)
@@ -217,6 +214,7 @@ class Runner:
             t.join()
 
     def kill(self):
+        self.ending = True
         for p in self.running:
             if p.poll() is None:
                 with contextlib.suppress(ProcessLookupError):

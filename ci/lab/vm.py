@@ -75,11 +75,14 @@ def tsc_khz():
     code.write(b"\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3")
     counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
+    def now():
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
     def both():
         # Use the shortest interval: it was not preempted between its two reads.
         reads = []
         for _ in range(100):
-            before, ticks, after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), counter(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+            before, ticks, after = now(), counter(), now()
             reads.append((after - before, before, ticks))
         return min(reads)[1:]
 
@@ -138,7 +141,8 @@ class Guest:
         """Returns the kernel parameters."""
         a = self.args
         append = (
-            f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on loglevel={4 if a.shell else 7} panic=-1 oops=panic "
+            f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on "
+            f"loglevel={4 if a.shell else 7} panic=-1 oops=panic "
             "mitigations=off tsc=reliable random.trust_cpu=on net.ifnames=0 "
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
@@ -172,8 +176,9 @@ class Guest:
             # nohz=off: an idle CPU may miss pending work and then sleep until its next timer. Writes to the disk go to
             # a file beside the initramfs. `c`: no lock on the image, which QEMU would wait for.
             return [
-                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off", f"initrd={initrd.name}",
-                f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null", *self.parameters(extra).split(),
+                f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off",
+                f"initrd={initrd.name}", f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null",
+                *self.parameters(extra).split(),
             ]  # fmt: skip
         return self.machine(kvm) + [
             "-kernel", f"{self.kernel}/vmlinuz", "-initrd", initrd.name, "-append", self.parameters(extra),

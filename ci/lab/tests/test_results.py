@@ -154,7 +154,10 @@ class Merging(unittest.TestCase):
 
     def test_a_test_without_a_result_has_failed(self):
         guest = plan.Guest((self.place("01-a"), self.place("02-b")))
-        found = guests.whole(guest, [Result("01-a", "ok", kind="rxe"), Result("kmemleak", "ok")])
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            found = guests.whole(guest, [Result("01-a", "ok", kind="rxe"), Result("kmemleak", "ok")])
+        self.assertIn("02-b:rxe: the guest did not run", out.getvalue())
         self.assertEqual([(r.name, r.result) for r in found], [("01-a", "ok"), ("kmemleak", "ok"), ("02-b", "fail")])
 
 
