@@ -107,7 +107,7 @@ if rust_driver && [ -x /srp/srpctl ]; then
 	srpctl() { said=$(timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
 	same=(--device vfab1 --id-ext $guid --ioc-guid $guid --dgid $gid0 --pkey ffff --service-id $guid)
 	srpctl connect "${same[@]}"
-	[[ $said == "$host: is logged in already"* ]] || fail "srpctl connect beside srp_daemon: $said"
+	[[ $said == "$host: already logged in"* ]] || fail "srpctl connect beside srp_daemon: $said"
 	theirs=$host
 	srpctl connect "${same[@]}" --initiator-ext 1
 	sessions 2 || fail "sessions of both: $list"

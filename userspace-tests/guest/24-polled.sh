@@ -120,6 +120,6 @@ login 0 ,ch_count=1
 dev=$(disk "$host" 0)
 quiet $dev
 sleep 5
-! log_has 'no answer to a test' || fail "a polled channel that is idle is not looked at"
+! log_has 'no response to a connection test' || fail "a polled channel that is idle is not looked at"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 ok "$kind"

@@ -67,7 +67,7 @@ for load in idle busy; do
 	mark
 	hit kill -STOP $odd
 	lost
-	found $hurt $lost 15 'no answer to a test of the connection'
+	found $hurt $lost 15 'no response to a connection test'
 	kill -CONT $odd
 	within 30 "running" running
 done

@@ -81,7 +81,7 @@ sleep 1.5
 mark
 tell login break
 tell disconnect
-within 30 "the last try" log_has '5 protocol violations in a minute: not reconnecting any more'
+within 30 "the last try" log_has '5 protocol violations in a minute: no further reconnect attempts'
 tries=$(times 'login multi=0')
 [ $tries -le 6 ] || fail "$tries tries for five violations"
 sleep 3

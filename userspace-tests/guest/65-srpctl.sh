@@ -10,7 +10,7 @@
 begin
 # A machine without an RDMA device.
 nobody=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $nobody"
-[[ $nobody == *"there is no RDMA port; "* ]] || fail "without a device: $nobody"
+[[ $nobody == *"no RDMA port found; "* ]] || fail "without a device: $nobody"
 fabric_pair 1
 target 0
 for d in 0 1; do back_null d$d 16; lun 0 $d d$d; done
@@ -57,10 +57,10 @@ fails 2 "unexpected argument '--queue-sise'" connect $here_is --dest $dest --que
 fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest --fast-io-fail-tmo 70 --dev-loss-tmo 60
 fails 6 "there is no /etc/srp/targets.d/nobody.conf" connect nobody
 fails 6 "host77 is not a session of ib_srp" disconnect host77
-fails 3 "there is no RDMA port mlx5_0; there are: " connect $here_is --dest $dest --device mlx5_0
+fails 3 "no RDMA port mlx5_0; available: " connect $here_is --dest $dest --device mlx5_0
 fails 3 "which belongs to no RDMA port" connect $here_is --dest 127.0.0.1:$port
 fails 3 "there is no network interface nix0" connect $here_is --dest [fe80::1%nix0]:$port
-fails 3 "several RDMA ports lead there: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff --service-id $guid
+fails 3 "several RDMA ports reach the target: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff --service-id $guid
 ini ip link set w0 down
 fails 3 "there is no route to 10.0.0.1" connect $here_is --dest $dest
 ini ip link set w0 up
@@ -82,7 +82,7 @@ is "a timeout" $r/reconnect_delay 7
 is "a timeout" $r/fast_io_fail_tmo off
 is "a timeout" $r/dev_loss_tmo 300
 works connect $here_is --dest $dest
-says "$host: is logged in already"
+says "$host: already logged in"
 dd if=$disk of=/dev/null bs=4k count=100 iflag=direct status=none || fail "reading $disk"
 
 works list
@@ -116,15 +116,15 @@ mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mou
 refused "${disk#/dev/} is mounted at $tmp/mnt" disconnect --all
 umount $tmp/mnt
 dmsetup create layer --table "0 2048 linear $disk 0" || fail "dmsetup"
-refused "layer (dm) is on it" disconnect $host
+refused "layer (dm) uses it" disconnect $host
 dmsetup remove --retry layer
 ours=$host
 login 0 ,initiator_ext=1
 theirs=$host
 works connect $here_is --dest $dest
-says "$ours: is logged in already"
+says "$ours: already logged in"
 works connect $here_is --dest $dest --initiator-ext 1
-says "$theirs: is logged in already"
+says "$theirs: already logged in"
 (sleep 1; /srp/srpctl list --json 2>$tmp/pipe; echo $? >$tmp/status) | true
 [ "$(<$tmp/status)" = 0 ] && [ ! -s $tmp/pipe ] || fail "list for nobody: status $(<$tmp/status): $(<$tmp/pipe)"
 works disconnect --all
@@ -137,7 +137,7 @@ within 10 "no session" no_hosts
 acl=$(echo ${tpg[0]}/acls/0x0000000000000000*)
 mkdir ${acl/0x0000000000000000/0x0000000000000009} || fail "no ACL"
 works connect $here_is --dest $dest --initiator-ext 9
-says "no disks: the target shows none"
+says "no disks: the target exports none"
 find_hosts
 srpctl disconnect ${list% } --forget
 [ $status = 6 ] && says "has no file in /etc/srp/targets.d" || fail "--forget without a file: status $status: $said"
@@ -149,7 +149,7 @@ mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
 works connect $here_is --dest $dest --save disk-1
 grep -qx 'device = "rxe10"' /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
 srpctl connect $here_is --dest $dest --save disk-1
-[ $status = 2 ] && says "there is a target disk-1 already" || fail "--save again: status $status: $said"
+[ $status = 2 ] && says "target disk-1 already exists" || fail "--save again: status $status: $said"
 [ "$(stat -c %a /etc/srp/targets.d/disk-1.conf)" = 644 ] || fail "the file: $(ls -l /etc/srp/targets.d)"
 works list
 says " disk-1 "

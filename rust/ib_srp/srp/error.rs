@@ -49,7 +49,7 @@ texts! {
         HostReset => "reset by the error handler";
 
         /// The target did not respond to a connection test.
-        KeepAlive => "no answer to a test of the connection";
+        KeepAlive => "no response to a connection test";
 
         /// The device has failed.
         Device => "fatal error of the RDMA device";
@@ -159,7 +159,8 @@ texts! {
         Response(e: LoginError) => "bad login response: {e}";
 
         /// The target accepts shorter messages than at the login.
-        Shrunk => "the target takes shorter messages than at the login; log out and in again";
+        Shrunk =>
+            "the target now accepts only shorter messages than at the login; log out and in again";
 
         /// A step timed out.
         Timeout(what: &'static str) => "{what} timed out; check the network";

@@ -257,7 +257,7 @@ impl Client for Initiator {
                 port_log!(
                     pr_warn,
                     sessions.port(),
-                    "the folder in sysfs keeps its old name: error {}",
+                    "the sysfs directory keeps its old name: error {}",
                     e.to_errno()
                 );
             }

@@ -20,7 +20,7 @@ pub(super) const REGION: &str = "a memory region cannot be deregistered";
 /// Logs the problem `what`, which keeps memory, and the error.
 pub(super) fn say(device: &Device, what: &str, why: Error) {
     pr_err!(
-        "{}: {what} (error {}); its memory is kept until it can\n",
+        "{}: {what} (error {}); its memory is kept until it can be\n",
         format_args!("{}", device.name()),
         why.to_errno()
     );

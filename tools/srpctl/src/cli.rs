@@ -9,7 +9,7 @@ use clap::{
 };
 use std::path::PathBuf;
 
-/// SRP targets: log in, log out, look.
+/// Log in to SRP targets, log out, show sessions.
 #[derive(Debug, Parser)]
 #[command(name = "srpctl", version, after_help = STATUS, max_term_width = 100)]
 pub struct Cli {
@@ -26,18 +26,18 @@ pub enum Command {
     /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which
     /// has the same names as add_target, `device` and `port`, as `name = "value"`. The RDMA port is
     /// the one that the route to the target goes through, unless --device or --port say otherwise.
-    /// To be logged in already is no error.
+    /// A session that already exists is no error.
     Connect(Connect),
     /// Log out
     ///
-    /// A disk that is mounted, is swap, or that a volume, an array or an encrypted disk is made of,
-    /// is not taken away, unless it is a path of a multipath device that has other paths.
+    /// Fails if a disk is mounted, is swap, or is part of a volume, an array or an encrypted disk.
+    /// A path of a multipath device that has other paths may be removed.
     Disconnect(Disconnect),
     /// List all sessions and their disks
     List(List),
     /// Show everything about a session
     Show(Show),
-    /// Show what each session does, updated until `q` is pressed
+    /// Show the activity of each session, updated until `q` is pressed
     Watch(Watch),
     /// Print counters of all sessions
     Stats(Stats),
@@ -71,11 +71,11 @@ pub struct Connect {
     /// Keep the target in /etc/srp/targets.d as NAME, and log in at boot
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub save: Option<String>,
-    /// Try again for so long while the port is missing or has no address, or the target does not
+    /// Retry for this time while the port is missing or has no address, or the target does not
     /// respond
     #[arg(long, value_name = "SECONDS")]
     pub retry: Option<u64>,
-    /// Who is on record as the maker of the session
+    /// Name that is recorded as the creator of the session
     #[arg(long, hide = true, default_value = "srpctl")]
     pub owner: String,
     /// Options of the login, and timeouts of the session.
@@ -92,13 +92,13 @@ pub struct Disconnect {
     /// All sessions that srpctl has made; those of srp_daemon and of others stay
     #[arg(long, conflicts_with = "sessions")]
     pub all: bool,
-    /// Also remove the file from /etc/srp/targets.d: there is no login at boot then
+    /// Also remove the file from /etc/srp/targets.d, so that there is no login at boot
     #[arg(long, conflicts_with = "all")]
     pub forget: bool,
     /// Log out even if a disk is in use
     #[arg(long)]
     pub force: bool,
-    /// For srp-connect@.service, which stops already
+    /// For srp-connect@.service, which is already stopping
     #[arg(long, hide = true)]
     pub unit: bool,
 }
@@ -136,7 +136,7 @@ pub struct Watch {
 /// `srpctl stats`.
 #[derive(Debug, Args)]
 pub struct Stats {
-    /// Output format; `prometheus` is for the textfile collector of its node exporter
+    /// Output format; `prometheus` is for the textfile collector of the node exporter
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub format: Format,
 }
@@ -242,7 +242,7 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         "ack_timeout",
         "EXPONENT",
-        "Time until the transport sends again, 4.096 us * 2^EXPONENT, 1 to 31",
+        "Time until the transport retransmits, 4.096 us * 2^EXPONENT, 1 to 31",
     ),
     ("tos", "NUMBER", "Type of service, 0 to 255"),
     (
@@ -258,20 +258,20 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         "allow_ext_sg",
         "0|1",
-        "Without effect; for login strings of the C driver",
+        "No effect; accepted for login strings of the C driver",
     ),
 ];
 
 /// A session timeout: name in sysfs, help text.
 pub const TIMEOUTS: [(&str, &str); 3] = [
-    ("reconnect_delay", "Between two attempts to reconnect"),
+    ("reconnect_delay", "Time between reconnect attempts"),
     (
         "fast_io_fail_tmo",
-        "From the loss of the connection until I/O fails, so that another path is taken",
+        "Time from the loss of the connection until I/O fails, so that another path is used",
     ),
     (
         "dev_loss_tmo",
-        "From the loss of the connection until the session ends and its disks go",
+        "Time from the loss of the connection until the session and its disks are removed",
     ),
 ];
 

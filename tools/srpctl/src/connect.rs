@@ -82,7 +82,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     let verb = if login.new {
         "logged in"
     } else {
-        "is logged in already"
+        "already logged in"
     };
     let through = target
         .option("dest")
@@ -104,7 +104,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         );
     }
     if session.disks.is_empty() {
-        say!("  no disks: the target shows none to this initiator (LIO: no LUN in an ACL for it)");
+        say!("  no disks: the target exports none to this initiator (LIO: map a LUN in its ACL)");
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
         }
         if Instant::now() >= end {
             return Err(Error::Login(
-                "this session exists already, but has no SCSI host; it may be logging out".into(),
+                "the session already exists, but has no SCSI host; it may be logging out".into(),
             ));
         }
         sleep(LOGOUT / 50);

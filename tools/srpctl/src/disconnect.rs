@@ -172,7 +172,7 @@ fn place(block: &Block, other_paths: bool, layers: bool) -> Option<String> {
         })
         .or_else(|| {
             let made = layers && !["disk", "part", "mpath"].contains(&block.kind.as_str());
-            made.then(|| format!("{} ({}) is on it", block.name, block.kind))
+            made.then(|| format!("{} ({}) uses it", block.name, block.kind))
         })
 }
 
@@ -213,7 +213,7 @@ mod tests {
         let one = format!(
             r#"{{"blockdevices": [{{"name": "sda", "type": "disk", "mountpoints": [null], "children": [{volume}]}}]}}"#
         );
-        assert_eq!(of(&one, true).as_deref(), Some("vg-a (lvm) is on it"));
+        assert_eq!(of(&one, true).as_deref(), Some("vg-a (lvm) uses it"));
         let tree: Lsblk = serde_json::from_str(&one).unwrap();
         assert_eq!(place(&tree.blockdevices[0], true, false), None);
         // The multipath map has another path, and carries the volume.
@@ -221,6 +221,6 @@ mod tests {
             {"name": "mpatha", "type": "mpath", "mountpoints": [null], "children": [VOLUME]}]}]}"#;
         let map = map.replace("VOLUME", volume);
         assert_eq!(of(&map, true), None);
-        assert_eq!(of(&map, false).as_deref(), Some("vg-a (lvm) is on it"));
+        assert_eq!(of(&map, false).as_deref(), Some("vg-a (lvm) uses it"));
     }
 }

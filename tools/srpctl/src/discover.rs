@@ -67,7 +67,7 @@ fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
     // Without a subnet manager, ibsrpdm would wait for a reply that never comes.
     if port.subnet_manager(sysfs).is_none() {
         return Err(Error::NoPort(
-            "the port sees no subnet manager; is the cable in, does one run (`sminfo`)?".into(),
+            "the port has no subnet manager; check the cable and `sminfo`".into(),
         ));
     }
     sysfs

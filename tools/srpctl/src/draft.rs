@@ -84,10 +84,7 @@ impl Draft {
 }
 
 fn taken(name: &str, path: &Path) -> Error {
-    Error::Usage(format!(
-        "there is a target {name} already: {}",
-        path.display()
-    ))
+    Error::Usage(format!("target {name} already exists: {}", path.display()))
 }
 
 #[cfg(test)]

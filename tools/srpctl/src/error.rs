@@ -43,9 +43,9 @@ pub enum Error {
 /// What [`Error::status`] means, for the manual page.
 pub const STATUS: &str = "\
 Exit status:
-  0  it is done, or there was nothing to do
-  1  the login failed, or something else went wrong
-  2  wrong usage, or a wrong option
+  0  success, or nothing to do
+  1  the login failed, or another error
+  2  invalid usage or option
   3  no RDMA port leads to the target
   4  not root
   5  the module ib_srp is not loaded

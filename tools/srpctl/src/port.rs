@@ -178,7 +178,7 @@ pub fn choose(
     let all = Port::all(sysfs);
     if all.is_empty() {
         return Err(Error::NoPort(
-            "there is no RDMA port; `rdma link` shows which devices there are".into(),
+            "no RDMA port found; `rdma link` lists the devices".into(),
         ));
     }
     let mut fit: Vec<&Port> = all
@@ -201,7 +201,7 @@ pub fn choose(
             (None, None) => String::new(),
         };
         return Err(Error::NoPort(format!(
-            "there is no RDMA port {wanted}; there are: {}",
+            "no RDMA port {wanted}; available: {}",
             names(&all.iter().collect::<Vec<_>>())
         )));
     }
@@ -216,7 +216,7 @@ pub fn choose(
             .collect();
         if through.is_empty() {
             return Err(Error::NoPort(format!(
-                "{} is reached through {interface} ({local}), which belongs to no RDMA port; there are: {}",
+                "{} is reached through {interface} ({local}), which belongs to no RDMA port; available: {}",
                 dest.ip(),
                 names(&fit)
             )));
@@ -226,7 +226,7 @@ pub fn choose(
     match fit[..] {
         [port] => Ok(port.clone()),
         _ => Err(Error::NoPort(format!(
-            "several RDMA ports lead there: {}; choose one by --device and --port",
+            "several RDMA ports reach the target: {}; choose one with --device and --port",
             names(&fit)
         ))),
     }

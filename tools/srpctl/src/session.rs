@@ -160,7 +160,7 @@ impl Session {
             all.retain(|session| session.host == host);
             if all.is_empty() {
                 return Err(Error::NotFound(format!(
-                    "host{host} is not a session of ib_srp; `srpctl list` shows those"
+                    "host{host} is not a session of ib_srp; `srpctl list` lists the sessions"
                 )));
             }
             return Ok(all);

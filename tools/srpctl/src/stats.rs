@@ -141,15 +141,15 @@ const HELP: [(&str, &str); 15] = [
         "credit_waits",
         "Times that a command waited for a credit of the target.",
     ),
-    ("busy", "Times that the block layer was told to try again."),
+    ("busy", "Commands that the block layer was told to retry."),
     ("connections_lost", "Connections lost."),
-    ("login_tries", "Logins and reconnects tried."),
+    ("login_tries", "Login and reconnect attempts."),
     ("aborts", "Commands aborted."),
     ("device_resets", "Resets of logical units."),
     ("host_resets", "Resets of the whole session."),
     (
         "violations",
-        "Connections lost because the target broke the protocol.",
+        "Connections lost because the target violated the protocol.",
     ),
 ];
 

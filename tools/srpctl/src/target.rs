@@ -100,7 +100,7 @@ impl Target {
         }
         if session::host(name).is_some() {
             return Err(Error::Usage(format!(
-                "'{name}' cannot be the name of a target: it is that of a SCSI host"
+                "'{name}' cannot be the name of a target: it is the name of a SCSI host"
             )));
         }
         Ok(sysfs.path(FOLDER).join(format!("{name}.conf")))

@@ -70,11 +70,11 @@ texts! {
 
         /// Commands per channel, limited by the device.
         QueueSize(wanted: u32, depth: u32) =>
-            "queue_size {wanted} lowered to {depth}, the most that the device takes";
+            "queue_size {wanted} lowered to {depth}, the limit of the device";
 
         /// Number of channels, limited by the number of CPUs.
         ChCount(wanted: u32, channels: u32) =>
-            "ch_count {wanted} lowered to {channels}: there are no more CPUs";
+            "ch_count {wanted} lowered to {channels}, the number of CPUs";
     }
 }
 

@@ -16,7 +16,7 @@ texts! {
         TooLong => "the login string is too long";
 
         /// A NUL byte, or bytes that are not UTF-8.
-        NotText => "a NUL byte or invalid UTF-8";
+        NotText => "contains a NUL byte or invalid UTF-8";
 
         /// No such option.
         Unknown => "no such option";
@@ -73,7 +73,7 @@ texts! {
         Twice => "address given twice";
 
         /// `answers_from` occurs more often than this limit.
-        TooMany(most: usize) => "more than {most} of these";
+        TooMany(most: usize) => "given more than {most} times";
 
         /// `answers_from` equals `dest`, which must grant credits.
         IsDest => "same address as dest";

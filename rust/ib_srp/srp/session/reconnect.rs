@@ -131,7 +131,8 @@ impl Session {
             Retry::GiveUp => session_log!(
                 Err,
                 self,
-                "{} protocol violations in a minute: not reconnecting any more; log out and in",
+                "{} protocol violations in a minute: no further reconnect attempts; \
+                 log out and in again",
                 recovery::MAX_STRIKES
             ),
             Retry::None => {}

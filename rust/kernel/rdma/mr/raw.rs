@@ -45,7 +45,7 @@ pub(super) unsafe fn free(mr: *mut bindings::ib_mr) -> Result {
 /// Logs that a region is leaked because the device does not deregister it.
 pub(super) fn say_left(pd: &Pd, why: Error) {
     pr_err!(
-        "{}: memory region leaked, the device does not deregister it: error {}\n",
+        "{}: memory region leaked: the device does not deregister it (error {})\n",
         format_args!("{}", pd.device().name()),
         why.to_errno()
     );
