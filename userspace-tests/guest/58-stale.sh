@@ -76,7 +76,8 @@ for sent in 5 2 0; do
 	shows "a bad block" blocks $tmp/own $sent 5
 	equal "reads" $(times 'command .*opcode=28') 80
 done
-# No block is good: 0x1000 is the first. The same in descriptor format, and a block outside of the command.
+# The first block of the command, 0x1000, is bad, so no block is good: in fixed format, in descriptor format, and with a
+# block outside of the command.
 for sense in f00003000010000a000000001100 720311000000000c000a80000000000000001000 f00003000000050a000000001100; do
 	leave
 	tell on 28 check:0:$sense 40

@@ -11,7 +11,7 @@
 begin
 [ -n "$user" ] || skip "it is about the target in user space"
 fabric 1
-# With its own cache, and discards.
+# A back end with its own cache that supports discards.
 null_blk disk 64 discard=1
 iblock disk
 back_file file 64

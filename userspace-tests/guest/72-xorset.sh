@@ -140,8 +140,9 @@ within 200 "all nodes" whole
 same "after all nodes died"
 say "all nodes have died and are back: $(map)"
 
-# Another client waits, and names the active one. That one sleeps with I/O in flight, and wakes up when the other one
-# has the set: it ends. Then the other one crashes, and the set and the session return to the first host.
+# A second client waits for the set and names the first one, which has it. The first client sleeps with I/O in flight;
+# it ends when it wakes up, because the second one has taken the set. Then the second client crashes, and the set and the
+# session return to the first host.
 number_of() { sed -n 's/^client \([0-9]*\) takes the set$/\1/p' $tmp/$1 | tail -n 1; }
 waits() { says $1 "^client $(number_of $2) has the set: this one, [0-9]*, waits for its end\$"; }
 role client2

@@ -29,7 +29,7 @@ for round in 1 2; do
 	[ $round = 2 ] || unipoib
 done
 
-# The all-hosts group at the administrator.
+# The administrator has the all-hosts group.
 tool saquery -g
 grep -qi 'MGID\.*ff12:401b:ffff::ffff:ffff' <<<"$said" || fail "no group of all hosts: $said"
 

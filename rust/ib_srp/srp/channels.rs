@@ -84,7 +84,7 @@ impl Channels {
     /// Has the target reset the unit, and ends the commands for it that the target had. Returns
     /// whether it was reset; a command that has timed out may still be held. Sleeps.
     pub fn reset_device(&self, lun: Lun) -> bool {
-        // The midlayer blocks the host, but for a reset from user space it does not wait for
+        // For a reset from user space the midlayer blocks the host and does not wait for
         // submissions in flight, each in an RCU read-side section. A command sent after the reset
         // request must not be ended as reset: the target would execute it, and the midlayer would
         // retry it.

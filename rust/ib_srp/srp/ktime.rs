@@ -19,7 +19,7 @@ pub fn ktime_get() -> Ktime {
 pub struct AtomicKtime(Atomic<i64>);
 
 impl AtomicKtime {
-    /// Creates one with the value `time`.
+    /// Creates an atomic time with this value.
     pub const fn new(time: Ktime) -> Self {
         Self(Atomic::new(time.to_ns()))
     }

@@ -398,32 +398,32 @@ impl Mask {
         self.0 & bit != 0
     }
 
-    /// Whether it includes the state.
+    /// Returns whether the mask includes the state.
     pub fn state(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_STATE)
     }
 
-    /// Whether it includes the state that the caller assumes.
+    /// Returns whether the mask includes the state that the caller assumes.
     pub fn current(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_CUR_STATE)
     }
 
-    /// Whether it includes the port.
+    /// Returns whether the mask includes the port.
     pub fn port(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PORT)
     }
 
-    /// Whether it includes the path to the peer.
+    /// Returns whether the mask includes the path to the peer.
     pub fn address(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_AV)
     }
 
-    /// Whether it includes the index of the P_Key.
+    /// Returns whether the mask includes the index of the P_Key.
     pub fn pkey_index(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PKEY_INDEX)
     }
 
-    /// Whether it includes the path MTU.
+    /// Returns whether the mask includes the path MTU.
     pub fn path_mtu(self) -> bool {
         self.has(bindings::ib_qp_attr_mask_IB_QP_PATH_MTU)
     }

@@ -206,7 +206,7 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, `ENOMEM` if the queue is full.
+    /// `EINVAL` if a request is invalid, `ENOMEM` if the queue is full.
     fn post_send<'a>(
         qp: &Arc<Self::Qp>,
         first: SendWr<'a, Self::Mr>,
@@ -216,7 +216,7 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, `ENOMEM` if the queue is full.
+    /// `EINVAL` if a request is invalid, `ENOMEM` if the queue is full.
     fn post_recv<'a>(qp: &Arc<Self::Qp>, first: RecvWr<'a>) -> Result<(), Refused<RecvWr<'a>>>;
 
     /// Creates a region; returns it and its key.

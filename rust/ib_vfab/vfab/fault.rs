@@ -264,7 +264,7 @@ impl Faults {
         }
     }
 
-    /// Arms a fault in place of the fault of its kind. 0 times disarms it.
+    /// Arms a fault, which replaces the armed fault of the same kind. 0 times disarms it.
     pub fn order(&self, order: Order) {
         let bit = 1 << order.kind as u32;
         let plan = &self.plans[order.kind as usize];

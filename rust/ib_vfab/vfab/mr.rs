@@ -146,8 +146,8 @@ impl Mr {
         Ok(list.count())
     }
 
-    /// Whether `key` is the last key of the region; `None` if the region is not free, of another
-    /// domain or not registered by requests.
+    /// Returns whether `key` is the last key of the region, or `None` if the region is in use,
+    /// belongs to another domain or is not registered by requests.
     pub fn is_free(&self, pd: PdName, key: u32) -> Option<bool> {
         let state = self.state.load(Acquire);
         let free = pd == self.pd && self.pages().is_some() && state & VALID == 0;

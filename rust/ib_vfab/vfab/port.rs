@@ -387,7 +387,7 @@ pub fn set_lanes(lanes: &mut [u8; LANES_LEN], data: &Data) {
     }
 }
 
-/// Sets ClientReregister, which only the response to a Set with that bit shows.
+/// Sets ClientReregister. Only the response to a Set of that bit reports it.
 pub fn reregistering(data: &mut Data) {
     PortInfo::of_mut(data).reregister_timeout |= REREGISTER;
 }

@@ -81,7 +81,7 @@ use kernel::{
     }, //
 };
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// The address was resolved to a device.
@@ -139,7 +139,7 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What happened.
+    /// The kind of the event.
     pub fn kind(&self) -> EventKind {
         match self.event.event {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddrResolved,

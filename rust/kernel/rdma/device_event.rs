@@ -60,7 +60,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// What happened.
+/// An asynchronous event of a device or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
     /// The device has failed for good.

@@ -16,7 +16,7 @@ use srp_target::{
 
 const MAX: u64 = 1 << 20;
 
-/// A target with a unit with remote blocks, and a session.
+/// Creates a target with one session and one unit whose blocks are remote.
 fn rig() -> Rig {
     let mut rig = Rig::new(settings(), 0, false);
     let geometry = Geometry {

@@ -64,7 +64,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Returns whether it is attached.
+    /// Returns whether the connection is attached.
     pub(crate) fn up(&self) -> bool {
         matches!(self, Self::Up(_))
     }

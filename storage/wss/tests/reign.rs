@@ -129,7 +129,7 @@ fn etcd_is_not_heard() {
     }
 }
 
-/// The term is counted from the request, not from the answer.
+/// The term starts with the request, not with the response.
 #[test]
 fn an_answer_takes_its_time() {
     let made = Made::new(1);
@@ -249,8 +249,8 @@ fn an_rs_waits_for_etcd() {
     assert_eq!(least, Some(reign.epoch()));
 }
 
-/// The key is created, but the answer is lost. The SE does not start without knowing, and does not
-/// mistake the key for one that it holds. It starts after the lease has expired.
+/// The key is created, but the response is lost. The SE does not assume that it holds the key, and
+/// starts only after the lease has expired.
 #[test]
 fn the_answer_to_a_key_is_lost() {
     let made = Made::new(1);

@@ -99,7 +99,7 @@ fn a_test_has_its_verdict_in_five_seconds() {
     // A command that ends in the second half is a sign of life; after that, idleness decides.
     let later = dead(0, 2_600, Some(60_000)).expect("found");
     assert!(later > 5_000 && later <= 2_600 + 3 * PERIOD, "{later}");
-    // A working path is never given up, whatever events come.
+    // Events, however frequent, never end a connection whose path works.
     for every in [1, 10, 250, 4_000] {
         assert_eq!(dead(u32::MAX, 0, Some(every)), None);
         assert_eq!(dead(u32::MAX, u32::MAX, Some(every)), None);

@@ -197,7 +197,8 @@ fn paths_with_lids() {
         dlid: middle,
         sl: 0,
     };
-    // By LID to the middle switch, and from there by ports to the last switch and its adapter.
+    // The SMP is routed by LID to the middle switch, and from there by ports to the last switch
+    // and its adapter.
     assert_eq!(
         ask(&mut fabric, &[7], 1, PERMISSIVE, by_lid),
         Some(SWITCH * 3)
@@ -278,7 +279,7 @@ fn longest_path() {
             assert_eq!(next == Next::Drop, lost, "{status:#x} at {at}");
         }
     }
-    // A returning SMP is not a request.
+    // The switch does not execute an SMP with the direction bit set: it is a response.
     let table = smp(SET, attribute::LINEAR_FORWARD_TABLE, 0, &[1; 64]);
     let mut mad = directed(table, &[1]);
     Smp::of_mut(&mut mad).status = 0x8000.into();

@@ -167,8 +167,8 @@ fn keys(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{} sessions ended", count + 1))
 }
 
-/// RDMA WRITE to target memory, which is not granted. READ is not tested: the target serves none,
-/// so the local device would not start it.
+/// RDMA WRITE to memory that the target has not granted. READ is not tested: the target accepts
+/// none, so the local device would not start it.
 fn reach(peer: &mut Peer) -> Result<String, Fault> {
     for n in 0..24u32 {
         let link = peer.login()?;

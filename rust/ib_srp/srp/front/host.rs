@@ -242,7 +242,7 @@ fn line(page: &mut Page<'_>, value: impl core::fmt::Display) -> Result {
 
 /// Writes one number for each channel, as many as the page has room for.
 fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result {
-    // A space, a number below 2^64 and a newline.
+    // Room for a space, a 64-bit decimal number and a newline.
     const ROOM: usize = 1 + 20 + 1;
     let mut before = "";
     for counts in io.counts() {

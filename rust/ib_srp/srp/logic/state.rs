@@ -85,7 +85,7 @@ pub struct State {
     pub reset: Reset,
     /// Commands fail at once: the target has been unreachable for `fast_io_fail_tmo`.
     pub failing: bool,
-    /// The target has violated the protocol too often: there are no more attempts.
+    /// The target has violated the protocol too often: the session makes no attempts.
     pub banned: bool,
     /// A caller of [`Recovery::commit`](super::recovery::Recovery::commit) waits for the outcome of
     /// an attempt.

@@ -79,8 +79,8 @@ pub enum Verdict {
 }
 
 impl Policy {
-    /// What to do with a channel. `idle`: no command has ended on it since the last look. `due`:
-    /// the response to its probe is outstanding.
+    /// Returns the verdict on a channel. `idle`: no command has ended on it since the last look.
+    /// `due`: the response to its probe is outstanding.
     pub const fn verdict(self, idle: bool, due: bool) -> Verdict {
         match (self, idle, due) {
             (Self::Idle | Self::Judge, true, true) => Verdict::Silent,

@@ -126,7 +126,7 @@ pub struct PortInfo {
     pub mtu_sm_sl: u8,
     /// VLCap, InitType.
     pub vl_cap_init: u8,
-    /// How much high-priority lanes may send at a time, in units of 4096 bytes.
+    /// Amount of data that high-priority lanes may send at a time, in units of 4096 bytes.
     pub vl_high_limit: u8,
     /// Number of entries in the high-priority arbitration table.
     pub vl_arb_high_cap: u8,

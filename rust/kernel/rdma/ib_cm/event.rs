@@ -2,7 +2,7 @@
 
 //! The events of a connection, and their handler.
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The peer has the request and needs this many milliseconds to reply: at most 70,000.

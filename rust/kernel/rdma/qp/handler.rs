@@ -43,7 +43,7 @@ pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. `message` is valid only during the call.
     fn received(qp: &Qp<Self>, message: &[u8], flags: Flags);
 
-    /// The peer can no longer reach the regions of a handle.
+    /// The peer cannot reach the regions of a handle from now on.
     fn invalidated(qp: &Qp<Self>, handle: usize);
 
     /// The message posted by [`SendWr::post_control`](super::SendWr::post_control) has been sent.

@@ -38,7 +38,7 @@ impl Log {
         }
     }
 
-    /// Number of lines with this text since this position.
+    /// Returns the number of lines with this text since this position of the log.
     pub(crate) fn count(&self, text: impl AsRef<[u8]>) -> usize {
         let text = text.as_ref();
         let mut position = Position {

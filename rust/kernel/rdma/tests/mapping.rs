@@ -335,7 +335,7 @@ fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.driver_id };
-    // SAFETY: Nothing else reads this meanwhile.
+    // SAFETY: No other thread accesses the field until the drop.
     let mut driver_id = unsafe { Operation::new(place) };
     driver_id.set(driver);
     let mut handle = mapped(soft, 1, List::new(1, &[(100, 200)])?)?;

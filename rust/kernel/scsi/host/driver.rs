@@ -92,7 +92,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// It cannot fail, because the midlayer ends all commands afterwards in any case. The caller
     /// waits, without a deadline, for commands that the driver has not given up on return.
     ///
-    /// Context: process, may sleep until the adapter can no longer access the data of any command.
+    /// Context: process, may sleep until the adapter cannot access the data of any command.
     fn host_reset(&self) -> HostReset;
 
     /// Returns the maximum number of commands in flight to a new target; 0 to apply only the host's

@@ -14,7 +14,7 @@ struct Write {
     /// The value written: `id`, or 0 for zeros.
     value: u64,
     start: u64,
-    /// When its initiator learned that it could no longer take effect.
+    /// The time from which its initiator knows that it cannot take effect.
     end: Option<u64>,
     /// Since when it is known to be on the disk.
     known: Option<u64>,
