@@ -26,7 +26,10 @@ macro_rules! trace {
 pub(crate) use trace;
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $event:ident = $key:ident, $function:ident($($argument:ident: $type:ty),*);)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $event:ident = $key:ident, $function:ident($($argument:ident: $type:ty),*);
+    )*) => {$(
         $(#[$doc])*
         pub mod $event {
             #[allow(unused_imports)]

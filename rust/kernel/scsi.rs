@@ -24,8 +24,8 @@
 //! use ib_srp::{
 //!     compat,
 //!     scsi::{
-//!         transport::NoTransport, Command, CommandRef, Device, Disposition, Driver, Host, HostReset, Limits, Rejected,
-//!         ScsiResult,
+//!         transport::NoTransport, Command, CommandRef, Device, Disposition, Driver, Host,
+//!         HostReset, Limits, Rejected, ScsiResult,
 //!     },
 //! };
 //! use kernel::{prelude::*, str::CStr, sync::Arc};

@@ -156,7 +156,8 @@ pub fn show_queue_pairs(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         if qp.kind() == Kind::Rc && attr.state as u32 >= State::Rtr as u32 && result.is_ok() {
             result = writeln!(
                 f,
-                "{} to {} lid {} state {} sl {} mtu {} timeout {} retries {} rnr_retries {} rnr_timer {} reads {}",
+                "{} to {} lid {} state {} sl {} mtu {} timeout {} retries {} rnr_retries {} \
+                 rnr_timer {} reads {}",
                 qp.num,
                 attr.dest_qp_num,
                 to.dlid,

@@ -142,7 +142,8 @@ fn registrations(soft: &Soft) -> Result {
             }
             let each = timed(|| register(&mut link, &mut lists))?;
             pr_info!(
-                "srp_bench: registration device={:?} segments={count} bytes={bytes} one={one} each={each}\n",
+                "srp_bench: registration device={:?} segments={count} bytes={bytes} one={one} \
+                 each={each}\n",
                 soft.kind
             );
         }

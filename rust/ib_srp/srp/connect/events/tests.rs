@@ -307,7 +307,8 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
         private_data,
     };
     let redirected = CString::try_from_fmt(fmt!(
-        "Redirected(Redirect {{ gid: Some(Gid({})), lid: Some(5), pkey: Some(65535), qpn: Some(1) }})",
+        "Redirected(Redirect {{ gid: Some(Gid({})), lid: Some(5), \
+         pkey: Some(65535), qpn: Some(1) }})",
         format_args!("{gid:?}")
     ))?;
     let redirected = core::str::from_utf8(redirected.to_bytes()).map_err(|_| EINVAL)?;
