@@ -95,7 +95,7 @@ logout "$host"
 dev=
 clean
 unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
-refuses "no events of ib_srp" /srp/srplat
-refuses "no events of ib_srp" /srp/srpslow 1
+refuses "ib_srp has no trace events" /srp/srplat
+refuses "ib_srp has no trace events" /srp/srpslow 1
 load_srp
 ok "$kind"

@@ -9,15 +9,15 @@ use crate::proto::{guid::IoClass, ids::PortId};
 /// What `--help` says.
 pub const HELP: &str = "\
 srp-target --lun FILE [--lun FILE]... [OPTION]...
-exports files or block devices by SRP, until SIGTERM. The first one is LUN 0.
+exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
 
   --listen ADDRESS:PORT  where RDMA/CM listens ([::1]:5555 for IPv6; default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
-  --read-only            nothing can be written
+  --read-only            write-protects all units
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
-  --channels N           most channels of a session, 1 to 64 (default 16)
-  --threads N            that read and write files, 1 to 64 (default 4)
+  --channels N           maximum number of channels of a session, 1 to 64 (default 16)
+  --threads N            threads that read and write files, 1 to 64 (default 4)
 ";
 
 /// The parsed command line.

@@ -14,39 +14,42 @@ pub const LINE: u32 = 64 << 10;
 
 /// What `--help` says.
 pub const HELP: &str = "\
-wss ROLE [OPTION]... runs one role of a storage system, until SIGTERM.
+wss ROLE [OPTION]... runs one role of a storage system until SIGTERM.
 
 wss rs --number N --file FILE [--file FILE]... [OPTION]...
-has files or block devices. The first one is its object 0.
-  --number N             of this RS
+serves files or block devices. The first one is its object 0.
+  --number N             number of this RS
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5557)
-  --threads N            that read and write files, 1 to 64 (default 4)
-  --etcd URL[,URL]...    as the SE; it waits for etcd when it starts, and takes no older SE than etcd knows
-  --system NAME          as the SE
+  --threads N            threads that read and write files, 1 to 64 (default 4)
+  --etcd URL[,URL]...    as for the SE; the RS waits for etcd when it starts, and accepts no SE
+                         that is older than the one in etcd
+  --system NAME          as for the SE
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
-has sessions of SRP initiators. Each --lun is a unit, made of objects of RS by their numbers; the first one is LUN 0.
+serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
+and object; the first unit is LUN 0.
   --rs ADDRESS:PORT      an RS
-  --listen ADDRESS:PORT  (default 0.0.0.0:5555)
+  --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
-  --channels N           most channels of a session, 1 to 64 (default 16)
-  --extent MIB           that one CE has of a unit, 1 to 1048576 (default 64)
-  --etcd URL[,URL]...    where etcd serves clients, as http://10.0.0.1:2379. One SE of the system has a key there, others
-                         wait for its end. It ends when its lease of 5 s is in doubt. Without this option its epoch is
-                         the time of day; all RS and SE of a system have it, or none
-  --system NAME          of the system in etcd: letters, digits, - and _
+  --channels N           maximum number of channels of a session, 1 to 64 (default 16)
+  --extent MIB           size of an extent, which one CE owns, 1 to 1048576 (default 64)
+  --etcd URL[,URL]...    where etcd serves clients, such as http://10.0.0.1:2379. One SE of the
+                         system holds a key there; others wait until it ends. An SE ends when its
+                         lease of 5 s is in doubt. Without this option its epoch is the time of day.
+                         Give it to all RS and SE of a system, or to none
+  --system NAME          name of the system in etcd: letters, digits, - and _
 
 wss ce --member N --se ADDRESS:PORT [--se ...] --rs ADDRESS:PORT [--rs ...] [OPTION]...
-has a cache. Initiators have their answers from it: answers_from=ADDRESS:PORT.
-  --member N             number of this CE, not 0, which no other one has
-  --se ADDRESS:PORT      an SE; it tries one after the other
-  --rs ADDRESS:PORT      an RS; all that the SE has
-  --listen ADDRESS:PORT  (default 0.0.0.0:5556)
-  --id-ext HEX           as those of the SE
-  --ioc-guid HEX
-  --cache MIB            4 to 65536 (default 64)
+caches blocks and sends the responses to initiators, which log in with answers_from=ADDRESS:PORT.
+  --member N             number of this CE, unique in the system, not 0
+  --se ADDRESS:PORT      an SE; the CE tries them in turn
+  --rs ADDRESS:PORT      an RS; give all those of the SE
+  --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5556)
+  --id-ext HEX           as for the SE
+  --ioc-guid HEX         as for the SE
+  --cache MIB            size of the cache, 4 to 65536 (default 64)
 ";
 
 /// An etcd cluster and the name of the system in it.

@@ -17,32 +17,35 @@ use crate::{
 
 /// What `--help` says.
 pub const HELP: &str = "\
-xorset ROLE [OPTION]... runs one role of a set of five nodes that any two may be lost of, until SIGTERM.
+xorset ROLE [OPTION]... runs one role of a set of five nodes until SIGTERM. The set survives the
+loss of any two nodes.
 
 xorset format --number N --file FILE --stripes N [OPTION]...
-makes a new file for a node. What it had is lost.
-  --number N             of the node, 0 to 4
-  --file FILE            it
-  --stripes N            of the set; each has twelve cells of data, four on each node
-  --cell KIB             of a cell, 1 to 64 (default 64)
-  --log MIB              of half of the node's log, 1 to 4096 (default 32)
+creates the file of a node. The data in an existing file is lost.
+  --number N             number of the node, 0 to 4
+  --file FILE            the file
+  --stripes N            stripes of the set; each has twelve data cells, and four cells on each node
+  --cell KIB             size of a cell, 1 to 64 (default 64)
+  --log MIB              size of each half of the node's log, 1 to 4096 (default 32)
 
 xorset node --file FILE --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
-has the cells of one node.
-  --node ADDRESS:PORT    where a node listens; in the order of their numbers, with this one, which listens there
-  --etcd ADDRESS:PORT    where etcd serves clients; the next one is asked if it does not answer
-  --set NAME             of the set in etcd (default xorset)
+serves the cells of one node.
+  --node ADDRESS:PORT    a node, in the order of their numbers; this node listens at its own address
+  --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used
+  --set NAME             name of the set in etcd (default xorset)
 
 xorset client --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
-exports the set as LUN 0 of an SRP target. One client has the set; others say who that is and wait for its end.
+exports the set as LUN 0 of an SRP target. One client has the set; others name it and wait until it
+ends.
   --node, --etcd, --set  as above
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
-  --channels N           most channels of a session, 1 to 64 (default 16)
-  --pause MS             between stripes that are made again, 0 to 60000 (default 0)
-  --lease SECONDS        until the set is another client's, if this one does not reach etcd, 3 to 60 (default 3)
+  --channels N           maximum number of channels of a session, 1 to 64 (default 16)
+  --pause MS             pause between stripes of a rebuild, 0 to 60000 (default 0)
+  --lease SECONDS        time without etcd after which another client may take the set, 3 to 60
+                         (default 3)
 ";
 
 /// Addresses of the other processes.

@@ -92,20 +92,22 @@ const FILES: &str = "\
 .SH FILES
 .TP
 .I /etc/srp/targets.d/NAME.conf
-A target that is logged in at boot, by the service srp-connect@NAME, which srp-generator makes of each such file. Lines \
-are `name = \"value\"`; numbers need no quotes, what is hexadecimal does; `#` begins a comment. Names are those of the \
-options above with `_` instead of `-`: device, port, the login options, the timeouts. `initramfs = true` is for the target \
-that the root file system is on: `update-initramfs -u` puts it into the initramfs, which sets up the network as the \
-kernel's parameter ip= says and logs in; nobody logs out of it. A line that is not understood is \
-named, and nothing is done; `update-initramfs` and `dracut` fail with it.
+A target to log in to at boot. srp-generator creates the service srp-connect@NAME for each such \
+file. Lines are `name = \"value\"`; numbers need no quotes, hexadecimal values do; `#` begins a \
+comment. Names are those of the options above with `_` instead of `-`: device, port, the login \
+options, the timeouts. `initramfs = true` is for the target of the root file system: \
+`update-initramfs -u` copies it to the initramfs, which sets up the network as the kernel's \
+parameter ip= says and logs in; this session is never logged out. An invalid line is reported, and \
+nothing is done; `update-initramfs` and `dracut` then fail.
 .IP
-At boot the login is tried for 60 seconds before remote file systems are mounted, then every few seconds beside the boot; \
-when it succeeds, mounts that have failed are tried again. In fstab such a file system needs the option _netdev, and \
-nofail if the machine is to boot without it. At shutdown the log-out comes after the file systems are unmounted.
+At boot the login is retried for 60 seconds before remote file systems are mounted, then every few \
+seconds while the boot continues; when it succeeds, failed mounts are retried. In fstab such a \
+file system needs the option _netdev, and nofail if the machine must boot without it. At shutdown the \
+logout follows after the file systems are unmounted.
 .TP
 .I /run/srp/hostN
-Who has made the session: srpctl or initramfs. A session without such a file is srp_daemon's, or that of somebody else, \
-and `srpctl disconnect --all` spares it.
+The program that created the session: srpctl or initramfs. A session without such a file was \
+created by srp_daemon or another program, and `srpctl disconnect --all` does not end it.
 ";
 
 #[cfg(test)]

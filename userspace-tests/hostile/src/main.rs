@@ -20,7 +20,8 @@ use peer::Peer;
 
 const HELP: &str = "\
 srp-hostile ADDRESS:PORT ID_EXT IOC_GUID [CASE]...
-does to a target with at least two units what no initiator does: all cases, or these. Data is written to unit 1 only.
+violates the protocol in each of these ways (default: all) at a target with at least two units.
+Writes data to unit 1 only.
 ";
 
 struct Options {
