@@ -34,7 +34,7 @@ impl AtomicKtime {
         self.0.store(time.to_ns(), Relaxed);
     }
 
-    /// Sets it to `time` if it equals `from`. Returns whether it did.
+    /// Sets the time to `time` if it equals `from`. Returns whether it did.
     pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
         let (from, time) = (from.to_ns(), time.to_ns());
         self.0.cmpxchg(from, time, Relaxed).is_ok()

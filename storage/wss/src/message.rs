@@ -125,7 +125,7 @@ impl Exec {
         self.extents.iter().map(|e| u64::from(e.blocks) * 512).sum()
     }
 
-    /// Returns whether it has no blocks, which is never true for a command.
+    /// Returns whether there are no blocks, which is never true for a command.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

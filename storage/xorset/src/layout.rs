@@ -48,7 +48,7 @@ impl Cell {
         Self { row, column }
     }
 
-    /// Returns whether it is a data cell.
+    /// Returns whether the cell is a data cell.
     pub fn is_data(self) -> bool {
         self.column != 4 && self.column != 3 - self.row
     }
@@ -185,7 +185,7 @@ impl Span {
         usize::from(self.blocks) * BLOCK
     }
 
-    /// Returns whether it has no blocks, which is never true in a message.
+    /// Returns whether the range has no blocks, which is never true in a message.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
@@ -200,7 +200,7 @@ impl Span {
         node(self.stripe, self.cell.column)
     }
 
-    /// Returns whether it is inside of a set of this size.
+    /// Returns whether the range is inside of a set of this size.
     pub fn fits(&self, size: &Size) -> bool {
         let end = u32::from(self.block) + u32::from(self.blocks);
         self.stripe < size.stripes && self.blocks > 0 && end <= u32::from(size.cell)

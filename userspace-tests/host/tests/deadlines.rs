@@ -214,7 +214,7 @@ fn a_removal_has_rounds_and_nothing_else() {
     assert_eq!(recovery.next_tick(at(16_000)), None);
 }
 
-/// The credits and the polled channels of a session are looked at until its connection is lost,
+/// The credits and the polled channels of a session are checked until its connection is lost,
 /// even if its removal begins before its deadlines are set.
 #[test]
 fn a_removal_still_polls_and_looks_at_credits() {

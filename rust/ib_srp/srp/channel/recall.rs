@@ -156,12 +156,12 @@ impl Connection {
         self.slots.iter().any(|cell| is_out(&cell.word()))
     }
 
-    /// Looks whether commands wait for credits that do not come. For the session's tick only.
+    /// Checks whether commands wait for credits that do not come. For the session's tick only.
     pub fn look_at_credits(&self, watch: &mut Watch) -> Credits {
         if !self.is_open() {
             return Credits::Enough;
         }
-        // A command in Building will be refused, or the next look finds it.
+        // A command in Building will be refused, or the next check finds it.
         let out = self
             .slots
             .iter()

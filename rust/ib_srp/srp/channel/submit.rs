@@ -163,8 +163,7 @@ impl Channel {
         }
     }
 
-    /// Gives back a command that there is no credit for, and has the session look whether credits
-    /// come.
+    /// Gives back a command without a credit, and makes the session check whether credits come.
     #[cold]
     #[inline(never)]
     fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {

@@ -230,7 +230,7 @@ impl Fill {
     }
 
     /// A connection begins without some channels. Returns the delay of the first attempt to add
-    /// them, in milliseconds. `left_out`: the login has tried a channel in vain. `again`: the
+    /// them, in milliseconds. `left_out`: a channel has failed during the login. `again`: the
     /// session had a connection earlier, so this login has not requested the answer channels.
     pub const fn begin(&mut self, now: Ktime, left_out: bool, again: bool) -> u32 {
         self.attempts = 0;

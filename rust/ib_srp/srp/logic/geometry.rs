@@ -34,11 +34,11 @@ const DEFAULT_SECTORS: u32 = 2048;
 /// Maximum number of regions per command without `max_sect`: 256 pages are 1 MiB only for
 /// page-aligned data.
 const DEFAULT_REGIONS: u32 = 2;
-/// SessionHost limit of the parameter `max_imm_data`, in bytes: a slot's memory is at most 64 KiB.
+/// Upper limit of the parameter `max_imm_data`, in bytes: a slot's memory is at most 64 KiB.
 const MAX_IMMEDIATE: u32 = 32 << 10;
-/// SessionHost limit of the parameter `poll_queues`.
+/// Upper limit of the parameter `poll_queues`.
 const MAX_POLL_QUEUES: u32 = 8;
-/// SessionHost limit of the parameter `static_read_max`, in bytes.
+/// Upper limit of the parameter `static_read_max`, in bytes.
 const MAX_STATIC_READ: u32 = 32 << 10;
 /// Maximum number of commands per disk: a `short` in `struct Scsi_Host`.
 const CMD_PER_LUN_MAX: u32 = i16::MAX as u32;

@@ -44,10 +44,10 @@ pub const fn removal_limit_ms(request: u32) -> u32 {
         .saturating_add(HANDLER_MS)
 }
 
-/// What a look at the channels is for.
+/// The purpose of a check of the channels.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Policy {
-    /// Every `keep_alive`: an idle channel is probed, and must respond before the next look.
+    /// Every `keep_alive`: an idle channel is probed, and must respond before the next check.
     Idle,
     /// A test begins: all channels are probed.
     Ask,
@@ -79,7 +79,7 @@ pub enum Verdict {
 }
 
 impl Policy {
-    /// Returns the verdict on a channel. `idle`: no command has ended on it since the last look.
+    /// Returns the verdict on a channel. `idle`: no command has ended on it since the last check.
     /// `due`: the response to its probe is outstanding.
     pub const fn verdict(self, idle: bool, due: bool) -> Verdict {
         match (self, idle, due) {
@@ -105,7 +105,7 @@ impl Policy {
     }
 
     /// Whether another trigger starts a new test. `due`: the response to a probe on any channel is
-    /// outstanding. The verdict of a test in progress must not be delayed again and again.
+    /// outstanding. The verdict of a test in progress must not be delayed repeatedly.
     pub const fn begins_anew(self, due: bool) -> bool {
         match self {
             Self::Idle => true,
@@ -118,7 +118,7 @@ impl Policy {
 /// Counts rounds without progress.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Watch {
-    /// Number of commands that had ended at the last look, modulo 2^32.
+    /// Number of commands that had ended at the last check, modulo 2^32.
     ended: i32,
     /// Number of commands that had been refused for lack of a credit, modulo 2^32.
     refused: i32,

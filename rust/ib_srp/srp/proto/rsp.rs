@@ -170,7 +170,7 @@ texts! {
     }
 }
 
-/// How much data was transferred, as far as a response tells.
+/// The amount of data that a response says was transferred.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transferred {
     /// All except [`Outcome::resid`] bytes.

@@ -94,12 +94,12 @@ impl Session {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
 
-    /// A command was refused for lack of a credit: looks whether credits come, until no command
+    /// A command was refused for lack of a credit: checks whether credits come, until no command
     /// waits or the connection is lost. If no command is outstanding, nothing times out, so neither
     /// the midlayer nor the transport notices. Any context.
     pub(super) fn watch_credits(self: &Arc<Self>) {
         // Pairs with the barrier in `look_at_credits()`: the tick sees that the command was
-        // refused, or this sees that the tick has stopped to look.
+        // refused, or this sees that the tick has stopped checking.
         smp_mb();
         if !self.state().starving {
             let round = credit_round_ms(self.command_time());
@@ -152,8 +152,8 @@ impl Session {
         self.schedule(|_| ());
     }
 
-    /// Looks whether the channels make progress, and probes those that must show a sign of life:
-    /// each has its own path through the network.
+    /// Checks the progress of the channels, and probes those that must show a sign of life: each
+    /// has its own path through the network.
     ///
     /// An idle channel is given up less than three times `keep_alive` after its last response: the
     /// response came in the first interval, the probe is sent after the second, and the third is
@@ -197,13 +197,13 @@ impl Session {
         Ok(())
     }
 
-    /// Looks whether commands wait for credits that do not come.
+    /// Checks whether commands wait for credits that do not come.
     ///
     /// # Errors
     ///
     /// Why the connection must end.
     fn look_at_credits(self: &Arc<Self>, channels: &[Arc<Connection>]) -> Result<(), Lost> {
-        // After the state says that the tick has stopped to look, see `watch_credits()`.
+        // After the state says that the tick has stopped checking, see `watch_credits()`.
         smp_mb();
         let mut wait = false;
         for (channel, rounds) in channels.iter().zip(&mut *self.rounds.lock()) {

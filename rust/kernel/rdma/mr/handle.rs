@@ -194,7 +194,7 @@ impl<T: ScatterList> Handle<T> {
         let (mut used, mut before) = (1, 0);
         loop {
             let (done, got) = filled;
-            // The region took not even a part of an entry: hns does this when it is out of memory.
+            // The region holds no part of any entry: hns does this when it is out of memory.
             if done == 0 && offset == before {
                 return Err(ENOMEM);
             }

@@ -378,7 +378,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     for byte in link.peer.source() {
         *byte = 0xee;
     }
-    // Too late for this write, whether or not the peer has noticed; an rxe peer retries for long.
+    // Too late for this write, whether or not the peer has noticed; an rxe peer keeps retrying.
     let _ = link.peer.begin(Transfer::Write, &segment);
     fsleep(Delta::from_millis(50));
     link.peer.poll();

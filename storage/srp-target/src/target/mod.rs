@@ -218,7 +218,7 @@ struct Channel {
     /// Credits of tasks that ended without a response, granted with the next response.
     owed: u32,
     immediate: Option<u16>,
-    /// Whether it is disconnecting: messages are ignored.
+    /// Whether the channel is disconnecting: messages are ignored.
     leaving: bool,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Task<B> {
     pub(super) unit: Option<usize>,
     pub(super) tag: u64,
     pub(super) state: State,
-    /// Whether it is aborted: no response is sent.
+    /// Whether the task is aborted: no response is sent.
     pub(super) aborted: bool,
     /// Credits of its response, if granted in advance.
     granted: Option<i32>,

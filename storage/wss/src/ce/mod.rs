@@ -215,7 +215,7 @@ struct Flight {
     job: JobId,
     part: usize,
     store: u32,
-    /// Whether it writes or zeroes blocks of the file.
+    /// Whether the operation writes or zeroes blocks of the file.
     put: bool,
     zero: Option<Zero>,
     transfer: Transfer,
@@ -281,12 +281,12 @@ impl Engine {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns whether it has no command and no pinned line.
+    /// Returns whether the CE has no command and no pinned line.
     pub fn idle(&self) -> bool {
         self.jobs.is_empty() && self.flights.is_empty() && self.cache.free() == self.cache.len()
     }
 
-    /// Returns whether it is attached to the SE and all RSs.
+    /// Returns whether the CE is attached to the SE and all RSs.
     pub fn attached(&self) -> bool {
         self.se.state.up() && self.stores.iter().all(|l| l.state.up())
     }

@@ -82,7 +82,7 @@ struct Store {
     peer: Peer,
     state: State,
     number: Option<u32>,
-    /// Whether it has fenced everything older than this SE.
+    /// Whether the RS has fenced everything older than this SE.
     fenced: bool,
 }
 

@@ -50,7 +50,7 @@ struct Task {
     count: u32,
     write: bool,
     places: Vec<DirectBuf>,
-    /// Whether it was passed to the [`Client`].
+    /// Whether the command was passed to the [`Client`].
     given: bool,
 }
 

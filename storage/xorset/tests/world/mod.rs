@@ -69,7 +69,7 @@ pub struct Place {
 pub struct Seat {
     pub client: Option<Client>,
     pub id: u64,
-    /// Whether it uses the etcd of another set.
+    /// Whether the client uses the etcd of another set.
     pub stray: bool,
     pub said: Vec<String>,
     asks: VecDeque<(u64, Request)>,

@@ -25,13 +25,13 @@ pub struct Due {
     pub reconnect: bool,
     /// A port event: the path to the target may have moved, so the connection is tested.
     pub moved: bool,
-    /// A look at the channels.
+    /// The channels are checked.
     pub look: Option<Policy>,
     /// A round of the removal ends, see [`Recovery::removal_round`].
     pub removal: bool,
-    /// A look at the credits.
+    /// The credits are checked.
     pub credits: bool,
-    /// A poll of the polled channels.
+    /// The polled channels are polled.
     pub poll: bool,
 }
 

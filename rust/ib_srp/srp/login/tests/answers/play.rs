@@ -99,7 +99,7 @@ impl Told {
         u64::from_be_bytes(get(&self.0, 8))
     }
 
-    /// Whether it is a task management request or a probe, which look the same.
+    /// Whether this is a task management request or a probe, which have the same format.
     pub(super) fn is_task(&self) -> bool {
         self.tag() & 0x8000 != 0
     }
