@@ -141,8 +141,8 @@ same "after all nodes died"
 say "all nodes have died and are back: $(map)"
 
 # A second client waits for the set and names the first one, which has it. The first client sleeps with I/O in flight;
-# it ends when it wakes up, because the second one has taken the set. Then the second client crashes, and the set and the
-# session return to the first host.
+# it ends when it wakes up, because the second one has taken the set. Then the second client crashes, and the set and
+# the session return to the first host.
 number_of() { sed -n 's/^client \([0-9]*\) takes the set$/\1/p' $tmp/$1 | tail -n 1; }
 waits() { says $1 "^client $(number_of $2) has the set: this one, [0-9]*, waits for its end\$"; }
 role client2
