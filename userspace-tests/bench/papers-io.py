@@ -90,7 +90,7 @@ def run(disk, rw, direct, ahead=31, **more):
     j = fio(line)[0]
     with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
         if int(f.read()) != ahead * 4:
-            sys.exit(f"somebody else has set the read-ahead of {disk}")
+            sys.exit(f"another program has set the read-ahead of {disk}")
     say("far_depth", rw=rw, direct=int(direct), ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
 
 

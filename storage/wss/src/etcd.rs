@@ -148,7 +148,7 @@ impl Etcd {
 
     /// Tries the endpoints in turn until one answers.
     fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
-        let mut result = Err(bad("nobody to ask"));
+        let mut result = Err(bad("no endpoint"));
         for _ in 0..self.at.len() {
             result = Self::post_to(self.at[self.first], path, body);
             if result.is_ok() {

@@ -86,7 +86,7 @@ impl State {
 /// Why a connection is closed after a message that violates the protocol.
 pub(crate) fn misused(peer: Peer, what: &Result<Message, Broken>) -> String {
     match what {
-        Ok(message) => format!("connection {peer} ended: nobody sends {message:?} here"),
+        Ok(message) => format!("connection {peer} ended: unexpected {message:?}"),
         Err(broken) => format!("connection {peer} ended: {broken}"),
     }
 }

@@ -468,7 +468,7 @@ impl Client {
             }
             Message::Data { status, id } => self.done(n, id, status, Some(payload)),
             Message::Done { status, id } => self.done(n, id, status, None),
-            other => return self.close(n, &format!("nobody sends {other:?} here")),
+            other => return self.close(n, &format!("unexpected {other:?}")),
         }
         self.go();
     }

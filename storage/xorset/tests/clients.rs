@@ -207,7 +207,7 @@ fn two_sets_with_the_same_new_nodes() {
             _ => one += 1,
         }
     }
-    println!("{one} times one of them, {none} times nobody");
+    println!("{one} times one of them, {none} times none");
     assert!(one > 0);
 }
 

@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(asked, both);
         }
         let (result, asked) = ask(root, &both);
-        let why = result.expect_err("nobody was asked");
+        let why = result.expect_err("no subnet was queried");
         assert_eq!(why.status(), 1);
         assert_eq!(
             why.to_string(),

@@ -147,8 +147,8 @@ impl Session {
         }
         self.lose(None);
         self.changed.wait(|| self.state().is_down());
-        // A scan and an attempt in flight end when they see the state. Nothing sets a deadline any
-        // more.
+        // A scan and an attempt in flight end when they see the state. No deadline is set from
+        // here on.
         Disks::cancel_sync(self);
         Connect::cancel_sync(self);
         Tick::cancel_sync(self);

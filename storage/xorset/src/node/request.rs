@@ -58,7 +58,7 @@ impl<M: Media> Node<M> {
                 g.waits.remove(&id);
                 self.gathered(gather)?;
             }
-            other => self.close(peer, &format!("nobody sends {other:?} here")),
+            other => self.close(peer, &format!("unexpected {other:?}")),
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl<M: Media> Node<M> {
                 floor,
             } => {
                 let Some(Role::Node(sender)) = who else {
-                    self.close(peer, "nobody but a node sends DELTA");
+                    self.close(peer, "DELTA from a peer that is not a node");
                     return Ok(());
                 };
                 if !counts(epoch) {
@@ -186,7 +186,7 @@ impl<M: Media> Node<M> {
                 self.raise(usize::from(sender), floor)?;
                 self.delta(peer, (owner, seq), span, lost, payload)?;
             }
-            other => self.close(peer, &format!("nobody sends {other:?} here")),
+            other => self.close(peer, &format!("unexpected {other:?}")),
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ impl World {
 
     pub(super) fn over(&mut self, id: u64, outcome: Outcome) {
         let Some(command) = self.commands.remove(&id) else {
-            panic!("command {id} is answered, and nobody waits for it")
+            panic!("command {id} is answered, and is not outstanding")
         };
         self.note(|| {
             let what = match &outcome {
