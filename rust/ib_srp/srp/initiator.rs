@@ -147,11 +147,14 @@ impl DeviceEventHandler for KVec<Arc<Sessions>> {
     }
 }
 
+/// Passes the events of a device on to its ports.
+type PortEvents = device_event::Registration<KVec<Arc<Sessions>>>;
+
 /// The ports of one device.
 pub struct Ports {
     /// The patience of [`Session::remove`], in milliseconds.
     patience: Msecs,
-    events: Option<Pin<KBox<device_event::Registration<KVec<Arc<Sessions>>>>>>,
+    events: Option<Pin<KBox<PortEvents>>>,
     ports: KVec<Arc<Sessions>>,
     folders: KVec<ClassDevice<Arc<Sessions>>>,
     all: Arc<AllPorts>,
