@@ -5,13 +5,13 @@
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
 use crate::{
-    bindings,
-    scsi::transport::srp::Defaults, //
+    module_param::module_param,
+    scsi::{
+        transport::srp::Defaults,
+        SG_MAX_SEGMENTS, //
+    }, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::Atomic, //
-};
+use kernel::prelude::*;
 
 /// The default number of descriptors in a command.
 const DEFAULT_CMD_SG_ENTRIES: u32 = 12;
@@ -50,26 +50,17 @@ impl SgEntries {
         bad.cmd_too_large = cmd > MAX_CMD_SG_ENTRIES;
         let cmd = cmd.min(MAX_CMD_SG_ENTRIES);
         bad.indirect_too_small = indirect != 0 && indirect < cmd;
-        bad.indirect_too_large = indirect > bindings::SG_MAX_SEGMENTS;
-        let indirect = indirect.max(cmd).min(bindings::SG_MAX_SEGMENTS);
+        bad.indirect_too_large = indirect > SG_MAX_SEGMENTS;
+        let indirect = indirect.max(cmd).min(SG_MAX_SEGMENTS);
         (Self { cmd, indirect }, bad)
     }
 }
 
-macro_rules! read {
-    ($name:ident) => {{
-        let parameter = &raw const bindings::$name;
-        // SAFETY: `parameter` is a variable of `params.c`, initialised and never freed; writers use
-        // a single store, and a volatile read is a single load.
-        unsafe { parameter.read_volatile() }
-    }};
-}
-
 fn raw_sg_entries() -> (SgEntries, Complaints) {
     SgEntries::new(
-        read!(srp_param_sg_tablesize),
-        read!(srp_param_cmd_sg_entries),
-        read!(srp_param_indirect_sg_entries),
+        module_param!(sg_tablesize).get(),
+        module_param!(cmd_sg_entries).get(),
+        module_param!(indirect_sg_entries).get(),
     )
 }
 
@@ -90,21 +81,10 @@ pub fn check() {
         );
     }
     if bad.indirect_too_large {
-        pr_warn!(
-            "indirect_sg_entries is limited to {}\n",
-            bindings::SG_MAX_SEGMENTS
-        );
+        pr_warn!("indirect_sg_entries is limited to {}\n", SG_MAX_SEGMENTS);
     }
-    for (parameter, entries) in [
-        (&raw mut bindings::srp_param_cmd_sg_entries, entries.cmd),
-        (
-            &raw mut bindings::srp_param_indirect_sg_entries,
-            entries.indirect,
-        ),
-    ] {
-        // SAFETY: `parameter` is a variable of `params.c`, which userspace cannot write to.
-        unsafe { parameter.write_volatile(entries) };
-    }
+    module_param!(cmd_sg_entries).set(entries.cmd);
+    module_param!(indirect_sg_entries).set(entries.indirect);
 }
 
 /// Returns `cmd_sg_entries` and `indirect_sg_entries`, within their ranges.
@@ -114,74 +94,65 @@ pub fn sg_entries() -> SgEntries {
 
 /// `allow_ext_sg`: whether an I/O may need more descriptors than fit in the command, by default.
 pub fn allow_ext_sg() -> bool {
-    read!(srp_param_allow_ext_sg)
+    module_param!(allow_ext_sg).get()
 }
 
 /// `topspin_workarounds`: whether to work around the bugs of Topspin and Cisco targets.
 pub fn topspin_workarounds() -> bool {
-    read!(srp_param_topspin_workarounds) != 0
+    module_param!(topspin_workarounds).get() != 0
 }
 
 /// `register_always`: has no effect.
 pub fn register_always() -> bool {
-    read!(srp_param_register_always)
+    module_param!(register_always).get()
 }
 
 /// `never_register`: has no effect.
 pub fn never_register() -> bool {
-    read!(srp_param_never_register)
+    module_param!(never_register).get()
 }
 
 /// `keep_alive`: after how many seconds an idle connection is tested, 0 (never) to 86400. May
 /// change at any time.
 pub fn keep_alive() -> u32 {
-    read!(srp_param_keep_alive)
+    module_param!(keep_alive).get()
 }
 
 /// `static_read_max`: the maximum length of a read through static memory, in bytes, 0 for none. May
 /// change at any time, to any value.
 pub fn static_read_max() -> u32 {
-    read!(srp_param_static_read_max)
+    module_param!(static_read_max).get()
 }
 
 /// `poll_queues`: the number of polled channels per target. May change at any time, to any value.
 pub fn poll_queues() -> u32 {
-    read!(srp_param_poll_queues)
+    module_param!(poll_queues).get()
 }
 
 /// `use_imm_data`: whether to request immediate data at login. May change at any time.
 pub fn use_imm_data() -> bool {
-    read!(srp_param_use_imm_data)
+    module_param!(use_imm_data).get()
 }
 
 /// `max_imm_data`: the largest amount of immediate data, in bytes. May change at any time, to any
 /// value.
 pub fn max_imm_data() -> u32 {
-    read!(srp_param_max_imm_data)
-}
-
-macro_rules! shared {
-    ($name:ident) => {{
-        let parameter = &raw mut bindings::$name;
-        // SAFETY: `parameter` is a variable of `params.c`, initialised and never freed; C writes it
-        // with a single store.
-        unsafe { Atomic::from_ptr(parameter) }
-    }};
+    module_param!(max_imm_data).get()
 }
 
 /// `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`, in seconds, -1 for off. May change at
 /// any time.
 pub fn timeouts() -> Defaults {
     Defaults {
-        reconnect_delay: shared!(srp_param_reconnect_delay),
-        fast_io_fail_tmo: shared!(srp_param_fast_io_fail_tmo),
-        dev_loss_tmo: shared!(srp_param_dev_loss_tmo),
+        reconnect_delay: module_param!(reconnect_delay).as_atomic(),
+        fast_io_fail_tmo: module_param!(fast_io_fail_tmo).as_atomic(),
+        dev_loss_tmo: module_param!(dev_loss_tmo).as_atomic(),
     }
 }
 
 /// `ch_count`: the number of channels per target, 0 to derive it from the machine.
 pub fn ch_count() -> u32 {
-    read!(srp_param_ch_count)
+    module_param!(ch_count).get()
 }
 
 #[cfg(SRP_KUNIT)]
@@ -191,7 +162,7 @@ mod tests {
 
     #[test]
     fn sg_entries_ranges() {
-        const MAX: u32 = bindings::SG_MAX_SEGMENTS;
+        const MAX: u32 = SG_MAX_SEGMENTS;
         let fine = Complaints::default();
         let (mut old, mut cmd, mut small, mut large) = (fine, fine, fine, fine);
         old.deprecated = true;

@@ -30,10 +30,8 @@ use crate::{
         },
         status::Owner, //
     },
-    trace::{
-        trace,
-        Text, //
-    }, //
+    trace::trace,
+    tracepoint::Text, //
 };
 use kernel::{
     impl_has_work,
