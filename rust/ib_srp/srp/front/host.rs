@@ -195,7 +195,9 @@ attribute_group! {
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
         zero_req_lim: 0o444,
-            show = |io: &Io, page| line(page, io.counts().map(|c| c.credit_waits.get()).sum::<u64>());
+            show = |io: &Io, page| {
+                line(page, io.counts().map(|c| c.credit_waits.get()).sum::<u64>())
+            };
         src: 0o444,
             show = |io: &Io, page| line(page, fmt!("{}", address(io)?.bound().ok_or(ENOENT)?));
         dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
@@ -221,7 +223,8 @@ attribute_group! {
             read_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::read_bytes);
             write_bytes: 0o444, show = |io: &Io, page| row(page, io, Counts::write_bytes);
             way_none: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::None));
-            way_immediate: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::Immediate));
+            way_immediate: 0o444,
+                show = |io: &Io, page| row(page, io, |c| c.of(DataPath::Immediate));
             way_static: 0o444, show = |io: &Io, page| row(page, io, |c| c.of(DataPath::Static));
             way_dynamic: 0o444, show = |io: &Io, page| row(page, io, Counts::dynamic);
             credit_waits: 0o444, show = |io: &Io, page| row(page, io, |c| c.credit_waits.get());

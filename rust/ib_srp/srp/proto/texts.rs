@@ -22,7 +22,8 @@ macro_rules! texts {
             pub enum $type {
                 $(
                     $(#[$doc])*
-                    $variant $(($($item_type),*))? $({ $($(#[$field_doc])* $field: $field_type,)* })?,
+                    $variant $(($($item_type),*))?
+                        $({ $($(#[$field_doc])* $field: $field_type,)* })?,
                 )*
             }
 
