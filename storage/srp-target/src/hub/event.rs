@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events of a hub, made from those of the devices and the connection manager.
+
+use std::io;
+
+use verbs::{Buffer, CmEvent, Completion};
+
+use super::{Hub, LinkId};
+
+/// An event. `T` identifies the purpose of a completion.
+pub enum Event<T> {
+    /// A connection request with this private data: call [`Hub::accept`] or [`Hub::reject`].
+    Login {
+        /// The connection.
+        id: LinkId,
+        /// At most 256 bytes; the transport may have padded it.
+        data: Vec<u8>,
+    },
+    /// A connection made with [`Hub::connect`] or [`Hub::accept`] is established. Messages may have
+    /// arrived before on the latter.
+    Connected {
+        /// The connection.
+        id: LinkId,
+    },
+    /// A message has arrived.
+    Received {
+        /// The connection.
+        id: LinkId,
+        /// The message.
+        buffer: Buffer,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// A queued operation has completed.
+    Done {
+        /// The connection.
+        id: LinkId,
+        /// The token it was queued with.
+        token: T,
+        /// The buffer it was queued with; `None` for bytes of an arena.
+        buffer: Option<Buffer>,
+    },
+    /// The connection has ended or could not be made. It has no further events.
+    Ended {
+        /// The connection.
+        id: LinkId,
+        /// The error, unless the peer disconnected.
+        why: Option<String>,
+    },
+}
+
+impl<T> Hub<T> {
+    /// Returns the next event. Call it until it returns `None`, but at most [`EVENTS`] times before
+    /// other work is done.
+    pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
+        loop {
+            match self.happened.pop_front() {
+                Some(Event::Ended { id, why }) => {
+                    if self.forget(id) {
+                        return Ok(Some(Event::Ended { id, why }));
+                    }
+                }
+                Some(Event::Login { id, data }) => {
+                    if self.waiting.contains_key(&id) {
+                        return Ok(Some(Event::Login { id, data }));
+                    }
+                }
+                Some(event) => {
+                    let (Event::Connected { id }
+                    | Event::Received { id, .. }
+                    | Event::Done { id, .. }) = &event
+                    else {
+                        continue;
+                    };
+                    // Drop the events of a closed connection.
+                    if self.links.contains_key(id) {
+                        return Ok(Some(event));
+                    }
+                }
+                None => {
+                    self.gather()?;
+                    if self.happened.is_empty() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn gather(&mut self) -> io::Result<()> {
+        if let Some(event) = self.events.next()? {
+            self.cm_event(event);
+        }
+        let tokens: Vec<_> = self
+            .devices
+            .iter()
+            .flat_map(|d| std::iter::from_fn(|| d.wakeup()))
+            .collect();
+        for id in tokens {
+            self.drain(id);
+        }
+        Ok(())
+    }
+
+    fn cm_event(&mut self, event: CmEvent) {
+        match event {
+            CmEvent::Request(incoming) => {
+                let id = self.number(incoming.key());
+                let data = incoming.data().to_vec();
+                self.waiting.insert(id, incoming);
+                self.happened.push_back(Event::Login { id, data });
+            }
+            CmEvent::Established(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    self.happened.push_back(Event::Connected { id });
+                }
+            }
+            CmEvent::Address(key) => {
+                let id = self.names.get(&key).copied();
+                let wanted = id.and_then(|id| self.wanted.get(&id).map(|w| (id, w)));
+                if let Some((id, Err(e))) = wanted.map(|(id, w)| (id, w.outgoing.route())) {
+                    self.end(id, Some(e.to_string()));
+                }
+            }
+            CmEvent::Route(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    if let Err(e) = self.make(id) {
+                        self.end(id, Some(e.to_string()));
+                    }
+                }
+            }
+            CmEvent::Ended(key) => {
+                if let Some(&id) = self.names.get(&key) {
+                    self.disconnected(id);
+                }
+            }
+        }
+    }
+
+    /// The peer has ended a connection. [`Event::Ended`] follows. Only the owner of a connection
+    /// made with [`Hub::join`] has to call it.
+    pub fn disconnected(&mut self, id: LinkId) {
+        // Deliver the completions that precede the disconnect.
+        self.drain(id);
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.disconnect();
+        }
+        self.end(id, None);
+    }
+
+    fn drain(&mut self, id: LinkId) {
+        while let Some(link) = self.links.get_mut(&id) {
+            let Some(completion) = link.connection.poll() else {
+                return;
+            };
+            match completion {
+                Completion::Received { buffer, len } => {
+                    self.happened.push_back(Event::Received { id, buffer, len });
+                }
+                Completion::Done { token, buffer } => {
+                    let last = link.last == Some(token);
+                    let token = link.tokens.remove(&token).flatten();
+                    if last {
+                        link.connection.disconnect();
+                    }
+                    match token {
+                        Some(token) => self.happened.push_back(Event::Done { id, token, buffer }),
+                        None => self.give(id, buffer),
+                    }
+                }
+                Completion::Failed(why) => return self.end(id, Some(why)),
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection, its operations and its end.
+
+use std::{
+    collections::HashMap,
+    io,
+    time::{Duration, Instant},
+};
+
+use verbs::{Buffer, Connection, Op, Piece};
+
+use super::{gone, Hub, LinkId};
+
+/// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
+const LEAVING: Duration = Duration::from_millis(300);
+
+pub(super) struct Link<T> {
+    pub(super) connection: Connection,
+    pub(super) device: usize,
+    /// Maximum number of queued operations.
+    most: usize,
+    /// Length of all its receive buffers, in bytes.
+    pub(super) messages: usize,
+    pub(super) tokens: HashMap<u64, Option<T>>,
+    next: u64,
+    until: Option<Instant>,
+    /// The operation after which to disconnect.
+    pub(super) last: Option<u64>,
+}
+
+impl<T> Link<T> {
+    /// Registers an operation. Fails if too many are outstanding.
+    fn token(&mut self, token: Option<T>) -> io::Result<u64> {
+        if self.tokens.len() >= self.most {
+            return Err(io::Error::other("the other side takes no answers"));
+        }
+        self.tokens.insert(self.next, token);
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+}
+
+impl<T> Hub<T> {
+    pub(super) fn add(
+        &mut self,
+        id: LinkId,
+        connection: Connection,
+        device: usize,
+        [most, messages]: [usize; 2],
+    ) {
+        let link = Link {
+            connection,
+            device,
+            most,
+            messages,
+            tokens: HashMap::new(),
+            next: 0,
+            until: None,
+            last: None,
+        };
+        self.links.insert(id, link);
+    }
+
+    /// Posts a receive buffer.
+    pub fn receive(&mut self, id: LinkId, buffer: Buffer) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        link.connection.receive(buffer)
+    }
+
+    /// Queues an operation on a buffer. [`Event::Done`] follows if there is a token.
+    pub fn queue(
+        &mut self,
+        id: LinkId,
+        token: Option<T>,
+        op: Op,
+        buffer: Buffer,
+        pieces: Vec<Piece>,
+    ) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let token = link.token(token)?;
+        link.connection.queue(token, op, buffer, pieces)
+    }
+
+    /// Like [`Hub::queue`], on bytes of the arena; each piece has its offset there.
+    pub fn queue_arena(
+        &mut self,
+        id: LinkId,
+        token: Option<T>,
+        op: Op,
+        pieces: Vec<(usize, Piece)>,
+    ) -> io::Result<()> {
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let host = self.hosts.get(link.device).ok_or_else(gone)?;
+        let arena = host.mapped.clone().ok_or_else(gone)?;
+        let token = link.token(token)?;
+        link.connection.queue_arena(token, op, arena, pieces)
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<()> {
+        let mut buffer = self.take(id, message.len())?;
+        buffer[..message.len()].copy_from_slice(message);
+        let len = message.len() as u32;
+        let piece = Piece { va: 0, key: 0, len };
+        self.queue(id, token, Op::Send, buffer, vec![piece])
+    }
+
+    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Hub::late`] returns
+    /// the connection.
+    pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
+        if let Some(message) = message {
+            self.send(id, None, message)?;
+        }
+        let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        link.until = Some(Instant::now() + LEAVING);
+        match message {
+            Some(_) => link.last = Some(link.next - 1),
+            None => link.connection.disconnect(),
+        }
+        Ok(())
+    }
+
+    /// Returns whether a connection is closing, so that [`Hub::late`] must be called.
+    pub fn leaving(&self) -> bool {
+        self.links.values().any(|l| l.until.is_some())
+    }
+
+    /// Closes a connection without waiting for the peer. It has no further events.
+    pub fn close(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.disconnect();
+        }
+        self.forget(id);
+    }
+
+    /// Closes and returns the connections with an expired grace period.
+    pub fn late(&mut self) -> Vec<LinkId> {
+        let now = Instant::now();
+        let late = |l: &Link<T>| l.until.is_some_and(|until| now > until);
+        let all = self.links.iter().filter(|(_, l)| late(l));
+        let late: Vec<_> = all.map(|(id, _)| *id).collect();
+        for id in &late {
+            self.forget(*id);
+        }
+        late
+    }
+}

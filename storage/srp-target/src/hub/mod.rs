@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections on RDMA devices: [`Hub::poll`] returns events, methods start operations. One thread
+//! owns all connections.
+
+mod event;
+mod host;
+mod link;
+mod login;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    net::SocketAddr,
+    os::fd::RawFd,
+    time::Duration,
+};
+
+use verbs::{Arena, Device, Events, Incoming, Key, Listener, Piece};
+
+use crate::proto::cmd::DirectBuf;
+
+pub use event::Event;
+
+use host::Host;
+use link::Link;
+use login::Wanted;
+
+/// Grace period of all connections when the program ends.
+pub const ENDING: Duration = Duration::from_secs(5);
+/// Maximum number of events before the caller checks timers, threads and signals.
+pub const EVENTS: u32 = 64;
+
+/// Number of a connection. Numbers are never reused.
+pub type LinkId = u64;
+
+/// Converts descriptors to places in the peer's memory.
+pub fn pieces(list: &[DirectBuf]) -> Vec<Piece> {
+    list.iter().map(piece).collect()
+}
+
+/// Converts one descriptor.
+pub fn piece(d: &DirectBuf) -> Piece {
+    Piece {
+        va: d.va(),
+        key: d.key(),
+        len: d.len(),
+    }
+}
+
+/// All connections of a process.
+pub struct Hub<T> {
+    // Dropped in field order: connections before the devices, the listener and the events.
+    links: HashMap<LinkId, Link<T>>,
+    waiting: HashMap<LinkId, Incoming>,
+    wanted: HashMap<LinkId, Wanted>,
+    names: HashMap<Key, LinkId>,
+    next: LinkId,
+    happened: VecDeque<Event<T>>,
+    hosts: Vec<Host>,
+    devices: Vec<Device>,
+    arena: Option<Arena>,
+    listeners: Vec<Listener>,
+    events: Events,
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl<T> Hub<T> {
+    /// Listens at an address. Returns the error of the failed system call.
+    pub fn new(at: SocketAddr) -> io::Result<Self> {
+        let mut this = Self::calling()?;
+        this.listen(at)?;
+        Ok(this)
+    }
+
+    /// Listens at one more address. Returns the error of the failed system call.
+    pub fn listen(&mut self, at: SocketAddr) -> io::Result<()> {
+        let (address, port) = (at.ip().to_string(), at.port().to_string());
+        let listener = Listener::new(&self.events, &address, &port);
+        let listener = listener.map_err(|e| io::Error::other(format!("{at}: {e}")))?;
+        self.listeners.push(listener);
+        Ok(())
+    }
+
+    /// Creates a hub without a listener. Returns the error of the failed system call.
+    pub fn calling() -> io::Result<Self> {
+        Ok(Self {
+            links: HashMap::new(),
+            waiting: HashMap::new(),
+            wanted: HashMap::new(),
+            names: HashMap::new(),
+            next: 1,
+            happened: VecDeque::new(),
+            hosts: Vec::new(),
+            devices: Vec::new(),
+            arena: None,
+            listeners: Vec::new(),
+            events: Events::new()?,
+        })
+    }
+
+    /// Grants the peers of all later connections access to this memory.
+    pub fn share(&mut self, arena: Arena) {
+        self.arena = Some(arena);
+    }
+
+    /// Descriptors that are readable when there are events.
+    pub fn fds(&self) -> Vec<RawFd> {
+        let devices = self.devices.iter().map(Device::fd);
+        std::iter::once(self.events.fd()).chain(devices).collect()
+    }
+
+    /// Returns whether there is no connection, established, incoming or outgoing.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
+    }
+
+    fn number(&mut self, key: Key) -> LinkId {
+        let id = self.next;
+        self.next += 1;
+        self.names.insert(key, id);
+        id
+    }
+
+    fn end(&mut self, id: LinkId, why: Option<String>) {
+        self.happened.push_back(Event::Ended { id, why });
+    }
+
+    /// Removes a connection. Returns whether it existed.
+    fn forget(&mut self, id: LinkId) -> bool {
+        let known = self.names.len();
+        self.names.retain(|_, name| *name != id);
+        let linked = self.links.remove(&id).is_some();
+        self.waiting.remove(&id);
+        self.wanted.remove(&id);
+        linked || self.names.len() < known
+    }
+
+    /// Returns whether a connection is established or being made.
+    pub fn has(&self, id: LinkId) -> bool {
+        self.links.contains_key(&id) || self.wanted.contains_key(&id)
+    }
+}
