@@ -6,9 +6,10 @@
 //! See docs/fabric.md for the guarantees.
 //!
 //! [`layout`] is the code, [`message`] the protocol, [`map`] the membership, [`journal`] the
-//! storage of a node, [`link`] a connection to one. [`node`] and [`client`] are the state machines, without RDMA: calls report
-//! events, and the work that follows is collected in a list. [`coordinator`] is the interface to
-//! etcd, [`mod@etcd`] its implementation. [`fabric`] does the work.
+//! storage of a node, [`link`] a connection to one. [`node`] and [`client`] are the state machines,
+//! without RDMA: calls report events, and the work that follows is collected in a list.
+//! [`coordinator`] is the interface to etcd, [`mod@etcd`] its implementation. [`fabric`] does the
+//! work.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

@@ -370,7 +370,16 @@ fn an_old_map_is_refused() {
             let actions = node.actions();
             let closed =
                 |a: &Action| matches!(a, Action::Link(LinkAction::Close { peer: p }) if *p == peer);
-            let settled = |a: &Action| matches!(a, Action::Link(LinkAction::Send { peer: p, message: Message::Settled { epoch: e }, .. }) if *p == peer && *e == epoch);
+            let settled = |a: &Action| {
+                matches!(
+                    a,
+                    Action::Link(LinkAction::Send {
+                        peer: p,
+                        message: Message::Settled { epoch: e },
+                        ..
+                    }) if *p == peer && *e == epoch
+                )
+            };
             (actions.iter().any(closed), actions.iter().any(settled))
         };
         assert_eq!(told(node, 1), (true, false));
