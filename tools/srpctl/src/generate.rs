@@ -102,8 +102,8 @@ nothing is done; `update-initramfs` and `dracut` then fail.
 .IP
 At boot the login is retried for 60 seconds before remote file systems are mounted, then every few \
 seconds while the boot continues; when it succeeds, failed mounts are retried. In fstab such a \
-file system needs the option _netdev, and nofail if the machine must boot without it. At shutdown the \
-logout follows after the file systems are unmounted.
+file system needs the option _netdev, and nofail if the machine must boot without it. At shutdown \
+the logout follows after the file systems are unmounted.
 .TP
 .I /run/srp/hostN
 The program that created the session: srpctl or initramfs. A session without such a file was \

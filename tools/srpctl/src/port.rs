@@ -216,7 +216,8 @@ pub fn choose(
             .collect();
         if through.is_empty() {
             return Err(Error::NoPort(format!(
-                "{} is reached through {interface} ({local}), which belongs to no RDMA port; available: {}",
+                "{} is reached through {interface} ({local}), which belongs to no RDMA port; \
+                 available: {}",
                 dest.ip(),
                 names(&fit)
             )));
