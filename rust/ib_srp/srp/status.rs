@@ -46,7 +46,7 @@ impl Status {
     /// `ENOMEM`.
     pub fn new(port: Arc<Port>, target: PortId, geometry: Geometry) -> Result<Arc<Self>> {
         let this = Self {
-            state: Atomic::new(State::NEW.to_word()),
+            state: Atomic::new(State::default().to_word()),
             host_number: SetOnce::new(),
             port,
             target,

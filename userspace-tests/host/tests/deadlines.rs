@@ -21,7 +21,7 @@ fn at(ms: u32) -> Ktime {
 
 /// A session that is logged in at boot.
 fn live(keep_alive: u32, polled: bool) -> Recovery {
-    let mut recovery = Recovery::new();
+    let mut recovery = Recovery::default();
     assert_eq!(recovery.next_tick(at(0)), None);
     assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
     recovery.watch(at(0), keep_alive, polled);
@@ -218,7 +218,7 @@ fn a_removal_has_rounds_and_nothing_else() {
 /// even if its removal begins before its deadlines are set.
 #[test]
 fn a_removal_still_polls_and_looks_at_credits() {
-    let mut recovery = Recovery::new();
+    let mut recovery = Recovery::default();
     assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
     recovery.credit_missing(at(0), 3_000);
     assert_eq!(recovery.remove(at(0), 100_000, 0), Remove::TearDown);

@@ -2,6 +2,9 @@
 
 //! Tables and arithmetic of the driver.
 
+#[path = "common/events.rs"]
+mod events;
+
 use srp_host::logic::{
     backoff::Fill,
     credit,
@@ -111,7 +114,7 @@ fn slot_table() {
         (Failed, Drained, Free),
     ];
     for state in (0..7).map(slot_state::State::from_number) {
-        for event in slot_state::Event::ALL {
+        for event in events::ALL {
             let expected = allowed
                 .iter()
                 .find(|(from, by, _)| (*from, *by) == (state, event))
@@ -131,11 +134,11 @@ fn slot_table() {
     }
     // A command that the target may know of becomes Free only by Finish or Drained.
     for state in [Posted, Aborting, Responded, Invalidating, Failed] {
-        for event in slot_state::Event::ALL {
+        for event in events::ALL {
             assert!(next(state, event) != Some(Free) || matches!(event, Finish | Drained));
         }
     }
-    for event in slot_state::Event::ALL {
+    for event in events::ALL {
         for state in [Posted, Aborting] {
             assert_ne!(next(state, event), Some(Free));
         }
@@ -170,7 +173,7 @@ fn slot_words() {
 #[test]
 fn pauses_before_missing_channels_grow_to_a_minute() {
     let now = Ktime::from_ns(0);
-    let mut fill = Fill::new();
+    let mut fill = Fill::default();
     assert_eq!(fill.begin(now, false, true), 0);
     // The target has just refused a channel.
     let mut pauses = vec![fill.begin(now, true, true)];
@@ -189,7 +192,7 @@ fn pauses_before_missing_channels_grow_to_a_minute() {
 #[test]
 fn a_flapping_answer_channel_waits_longer_each_time() {
     let at = |ms| Ktime::from_ns(0).add_ms(ms);
-    let mut fill = Fill::new();
+    let mut fill = Fill::default();
     assert!(!fill.is_flapping(at(0)));
     fill.flap(at(0));
     assert!(fill.is_flapping(at(1_999)) && !fill.is_flapping(at(2_000)));
@@ -219,13 +222,13 @@ fn times() {
 #[test]
 fn five_violations_in_a_minute_are_too_many() {
     let second = 1_000_000_000;
-    let mut session = Recovery::new();
+    let mut session = Recovery::default();
     // One strike every twenty seconds for an hour: at most four within a minute.
     for n in 0..180 {
         session.strike(Ktime::from_ns(n * 20 * second));
         assert!(!session.state().banned, "{n}");
     }
-    let mut session = Recovery::new();
+    let mut session = Recovery::default();
     for n in 0..i64::from(MAX_STRIKES) {
         assert!(!session.state().banned);
         session.strike(Ktime::from_ns(n * 15 * second));

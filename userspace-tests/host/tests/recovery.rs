@@ -148,7 +148,7 @@ fn at(seconds: i64) -> Ktime {
 
 /// Creates a session that is logged in at boot.
 fn live() -> Recovery {
-    let mut recovery = Recovery::new();
+    let mut recovery = Recovery::default();
     assert_eq!(recovery.logged_in(at(0)), LoggedIn::StartTimers);
     recovery
 }

@@ -95,7 +95,7 @@ struct Session {
 impl Session {
     fn new() -> Self {
         Self {
-            state: Recovery::new().state(),
+            state: Recovery::default().state(),
             worker: Worker::Idle,
             thread: Thread::Idle,
             armed: false,

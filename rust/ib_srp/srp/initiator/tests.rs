@@ -279,7 +279,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
         }
         asked(&target, number + 2)?;
         // The end of the attempt: an event before it would merge with it.
-        within(|| session.failed_attempts() as usize == number + 1)?;
+        within(|| session.recovery().backoff().attempts() as usize == number + 1)?;
         check_eq!(session.state().life, Life::Recovering);
     }
     check!(begin.elapsed().as_millis() < 9_000);
@@ -315,10 +315,10 @@ fn kicks_are_for_their_port(soft: &Soft) -> Result {
     fsleep(Delta::from_millis(200));
     asked(&target, 1)?;
     events.device_event(active, Some(1));
-    within(|| session.failed_attempts() == 1)?;
+    within(|| session.recovery().backoff().attempts() == 1)?;
     asked(&target, 2)?;
     events.device_event(active, None);
-    within(|| session.failed_attempts() == 2)?;
+    within(|| session.recovery().backoff().attempts() == 2)?;
     asked(&target, 3)?;
     // The transport class has not retried.
     check!(begin.elapsed().as_millis() < 9_000);
@@ -365,7 +365,7 @@ fn a_storm_is_few_tries(soft: &Soft) -> Result {
     let tries = target.requests() - 1;
     let most = begin.elapsed().as_millis() as usize / 250 + 1;
     check!(tries > 2 && tries <= most);
-    within(|| session.failed_attempts() as usize >= tries)?;
+    within(|| session.recovery().backoff().attempts() as usize >= tries)?;
     check_eq!(log.count("reconnect failed"), tries);
     Ok(())
 }

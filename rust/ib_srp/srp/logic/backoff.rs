@@ -47,21 +47,8 @@ pub enum Cause {
     Reset,
 }
 
-/// When the next attempt starts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Pause {
-    /// After this many milliseconds.
-    Ms(u32),
-    /// When the timer of the transport class fires.
-    ReconnectDelay,
-}
-
-impl Pause {
-    const NONE: Self = Self::Ms(0);
-}
-
-/// A session's history of losses and attempts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// A session's history of losses and attempts. By default it has lost no connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Backoff {
     /// Number of losses; each doubles the lifetime that an immediate attempt requires.
     flaps: u32,
@@ -69,8 +56,9 @@ pub struct Backoff {
     attempts: u32,
     /// Attempts requested by the transport class since the connection was lost.
     wanted: u32,
-    /// Minimum pause before an attempt.
-    least: Pause,
+    /// Minimum pause before an attempt, in milliseconds; `None` if the attempt waits for the timer of
+    /// the transport class.
+    least: Option<u32>,
     /// Number of successive port events that took effect while there was no connection.
     events: u32,
     /// When the last port event takes effect.
@@ -83,16 +71,6 @@ const fn doubled(n: u32, most: u32) -> u32 {
 }
 
 impl Backoff {
-    /// The history of a session that has lost no connection.
-    pub const NEW: Self = Self {
-        flaps: 0,
-        attempts: 0,
-        wanted: 0,
-        least: Pause::NONE,
-        events: 0,
-        event: Ktime::MIN,
-    };
-
     /// A connection that lived for `life` nanoseconds is lost.
     pub const fn lost(&mut self, life: i64, why: Cause) {
         self.connected();
@@ -102,16 +80,16 @@ impl Backoff {
         let wanted_ms = doubled(self.flaps, MAX_FLAPS) * 1000;
         self.least = match why {
             Cause::Reset => return self.hurry(),
-            Cause::Violation => Pause::ReconnectDelay,
-            Cause::Plain if life >= wanted_ms as i64 * MS_NS => Pause::NONE,
-            Cause::Plain => Pause::Ms(wanted_ms),
+            Cause::Violation => None,
+            Cause::Plain if life >= wanted_ms as i64 * MS_NS => Some(0),
+            Cause::Plain => Some(wanted_ms),
         };
         self.flaps = self.flaps.saturating_add(1);
     }
 
     /// A host reset wants an attempt now, while there is no connection.
     pub const fn hurry(&mut self) {
-        self.least = Pause::NONE;
+        self.least = Some(0);
     }
 
     /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later ones
@@ -169,28 +147,17 @@ impl Backoff {
         self.attempts
     }
 
-    /// The pause before the next attempt; `reconnect_delay_s` is in seconds. `random` adds up to a
-    /// quarter, so that sessions that lost their connections together do not reconnect together.
-    pub const fn pause(&self, reconnect_delay_s: u32, random: u16) -> Pause {
-        let Pause::Ms(least_ms) = self.least else {
-            return Pause::ReconnectDelay;
-        };
+    /// The pause before the next attempt, in milliseconds; `None` if the timer of the transport class
+    /// starts it. `reconnect_delay_s` is in seconds. `random` adds up to a quarter, so that sessions
+    /// that lost their connections together do not reconnect together.
+    pub fn pause(&self, reconnect_delay_s: u32, random: u16) -> Option<u32> {
         let doubled_ms = match self.attempts {
             0 => 0,
             many => doubled(many - 1, MAX_DOUBLINGS) * 1000,
         };
-        let pause_ms = if least_ms > doubled_ms {
-            least_ms
-        } else {
-            doubled_ms
-        };
-        if pause_ms == 0 {
-            Pause::NONE
-        } else if pause_ms >= reconnect_delay_s.saturating_mul(1000) {
-            Pause::ReconnectDelay
-        } else {
-            Pause::Ms(pause_ms.saturating_add(part(pause_ms / 4, random)))
-        }
+        let pause_ms = self.least?.max(doubled_ms);
+        let own = pause_ms == 0 || pause_ms < reconnect_delay_s.saturating_mul(1000);
+        own.then(|| pause_ms.saturating_add(part(pause_ms / 4, random)))
     }
 }
 
@@ -207,15 +174,6 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Returns no attempts and no losses.
-    pub const fn new() -> Self {
-        Self {
-            attempts: 0,
-            flaps: 0,
-            flapped: Ktime::MIN,
-        }
-    }
-
     /// The pause after `attempts` attempts, in milliseconds.
     const fn pause(attempts: u32) -> u32 {
         doubled(attempts, MAX_FILL_DOUBLINGS) * 1000
@@ -246,10 +204,8 @@ impl Fill {
     pub const fn failed(&mut self) -> (u32, bool) {
         let last = Self::pause(self.attempts);
         self.attempts = self.attempts.saturating_add(1);
-        (
-            Self::pause(self.attempts),
-            Self::pause(self.attempts) > last,
-        )
+        let next = Self::pause(self.attempts);
+        (next, next > last)
     }
 
     /// An answer channel is lost.
@@ -267,9 +223,9 @@ impl Fill {
 
 /// Random delay in milliseconds that spreads the attempts of a timer of whole seconds: at most a
 /// sixteenth of `reconnect_delay`, and at most a second.
-pub const fn spread_ms(reconnect_delay_s: u32, random: u16) -> u32 {
+pub fn spread_ms(reconnect_delay_s: u32, random: u16) -> u32 {
     let most = reconnect_delay_s.saturating_mul(1000) / 16;
-    part(if most < 1000 { most } else { 1000 }, random)
+    part(most.min(1000), random)
 }
 
 /// Returns `most` * `random` / 2^16.

@@ -176,9 +176,9 @@ pub enum Remove {
     Nothing,
 }
 
-/// The state of a session, its deadlines, and its history of losses and attempts. An event that
-/// does not apply in the current state changes nothing.
-#[derive(Clone, Copy, Debug)]
+/// The state of a session, its deadlines, and its history of losses and attempts. By default it is
+/// logging in. An event that does not apply in the current state changes nothing.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
     state: State,
     deadlines: Deadlines,
@@ -191,20 +191,11 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Returns a session that is logging in.
-    pub const fn new() -> Self {
-        Self::of(State::NEW)
-    }
-
     /// Returns a session in this state, with no history.
-    pub const fn of(state: State) -> Self {
+    pub fn of(state: State) -> Self {
         Self {
             state,
-            deadlines: Deadlines::new(),
-            backoff: Backoff::NEW,
-            fill: Fill::new(),
-            strikes: Window::new(),
-            since: Ktime::from_ns(0),
+            ..Self::default()
         }
     }
 
@@ -251,7 +242,7 @@ impl Recovery {
             self.state.link = Link::Lost;
             self.state.starving = false;
             self.deadlines.end_test();
-            self.deadlines.credits = Ktime::MAX;
+            self.deadlines.credits = None;
             self.state.reset = if reset { Reset::Wanted } else { Reset::None };
             self.backoff.lost(now.ns_since(self.since), cause);
             self.count(cause, now);
@@ -307,7 +298,7 @@ impl Recovery {
             return Ended::Retry(Retry::None);
         }
         self.state.link = Link::Down;
-        self.deadlines.poll = Ktime::MAX;
+        self.deadlines.poll = None;
         match self.state.life {
             Life::Failed => Ended::Remove,
             _ => Ended::Retry(self.retry()),
@@ -459,7 +450,7 @@ impl Recovery {
 
     /// The disks are gone, and the target is logged out.
     pub const fn log_out(&mut self) {
-        self.deadlines.removal = Ktime::MAX;
+        self.deadlines.removal = None;
         if matches!(self.state.link, Link::Up) {
             self.state.link = Link::Closing;
         }
@@ -506,11 +497,5 @@ impl Recovery {
         if matches!(cause, Cause::Violation) && self.strikes.add(now) >= MAX_STRIKES {
             self.ban();
         }
-    }
-}
-
-impl Default for Recovery {
-    fn default() -> Self {
-        Self::new()
     }
 }

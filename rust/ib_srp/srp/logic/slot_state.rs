@@ -75,21 +75,6 @@ pub enum Event {
     Drained,
 }
 
-impl Event {
-    /// All events.
-    pub const ALL: [Self; 9] = [
-        Self::Claim,
-        Self::Cancel,
-        Self::Post,
-        Self::Respond,
-        Self::Invalidate,
-        Self::Finish,
-        Self::Abort,
-        Self::Fail,
-        Self::Drained,
-    ];
-}
-
 /// The state after `event`, or `None` if `event` must not occur in `state`.
 #[inline(always)]
 pub const fn next(state: State, event: Event) -> Option<State> {
@@ -101,14 +86,8 @@ pub const fn next(state: State, event: Event) -> Option<State> {
         (State::Posted, Event::Abort) => State::Aborting,
         (State::Responded, Event::Invalidate) => State::Invalidating,
         (State::Responded | State::Invalidating, Event::Finish) => State::Free,
-        (
-            State::Building
-            | State::Posted
-            | State::Responded
-            | State::Invalidating
-            | State::Aborting,
-            Event::Fail,
-        ) => State::Failed,
+        (State::Free | State::Failed, Event::Fail) => return None,
+        (_, Event::Fail) => State::Failed,
         (State::Failed, Event::Drained) => State::Free,
         _ => return None,
     })

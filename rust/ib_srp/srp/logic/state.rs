@@ -4,10 +4,11 @@
 //! one word for readers without a lock.
 
 /// Life cycle state of a session.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Life {
     /// The login is in progress, including the scan for disks.
+    #[default]
     Connecting = 0,
     /// Commands can be sent.
     Live = 1,
@@ -22,10 +23,11 @@ pub enum Life {
 }
 
 /// The connection of a session. Bit 2 of the number is set if there is no usable connection.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Link {
     /// Commands can be sent, or the login is in progress.
+    #[default]
     Up = 0,
     /// The logout has begun, so the end of the connection is not reported.
     Closing = 1,
@@ -40,9 +42,10 @@ pub enum Link {
 }
 
 /// Progress of a reconnect attempt.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Attempt {
     /// No attempt.
+    #[default]
     None,
     /// The attempt is connecting.
     Connecting {
@@ -61,10 +64,11 @@ pub enum Attempt {
 }
 
 /// A host reset, which needs one attempt regardless of the pause between attempts.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Reset {
     /// No reset is pending.
+    #[default]
     None = 0,
     /// The next attempt is for the reset.
     Wanted = 1,
@@ -72,8 +76,8 @@ pub enum Reset {
     Tried = 2,
 }
 
-/// The state of a session, except its history and its deadlines.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+/// The state of a session, except its history and its deadlines. By default it is logging in.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct State {
     /// Life cycle state of the session.
     pub life: Life,
@@ -100,18 +104,6 @@ const fn bit(flag: bool, number: u32) -> u32 {
 }
 
 impl State {
-    /// The state of a session that is logging in.
-    pub const NEW: Self = Self {
-        life: Life::Connecting,
-        link: Link::Up,
-        attempt: Attempt::None,
-        reset: Reset::None,
-        failing: false,
-        banned: false,
-        asked: false,
-        starving: false,
-    };
-
     /// The state in one word: life in bits 0 to 2, link in bits 3 to 5, attempt in bits 6 to 9,
     /// reset in bits 10 and 11, then the flags.
     pub const fn to_word(self) -> u32 {

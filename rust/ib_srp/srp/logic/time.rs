@@ -11,8 +11,6 @@ pub struct Ktime(i64);
 impl Ktime {
     /// The earliest time.
     pub const MIN: Self = Self(i64::MIN);
-    /// The latest time, which never comes.
-    pub const MAX: Self = Self(i64::MAX);
 
     /// Returns the time this many nanoseconds after boot.
     pub const fn from_ns(ns: i64) -> Self {

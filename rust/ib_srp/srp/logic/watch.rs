@@ -45,9 +45,10 @@ pub const fn removal_limit_ms(request: u32) -> u32 {
 }
 
 /// The purpose of a check of the channels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Policy {
     /// Every `keep_alive`: an idle channel is probed, and must respond before the next check.
+    #[default]
     Idle,
     /// A test begins: all channels are probed.
     Ask,

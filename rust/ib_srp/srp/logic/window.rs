@@ -7,7 +7,8 @@ use super::time::Ktime;
 /// Length of a window: a minute, in nanoseconds.
 const WINDOW_NS: i64 = 60_000_000_000;
 
-/// Counts events in windows of a minute, each of which begins with an event.
+/// Counts events in windows of a minute, each of which begins with an event. By default, there was
+/// none.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Window {
     since: Ktime,
@@ -17,14 +18,6 @@ pub struct Window {
 impl Window {
     /// Maximum number of messages that are logged in a window.
     pub const LOGGED: u32 = 10;
-
-    /// Returns an empty counter.
-    pub const fn new() -> Self {
-        Self {
-            since: Ktime::from_ns(0),
-            count: 0,
-        }
-    }
 
     /// Counts an event at the time `now`, and returns the number of events in its window.
     pub const fn add(&mut self, now: Ktime) -> u32 {

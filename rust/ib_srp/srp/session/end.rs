@@ -50,6 +50,7 @@ impl_has_work! { impl HasWork<Session, END> for Session { self.end } }
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
 /// What the log and sysfs report about losses.
+#[derive(Default)]
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
@@ -57,16 +58,6 @@ pub(super) struct News {
     losses: Window,
     /// The last loss was not logged.
     pub(super) quiet: bool,
-}
-
-impl News {
-    pub(super) const fn new() -> Self {
-        Self {
-            last: None,
-            losses: Window::new(),
-            quiet: false,
-        }
-    }
 }
 
 impl Owner for Session {

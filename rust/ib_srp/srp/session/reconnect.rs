@@ -31,10 +31,7 @@ use crate::{
         ktime::ktime_get,
         log::session_log,
         logic::{
-            backoff::{
-                spread_ms,
-                Pause, //
-            },
+            backoff::spread_ms,
             recovery::{
                 self,
                 BeginAttempt,
@@ -91,33 +88,23 @@ impl Session {
     /// timer of the transport class. Any context.
     fn attempt_later(self: &Arc<Self>, rport: &Rport<Self>) {
         let timeouts = rport.timeouts();
-        let reconnect_delay = u32::try_from(timeouts.reconnect_delay);
         let recovery = self.recovery.lock();
         if !recovery.state().may_attempt() {
             return;
         }
-        let pause = match reconnect_delay {
-            Ok(seconds) => recovery.backoff().pause(seconds, random_u16()),
+        let delay = match u32::try_from(timeouts.reconnect_delay) {
+            Ok(seconds) => match recovery.backoff().pause(seconds, random_u16()) {
+                Some(delay) => delay,
+                // Without timeouts that block, a commit while the class was being told of the loss
+                // has succeeded, and the class has stopped its timer.
+                None if !timeouts.block() => seconds.saturating_mul(1000),
+                None => return,
+            },
             // Reconnecting is disabled, except for a reset of the host.
-            Err(_) if recovery.state().reset == Reset::Wanted => Pause::Ms(0),
+            Err(_) if recovery.state().reset == Reset::Wanted => 0,
             Err(_) => return,
         };
-        let delay = match (pause, reconnect_delay) {
-            (Pause::Ms(delay), _) => delay,
-            // Without timeouts that block, a commit while the class was being told of the loss has
-            // succeeded, and the class has stopped its timer.
-            (Pause::ReconnectDelay, Ok(seconds)) if !timeouts.block() => {
-                seconds.saturating_mul(1000)
-            }
-            (Pause::ReconnectDelay, _) => return,
-        };
         let _ = Connect::schedule(self.clone(), delay);
-    }
-
-    /// Number of failed attempts to reconnect since the connection was lost.
-    #[cfg(SRP_KUNIT)]
-    pub fn failed_attempts(&self) -> u32 {
-        self.recovery.lock().backoff().attempts()
     }
 
     /// Handles `retry`. The session is down, and no attempt is in flight. Any context.
@@ -196,7 +183,7 @@ impl Session {
                 if !matches!(why, LoginFailure::Removed) {
                     let trouble = Trouble::Reconnect(why);
                     self.note(trouble);
-                    session_log!(Warning, self, "{}", format_args!("{trouble}"));
+                    session_log!(Warning, self, "{trouble}");
                 }
                 self.on(Recovery::attempt_failed);
                 return self.end_attempt(channels);
@@ -208,12 +195,12 @@ impl Session {
             Returned::StartTimers => {}
             Returned::EndAttempt => {
                 if !self.state().is_ending() {
+                    let e = taken.err().map_or(0, |e| e.to_errno());
                     // The reason for the loss is logged separately.
                     session_log!(
                         Warning,
                         self,
-                        "reconnect failed: the new connection was lost at once (error {})",
-                        taken.err().map_or(0, |e| e.to_errno())
+                        "reconnect failed: the new connection was lost at once (error {e})"
                     );
                 }
                 return self.end_attempt(channels);
@@ -221,13 +208,8 @@ impl Session {
         }
         // From here on the connections are the session's, and may be lost already.
         if !self.news.lock().quiet {
-            session_log!(
-                Info,
-                self,
-                "reconnected, {} of {} channels",
-                count,
-                channels.len()
-            );
+            let all = channels.len();
+            session_log!(Info, self, "reconnected, {count} of {all} channels");
         }
         self.start_timers(true);
     }
@@ -281,9 +263,8 @@ impl Session {
             Some(why) => session_log!(
                 Warning,
                 self,
-                "no answer channel to {}: {}",
-                fmt!("{from}"),
-                format_args!("{why}")
+                "no answer channel to {}: {why}",
+                fmt!("{from}")
             ),
         }
     }
@@ -313,12 +294,7 @@ impl Session {
         if let (Err(why), true, true) = (result, longer, left == before) {
             // Only while the pause grows. At its maximum, a full target would cause a line each
             // minute.
-            session_log!(
-                Warning,
-                self,
-                "{left} channels still missing: {}",
-                format_args!("{why}")
-            );
+            session_log!(Warning, self, "{left} channels still missing: {why}");
         }
         self.fill_in(delay);
     }

@@ -73,7 +73,7 @@ fn live(lost: bool) -> State {
     State {
         life: Life::Live,
         link,
-        ..State::NEW
+        ..State::default()
     }
 }
 

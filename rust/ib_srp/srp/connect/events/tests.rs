@@ -465,11 +465,11 @@ fn violations_of_a_new_connection(soft: &Soft) -> Result {
         check!(broken(false));
         let log = Log::from_now();
         let strikes = || session.recovery().strikes();
-        check_eq!(strikes(), Window::new());
+        check_eq!(strikes(), Window::default());
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost: protocol violation"), 1);
         let one = strikes();
-        check!(one != Window::new());
+        check!(one != Window::default());
         // Another violation on the same connection.
         session.fail(Lost::Violation(Violation::Flags));
         check_eq!(log.count("connection lost:"), 1);

@@ -35,56 +35,36 @@ pub struct Due {
     pub poll: bool,
 }
 
-/// The deadlines of a session; [`Ktime::MAX`] is none.
-#[derive(Clone, Copy, Debug)]
+/// The deadlines of a session.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadlines {
-    test: Ktime,
+    test: Option<Ktime>,
     /// What the test does at its deadline.
     policy: Policy,
-    pub(super) credits: Ktime,
-    pub(super) poll: Ktime,
-    event: Ktime,
+    pub(super) credits: Option<Ktime>,
+    pub(super) poll: Option<Ktime>,
+    event: Option<Ktime>,
     /// The path to the target may have changed since the last event.
     moved: bool,
-    pub(super) removal: Ktime,
+    pub(super) removal: Option<Ktime>,
     /// Length of a round of the removal, in milliseconds.
     round_ms: u32,
-    /// Upper bound on the time until the midlayer has ended a command, in milliseconds.
-    limit_ms: u32,
+    /// Upper bound on the time until the midlayer has ended a command, in milliseconds, if known.
+    limit_ms: Option<u32>,
     /// The commands of the session during its removal.
     commands: Watch,
 }
 
 /// Whether the time of `deadline` has come; clears it then.
-const fn fires(deadline: &mut Ktime, now: Ktime) -> bool {
-    let fires = now.ns_since(*deadline) >= 0;
-    if fires {
-        *deadline = Ktime::MAX;
-    }
-    fires
+fn fires(deadline: &mut Option<Ktime>, now: Ktime) -> bool {
+    deadline.take_if(|deadline| *deadline <= now).is_some()
 }
 
 impl Deadlines {
-    /// Returns no deadlines.
-    pub(super) const fn new() -> Self {
-        Self {
-            test: Ktime::MAX,
-            policy: Policy::Idle,
-            credits: Ktime::MAX,
-            poll: Ktime::MAX,
-            event: Ktime::MAX,
-            moved: false,
-            removal: Ktime::MAX,
-            round_ms: 0,
-            limit_ms: u32::MAX,
-            commands: Watch::new(0),
-        }
-    }
-
     /// No test runs, and idle channels are not looked at.
     pub(super) const fn end_test(&mut self) {
         self.policy = Policy::Idle;
-        self.test = Ktime::MAX;
+        self.test = None;
     }
 
     /// The removal begins. A round takes half of `patience` milliseconds. `ended` is the number of
@@ -92,9 +72,9 @@ impl Deadlines {
     /// this one.
     pub(super) const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
         self.end_test();
-        self.event = Ktime::MAX;
+        self.event = None;
         self.round_ms = patience / 2;
-        self.removal = now.add_ms(self.round_ms);
+        self.removal = Some(now.add_ms(self.round_ms));
         self.commands = Watch::new(ended);
     }
 
@@ -102,7 +82,7 @@ impl Deadlines {
     const fn keep(&mut self, now: Ktime, keep_alive: u32) {
         self.end_test();
         if keep_alive > 0 {
-            self.test = now.add_ms(keep_alive);
+            self.test = Some(now.add_ms(keep_alive));
         }
     }
 }
@@ -118,28 +98,25 @@ impl Recovery {
         };
         self.deadlines.keep(now, keep_alive);
         if polled && !self.state.is_down() {
-            self.deadlines.poll = now.add_ms(POLL_MS);
+            self.deadlines.poll = Some(now.add_ms(POLL_MS));
         }
     }
 
     /// The connection is to be tested. `due`: whether a probe is outstanding, which a test in
     /// progress waits for. `None` starts the test in any case, and the probe has the full time
     /// again.
-    pub const fn test(&mut self, now: Ktime, due: Option<bool>) {
-        let begins = match due {
-            Some(due) => self.deadlines.policy.begins_anew(due),
-            None => true,
-        };
+    pub fn test(&mut self, now: Ktime, due: Option<bool>) {
+        let begins = due.is_none_or(|due| self.deadlines.policy.begins_anew(due));
         if begins && !self.state.is_ending() && !self.state.is_lost() {
             self.deadlines.policy = Policy::Ask;
-            self.deadlines.test = now;
+            self.deadlines.test = Some(now);
         }
     }
 
     /// A port event. `moved`: the path to the target may have changed.
     /// [`Backoff::event`](super::Backoff::event) sets the delay, unless an earlier event is due.
     /// Ignored unless the session waits to reconnect or has a path to test.
-    pub const fn port_event(&mut self, now: Ktime, moved: bool) {
+    pub fn port_event(&mut self, now: Ktime, moved: bool) {
         let moved = match self.state.life {
             Life::Recovering => false,
             Life::Live if moved => true,
@@ -147,9 +124,7 @@ impl Recovery {
         };
         let event = now.add_ms(self.backoff.event(now, self.state.is_lost()));
         self.deadlines.moved |= moved;
-        if event.ns_since(self.deadlines.event) < 0 {
-            self.deadlines.event = event;
-        }
+        self.deadlines.event = Some(self.deadlines.event.map_or(event, |due| due.min(event)));
     }
 
     /// A command was refused for lack of a credit. The credits are looked at every `round`
@@ -157,37 +132,34 @@ impl Recovery {
     pub const fn credit_missing(&mut self, now: Ktime, round: u32) {
         if !self.state.starving && !self.state.is_lost() {
             self.state.starving = true;
-            self.deadlines.credits = now.add_ms(round);
+            self.deadlines.credits = Some(now.add_ms(round));
         }
     }
 
     /// The midlayer has ended every command within `limit` milliseconds.
     pub const fn limit_removal(&mut self, limit: u32) {
-        self.deadlines.limit_ms = limit;
+        self.deadlines.limit_ms = Some(limit);
     }
 
     /// A round of the removal ends. `ended` is the number of commands that have ended, modulo 2^32.
-    pub const fn removal_round(&mut self, ended: i32) -> Policy {
+    pub fn removal_round(&mut self, ended: i32) -> Policy {
+        let all = &mut self.deadlines;
+        let limit = all.limit_ms.and_then(|ms| ms.checked_div(all.round_ms));
         Policy::Removal {
-            rounds: self.deadlines.commands.round(ended),
-            limit: match self.deadlines.limit_ms.checked_div(self.deadlines.round_ms) {
-                Some(limit) => limit,
-                None => u32::MAX,
-            },
+            rounds: all.commands.round(ended),
+            limit: limit.unwrap_or(u32::MAX),
         }
     }
 
     /// The tick fires: returns what is due, and sets the deadlines that follow. `keep_alive` is as
     /// for [`Self::watch`].
-    pub const fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
+    pub fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
         let all = &mut self.deadlines;
         let mut due = Due {
-            reconnect: false,
-            moved: false,
-            look: None,
             removal: fires(&mut all.removal, now),
             credits: fires(&mut all.credits, now),
             poll: fires(&mut all.poll, now),
+            ..Due::default()
         };
         if fires(&mut all.event, now) {
             due.reconnect = matches!(self.state.life, Life::Recovering);
@@ -195,21 +167,21 @@ impl Recovery {
             all.moved = false;
         }
         if due.removal {
-            all.removal = now.add_ms(all.round_ms);
+            all.removal = Some(now.add_ms(all.round_ms));
         }
         if due.credits {
             // A command that is refused from here on counts in a round of its own.
             self.state.starving = false;
         }
         if due.poll {
-            all.poll = now.add_ms(POLL_MS);
+            all.poll = Some(now.add_ms(POLL_MS));
         }
         if fires(&mut all.test, now) {
             due.look = Some(all.policy);
             match all.policy.next() {
                 (policy, Some(delay)) => {
                     all.policy = policy;
-                    all.test = now.add_ms(delay);
+                    all.test = Some(now.add_ms(delay));
                 }
                 (_, None) => all.keep(now, keep_alive),
             }
@@ -218,22 +190,11 @@ impl Recovery {
     }
 
     /// Milliseconds until the next deadline, rounded up; `None` if there is none.
-    pub const fn next_tick(&self, now: Ktime) -> Option<u32> {
+    pub fn next_tick(&self, now: Ktime) -> Option<u32> {
         let all = &self.deadlines;
-        let mut next = all.test;
-        let others = [all.credits, all.poll, all.event, all.removal];
-        let mut rest: &[Ktime] = &others;
-        while let [first, others @ ..] = rest {
-            if first.ns_since(next) < 0 {
-                next = *first;
-            }
-            rest = others;
-        }
-        if next.to_ns() == Ktime::MAX.to_ns() {
-            return None;
-        }
+        let all = [all.test, all.credits, all.poll, all.event, all.removal];
+        let next = all.into_iter().flatten().min()?;
         let ms = next.ms_since(now);
-        let early = now.add_ms(ms).ns_since(next) < 0;
-        Some(ms.saturating_add(early as u32))
+        Some(ms.saturating_add(u32::from(now.add_ms(ms) < next)))
     }
 }
