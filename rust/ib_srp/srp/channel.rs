@@ -120,6 +120,10 @@ impl Channel {
     /// Creates an unconnected channel, with all its memory, for the session with this status. Its
     /// events go to `owner`. Sleeps.
     ///
+    /// If there are `answered` channels, this is an answer channel, which receives responses to
+    /// their commands. They are all channels of the session, in order, in the same protection
+    /// domain, and the index of the answer channel is higher than theirs.
+    ///
     /// # Errors
     ///
     /// Those of memory allocation and of the device.
@@ -128,45 +132,21 @@ impl Channel {
         owner: &Arc<dyn Owner>,
         index: u16,
         pd: &Arc<Pd>,
-    ) -> Result<Arc<Connection>> {
-        Self::with(status, owner, index, pd, None)
-    }
-
-    /// As [`Self::new`], for answer channel `number`, which receives responses to commands of
-    /// `channels`: all channels of the session, in order, in the same protection domain.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::new`].
-    pub fn new_answer_channel(
-        status: &Arc<Status>,
-        owner: &Arc<dyn Owner>,
-        number: usize,
-        pd: &Arc<Pd>,
-        channels: &[Arc<Connection>],
-    ) -> Result<Arc<Connection>> {
-        let index = u16::try_from(channels.len() + number).map_err(|_| EINVAL)?;
-        let answer_channel = AnswerChannel::new(number, owner, channels)?;
-        let owner: Arc<dyn Owner> = answer_channel.clone();
-        Self::with(status, &owner, index, pd, Some(answer_channel))
-    }
-
-    fn with(
-        status: &Arc<Status>,
-        owner: &Arc<dyn Owner>,
-        index: u16,
-        pd: &Arc<Pd>,
-        answer_channel: Option<Arc<AnswerChannel>>,
+        answered: &[Arc<Connection>],
     ) -> Result<Arc<Connection>> {
         let geometry = &status.geometry;
-        let mut slots = geometry.slots;
-        let (receives, context) = match &answer_channel {
-            Some(_) => {
+        let (mut slots, mut owner, mut answer_channel) = (geometry.slots, owner.clone(), None);
+        let (receives, context) = match answered.len() {
+            0 if geometry.is_polled(index.into()) => (slots.receives(), PollContext::Direct),
+            0 => (slots.receives(), PollContext::Interrupt),
+            first => {
+                let number = usize::from(index).checked_sub(first).ok_or(EINVAL)?;
+                let channel = AnswerChannel::new(number, owner, answered)?;
+                owner = channel.clone();
+                answer_channel = Some(channel);
                 slots.depth = 0;
                 (geometry.answer_receives(), PollContext::Interrupt)
             }
-            None if geometry.is_polled(index.into()) => (slots.receives(), PollContext::Direct),
-            None => (slots.receives(), PollContext::Interrupt),
         };
         let depth = slots.depth as usize;
         let (regions, handles) = Regions::new(pd, depth, slots.regions as usize)?;
@@ -197,7 +177,7 @@ impl Channel {
         let channel = Self {
             index,
             status: status.clone(),
-            owner: owner.clone(),
+            owner,
             slots: cells,
             counts: Counts::new(),
             immediate: Atomic::new(0),
@@ -235,7 +215,7 @@ impl Channel {
         self.status.host()
     }
 
-    /// Index of the channel: that of its hardware queue, or a higher one for answer_channel.
+    /// Index of the channel: that of its hardware queue, or a higher one for an answer channel.
     pub fn index(&self) -> u16 {
         self.index
     }
@@ -329,13 +309,5 @@ impl Connection {
             return Err(ENOTCONN);
         }
         Ok(())
-    }
-
-    /// Sends a logout, after which nothing is sent.
-    pub fn begin_log_out(&self) {
-        self.logged_out.reinit();
-        if !self.is_open() || !self.log_out() {
-            self.logged_out.complete_all();
-        }
     }
 }

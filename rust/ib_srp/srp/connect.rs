@@ -176,7 +176,7 @@ impl<'a> Login<'a> {
         channels.push(connection).map_err(memory)?;
         let wanted = status.geometry.all_channels();
         for index in 1..wanted {
-            match Channel::new(status, &self.owner, index, &self.pd) {
+            match Channel::new(status, &self.owner, index, &self.pd, &[]) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
@@ -191,10 +191,10 @@ impl<'a> Login<'a> {
         }
         let others = channels.iter().skip(1);
         let granted = self.follow("channels", others, Some(leader))?;
-        for number in 0..nexus.plan.answers_from.len() {
-            let answers =
-                Channel::new_answer_channel(status, &self.owner, number, &self.pd, &channels)
-                    .map_err(|e| LoginFailure::Step("answer channel", e))?;
+        // CAST: At most `wanted` channels, of 16 bits.
+        for (index, _) in (channels.len() as u16..).zip(&nexus.plan.answers_from) {
+            let answers = Channel::new(status, &self.owner, index, &self.pd, &channels)
+                .map_err(|e| LoginFailure::Step("answer channel", e))?;
             channels.push_answer_channel(answers).map_err(memory)?;
         }
         self.connect_answer_channels(&channels)?;

@@ -166,10 +166,8 @@ impl Cell {
     /// Moves a command that the target may have to Aborting, if its state is still `from`. Does not
     /// take the slot, so that a response never finds it held.
     pub fn abort(&self, from: Word) -> bool {
-        let Some(to) = from.next(Event::Abort) else {
-            return false;
-        };
-        self.slot.transition(from.raw(), to.raw())
+        let aborting = from.next(Event::Abort);
+        aborting.is_some_and(|to| self.slot.transition(from.raw(), to.raw()))
     }
 
     /// Records that the command of this generation was recalled from the target: a response to it

@@ -108,11 +108,11 @@ pub trait Owner: Send + Sync {
 
     /// The answer channel with this number has failed, for the reason `why`. If `why` is `None`,
     /// the session loses its connection, too: a call of [`Owner::fail`] follows.
-    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>);
+    fn answer_channel_lost(&self, _number: usize, _why: Option<&Lost>) {}
 
-    /// A command was refused for lack of a credit.
-    fn credit_missing(self: ArcBorrow<'_, Self>);
+    /// A command was refused for lack of a credit. Not on an answer channel.
+    fn credit_missing(self: ArcBorrow<'_, Self>) {}
 
-    /// The target reports that its logical units have changed.
-    fn units_changed(self: ArcBorrow<'_, Self>);
+    /// The target reports that its logical units have changed. Not on an answer channel.
+    fn units_changed(self: ArcBorrow<'_, Self>) {}
 }

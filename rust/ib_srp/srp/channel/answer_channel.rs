@@ -47,17 +47,15 @@ pub(super) struct AnswerChannel {
 impl AnswerChannel {
     pub(super) fn new(
         number: usize,
-        session: &Arc<dyn Owner>,
-        channels: &[Arc<Connection>],
+        session: Arc<dyn Owner>,
+        answered: &[Arc<Connection>],
     ) -> Result<Arc<Self>> {
-        let mut list = KVec::with_capacity(channels.len(), GFP_KERNEL)?;
-        for channel in channels {
-            list.push(channel.clone(), GFP_KERNEL)?;
-        }
+        let mut channels = KVec::new();
+        channels.extend_from_slice(answered, GFP_KERNEL)?;
         let this = Self {
             number,
-            session: session.clone(),
-            channels: list,
+            session,
+            channels,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -94,18 +92,6 @@ impl Owner for AnswerChannel {
 
     fn strike(&self, why: &Lost) {
         self.session.answer_channel_lost(self.number, Some(why));
-    }
-
-    fn answer_channel_lost(&self, number: usize, why: Option<&Lost>) {
-        self.session.answer_channel_lost(number, why);
-    }
-
-    fn credit_missing(self: ArcBorrow<'_, Self>) {
-        self.session.as_arc_borrow().credit_missing();
-    }
-
-    fn units_changed(self: ArcBorrow<'_, Self>) {
-        self.session.as_arc_borrow().units_changed();
     }
 }
 

@@ -275,8 +275,7 @@ impl Channel {
                 session_log_ratelimited!(
                     Warning,
                     self.status,
-                    "invalid response to a command: {}",
-                    format_args!("{fault}")
+                    "invalid response to a command: {fault}"
                 );
                 (ScsiResult::DID_ERROR, 0)
             }

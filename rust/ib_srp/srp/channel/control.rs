@@ -74,25 +74,18 @@ impl Control {
     }
 }
 
-/// Why a message was not sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Unsent {
-    /// The state is not `from`, or another thread holds the memory.
-    Busy,
-    /// The target has no buffer for the message.
-    NoCredit,
-    /// The device refuses the message.
-    Refused(Error),
-}
-
 impl Connection {
     /// Sends the message that `build` writes to the memory of `control`: moves the state from
     /// `from` to `to`, takes a credit if `reserve` says how many must be left, and posts the
-    /// message by `post`. Without a credit the state stays `from`; if the device refuses the
-    /// message, it is `to`.
+    /// message by `post`. Returns whether there was a credit; without one the state stays `from`.
     ///
     /// The caller has checked in the section `posting` that the connection is not lost, or is a
     /// completion callback, which the teardown of the connection waits for.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if the state is not `from`, or another thread holds the memory. Otherwise the device
+    /// has refused the message: the state is `to`, and the connection has failed.
     pub(super) fn send_control(
         &self,
         posting: &rcu::Guard,
@@ -101,14 +94,11 @@ impl Connection {
         reserve: Option<i32>,
         build: impl FnOnce(&mut [u8]) -> Result<usize, BuildError>,
         post: impl FnOnce(SendWr<'_>) -> Result,
-    ) -> Result<(), Unsent> {
-        let mut iu = control
-            .0
-            .acquire(from.raw(), to.raw())
-            .ok_or(Unsent::Busy)?;
+    ) -> Result<bool> {
+        let mut iu = control.0.acquire(from.raw(), to.raw()).ok_or(EBUSY)?;
         if reserve.is_some_and(|reserve| !self.counts.take_credit(reserve)) {
             iu.release(from.raw());
-            return Err(Unsent::NoCredit);
+            return Ok(false);
         }
         let wr = match build(iu.bytes_mut()) {
             Ok(len) => self.live(posting).and_then(|live| live.send(&mut iu, len)),
@@ -116,7 +106,9 @@ impl Connection {
         };
         // Release the memory first: the response may come before the doorbell returns.
         iu.release(to.raw());
-        wr.and_then(post).map_err(Unsent::Refused)
+        wr.and_then(post)
+            .inspect_err(|&e| self.fail(Lost::Post(e)))
+            .map(|()| true)
     }
 
     /// Sends a probe if the channel is connected and has more than `reserve` credits. The probe is
@@ -125,8 +117,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Lost::KeepAlive`] if the last probe has no response, [`Lost::Post`] if the device
-    /// refuses this one.
+    /// [`Lost::KeepAlive`] if the last probe has no response, [`Lost::Post`] if the device has
+    /// refused this one.
     pub fn send_probe(&self, reserve: i32) -> Result<bool, Lost> {
         let posting = rcu::read_lock();
         if self.status.state().is_lost() || !self.is_open() {
@@ -147,20 +139,18 @@ impl Connection {
             lun: Lun::default(),
             cdb: &INQUIRY,
         };
-        let sent = self.send_control(
+        self.send_control(
             &posting,
             &self.probe,
             (before, waiting),
             Some(reserve),
             |iu| inquiry.build(iu),
             |wr| wr.post(true),
-        );
-        match sent {
-            Ok(()) => Ok(true),
-            Err(Unsent::NoCredit) => Ok(false),
-            Err(Unsent::Busy) => Err(Lost::KeepAlive),
-            Err(Unsent::Refused(e)) => Err(Lost::Post(e)),
-        }
+        )
+        .map_err(|e| match e {
+            EBUSY => Lost::KeepAlive,
+            e => Lost::Post(e),
+        })
     }
 
     /// Whether a probe is in flight that the target must respond to.

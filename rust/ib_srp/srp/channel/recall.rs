@@ -83,14 +83,24 @@ impl Connection {
     pub fn reset_unit(&self, lun: Lun) -> bool {
         // A concurrent reset may finish first and unblock the device, so take a snapshot of the
         // commands that this one covers.
-        let Ok(commands) = self.all_out(lun) else {
-            return false;
-        };
+        let mut commands = KVVec::new();
+        for out in self.of_unit(lun).filter(|(_, word)| is_out(word)) {
+            // Reclaim may write to this very disk.
+            if noio(|| commands.push(out, GFP_KERNEL)).is_err() {
+                return false;
+            }
+        }
         let result = self.manage_task(Function::LunReset, lun, NO_TASK);
         if !self.is_complete("LUN reset", result) {
             return false;
         }
-        self.finish_unit(lun, &commands);
+        // The target will not touch them again. The midlayer retries those that have not timed out.
+        for (cell, before) in commands {
+            let same = |now: &Word| is_out(now) && now.generation() == before.generation();
+            if let Some(word) = cell.for_unit(lun).filter(same) {
+                self.take_back(cell, word, ScsiResult::DID_RESET);
+            }
+        }
         true
     }
 
@@ -98,19 +108,12 @@ impl Connection {
     fn is_complete(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(TmfStatus::COMPLETE) => return true,
-            Ok(status) => session_log_ratelimited!(
-                Warning,
-                self.status,
-                "{what} failed: {}",
-                format_args!("{status}")
-            ),
+            Ok(status) => {
+                session_log_ratelimited!(Warning, self.status, "{what} failed: {status}")
+            }
             Err(e) => {
-                session_log_ratelimited!(
-                    Warning,
-                    self.status,
-                    "{what} failed: error {}",
-                    e.to_errno()
-                )
+                let e = e.to_errno();
+                session_log_ratelimited!(Warning, self.status, "{what} failed: error {e}")
             }
         }
         false
@@ -118,9 +121,8 @@ impl Connection {
 
     /// Returns the index of the slot that has the command with this tag, the slot, and its state.
     fn find(&self, tag: scsi::Tag) -> Option<(u16, &Cell, Word)> {
-        let all = (0u16..).zip(&self.slots);
-        all.into_iter()
-            .find_map(|(index, cell)| Some((index, cell, cell.of_tag(tag)?)))
+        let mut all = (0u16..).zip(&self.slots);
+        all.find_map(|(index, cell)| Some((index, cell, cell.of_tag(tag)?)))
     }
 
     /// Marks the command as being aborted. Returns `false` if the connection is lost, or if the
@@ -173,51 +175,22 @@ impl Connection {
         watch.credits(stuck, self.ended(), self.counts.credit_waits.get() as i32)
     }
 
+    /// The slots with commands for the unit, and their states.
+    fn of_unit(&self, lun: Lun) -> impl Iterator<Item = (&Cell, Word)> {
+        let slots = self.slots.iter();
+        slots.filter_map(move |cell| Some((cell, cell.for_unit(lun)?)))
+    }
+
     /// Whether the target may have a command for the unit.
     pub fn has_out(&self, lun: Lun) -> bool {
-        let out = |word: Word| is_out(&word);
-        self.slots.iter().any(|c| c.for_unit(lun).is_some_and(out))
-    }
-
-    /// Returns the commands for the unit that the target may have.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    fn all_out(&self, lun: Lun) -> Result<KVVec<(&Cell, Word)>> {
-        // Reclaim may write to this very disk.
-        noio(|| {
-            let mut all = KVVec::new();
-            for cell in &self.slots {
-                if let Some(word) = cell.for_unit(lun).filter(is_out) {
-                    all.push((cell, word), GFP_KERNEL)?;
-                }
-            }
-            Ok(all)
-        })
-    }
-
-    /// Ends the commands `all` for the unit. They were sent on this channel, and the target will
-    /// not touch them again. The midlayer retries those that have not timed out.
-    fn finish_unit(&self, lun: Lun, all: &[(&Cell, Word)]) {
-        for &(cell, before) in all {
-            let same = |now: &Word| is_out(now) && now.generation() == before.generation();
-            if let Some(word) = cell.for_unit(lun).filter(same) {
-                self.take_back(cell, word, ScsiResult::DID_RESET);
-            }
-        }
+        self.of_unit(lun).any(|(_, word)| is_out(&word))
     }
 
     /// Waits until all commands for the unit that have a response have ended, at most 5 s. Returns
     /// whether they have. Sleeps.
     pub fn wait_unit(&self, lun: Lun) -> bool {
         let going = |word: Word| matches!(word.state(), State::Responded | State::Invalidating);
-        self.wait_until(|| {
-            !self
-                .slots
-                .iter()
-                .any(|c| c.for_unit(lun).is_some_and(going))
-        })
+        self.wait_until(|| !self.of_unit(lun).any(|(_, word)| going(word)))
     }
 
     /// Waits until `done` returns whether a slot was freed, at most 5 s. Returns whether it has.

@@ -4,10 +4,7 @@
 //! driver replies, and logout.
 
 use super::{
-    control::{
-        Control,
-        Unsent, //
-    },
+    control::Control,
     Connection, //
 };
 use crate::{
@@ -109,11 +106,11 @@ impl Connection {
         if Sense::parse(request.sense).is_some_and(|sense| sense.is_reported_luns_changed()) {
             self.owner.as_arc_borrow().units_changed();
         } else {
+            let lun = request.lun;
             session_log_ratelimited!(
                 Warning,
                 self.status,
-                "event report of the target for LUN {} ignored",
-                format_args!("{:?}", request.lun)
+                "event report of the target for LUN {lun:?} ignored"
             );
         }
     }
@@ -134,10 +131,9 @@ impl Connection {
         match self.send_control(&section, control, (idle, idle), None, build, |wr| {
             wr.post_control()
         }) {
-            Ok(()) => {}
-            Err(Unsent::Refused(e)) => self.fail(Lost::Post(e)),
-            Err(Unsent::Busy | Unsent::NoCredit) => return Err(Violation::Request),
+            Err(EBUSY) => Err(Violation::Request),
+            // A reply takes no credit. If the device has refused it, the connection has failed.
+            Ok(_) | Err(_) => Ok(()),
         }
-        Ok(())
     }
 }

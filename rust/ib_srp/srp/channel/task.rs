@@ -3,17 +3,13 @@
 //! Task management: one request at a time on each channel.
 
 use super::{
-    control::{
-        Unsent,
-        TASK, //
-    },
+    control::TASK,
     Connection, //
 };
 use crate::{
     errno::ENOTCONN,
     random::random_u64,
     srp::{
-        error::Lost,
         logic::{
             credit::RESERVE_TSK_MGMT,
             exchange::{
@@ -103,7 +99,7 @@ impl Connection {
             if self.status.state().is_lost() {
                 return Err(ENOTCONN);
             }
-            self.send_control(
+            let credit = self.send_control(
                 &posting,
                 &self.task,
                 (before, waiting),
@@ -121,8 +117,10 @@ impl Connection {
                     ));
                     wr.post(true)
                 },
-            )
-            .map_err(|why| self.unsent(why))?;
+            )?;
+            if !credit {
+                return Err(EBUSY);
+            }
         }
         let changed = self.wait_task(|now| now != waiting)?;
         if !changed
@@ -140,36 +138,25 @@ impl Connection {
         Ok(status)
     }
 
-    /// Returns the errno of a message that was not sent. If the device has refused it, the
-    /// connection has failed. `EBUSY` also if another caller took the request first.
-    fn unsent(&self, why: Unsent) -> Error {
-        match why {
-            Unsent::Busy | Unsent::NoCredit => EBUSY,
-            Unsent::Refused(e) => {
-                self.fail(Lost::Post(e));
-                e
-            }
-        }
-    }
-
-    /// Sends a logout, unless a request is in flight. No request can follow the logout. Returns
-    /// whether it was sent.
-    pub(super) fn log_out(&self) -> bool {
+    /// Sends a logout on an open channel, unless a request is in flight. No request can follow it.
+    pub fn begin_log_out(&self) {
+        self.logged_out.reinit();
         let posting = rcu::read_lock();
         let (now, last) = (self.task.word(), Exchange::new(State::Abandoned, 0));
-        if self.status.state().is_lost() || now.state() != State::Idle {
-            return false;
+        let may_send = self.is_open() && !self.status.state().is_lost();
+        let sent = may_send
+            && now.state() == State::Idle
+            && self.send_control(
+                &posting,
+                &self.task,
+                (now, last),
+                Some(RESERVE_TSK_MGMT),
+                |iu| build_short(iu, opcode::I_LOGOUT, random_u64()),
+                |wr| wr.post_last(),
+            ) == Ok(true);
+        if !sent {
+            self.logged_out.complete_all();
         }
-        self.send_control(
-            &posting,
-            &self.task,
-            (now, last),
-            Some(RESERVE_TSK_MGMT),
-            |iu| build_short(iu, opcode::I_LOGOUT, random_u64()),
-            |wr| wr.post_last(),
-        )
-        .map_err(|why| self.unsent(why))
-        .is_ok()
     }
 
     /// Waits until the state of task management satisfies `done`, at most 5 s. Returns whether it

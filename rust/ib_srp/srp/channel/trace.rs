@@ -52,13 +52,9 @@ fn direction(direction: Direction) -> u8 {
     }
 }
 
+/// The number of a data path; both dynamic ones have the same.
 fn path(path: DataPath) -> u8 {
-    match path {
-        DataPath::None => 0,
-        DataPath::Immediate => 1,
-        DataPath::Static => 2,
-        DataPath::DynamicWrite | DataPath::DynamicRead => 3,
-    }
+    (path as u8).min(DataPath::DynamicWrite as u8)
 }
 
 macro_rules! events {

@@ -199,7 +199,7 @@ impl<'a> Candidate<'a> {
         let queue_pair = |e| LoginFailure::Step("queue pair", e);
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Channel::new(status, &login.owner, 0, &login.pd).map_err(queue_pair)?,
+            None => Channel::new(status, &login.owner, 0, &login.pd, &[]).map_err(queue_pair)?,
         };
         connection.renew();
         connection.connect(self.cm.cm_id()).map_err(queue_pair)?;

@@ -90,7 +90,7 @@ impl Stand {
         let told = Arc::new(Told::default(), GFP_KERNEL).unwrap();
         let owner: Arc<dyn Owner> = told.clone();
         let pd = pd();
-        let channel = Channel::new(&status, &owner, 0, &pd).unwrap();
+        let channel = Channel::new(&status, &owner, 0, &pd, &[]).unwrap();
         let mut channels = Channels::default();
         channels.push(channel).unwrap();
         std::sync::Arc::new(Self {

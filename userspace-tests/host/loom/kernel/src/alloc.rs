@@ -82,6 +82,15 @@ impl<T> KVec<T> {
         Ok(())
     }
 
+    /// Appends copies of `items`.
+    pub fn extend_from_slice(&mut self, items: &[T], _: Flags) -> Result<(), AllocError>
+    where
+        T: Clone,
+    {
+        self.0.extend_from_slice(items);
+        Ok(())
+    }
+
     /// Appends `count` copies of `item`.
     pub fn extend_with(&mut self, count: usize, item: T, _: Flags) -> Result<(), AllocError>
     where
