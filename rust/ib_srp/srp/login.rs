@@ -91,7 +91,7 @@ pub struct HostParams<'a> {
 pub fn log_in(
     sessions: &Arc<Sessions>,
     options: &Options<'_>,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<SessionHost>>,
 ) -> Result {
     let session = begin(sessions, options)?;
     let result = set_up(sessions, &session, options, host);
@@ -125,7 +125,7 @@ fn set_up(
     sessions: &Sessions,
     session: &Arc<Session>,
     options: &Options<'_>,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<SessionHost>>,
 ) -> Result<(), LoginFailure> {
     let login = session.log_in(Purpose::First, LOGIN_TIMEOUT_MS)?;
     let (channels, granted) = login.first()?;
@@ -146,7 +146,7 @@ fn set_up(
         // sysfs always shows the order of revision 16a.
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
         let parent = session.port().device().parent();
-        session.keep_rport(host.add(parent, &port_id.0, session)?)?;
+        session.keep_rport(host.add_with_rport(parent, &port_id.0, session.clone())?)?;
         Ok(params.limits.queue_depth)
     };
     let depth = add().map_err(|e| match e {

@@ -14,11 +14,9 @@
 mod disks;
 mod end;
 mod reconnect;
-mod session_host;
 mod tick;
 
 pub use disks::LOGOUT_PATIENCE_MS;
-pub use session_host::SessionHost;
 
 use disks::Disks;
 use end::News;
@@ -51,6 +49,7 @@ use super::{
 use crate::{
     rdma::pd::Pd,
     scsi::transport::srp::{
+        AnyHost,
         Operations,
         Rport, //
     },
@@ -103,6 +102,9 @@ pub struct Queues {
     pub reconnect: Handle,
 }
 
+/// The SCSI host of a session, whose driver depends on the session. Not on the fast path.
+pub type SessionHost = dyn AnyHost<Session>;
+
 /// A list of sessions.
 pub trait Registry: Send + Sync {
     /// Removes a session that has ended from the list.
@@ -116,7 +118,7 @@ pub trait Registry: Send + Sync {
 #[derive(Default)]
 struct Parts {
     rport: Option<Arc<Rport<Session>>>,
-    host: Option<Arc<dyn SessionHost>>,
+    host: Option<Arc<SessionHost>>,
     channels: Option<Arc<Channels>>,
     pd: Option<Arc<Pd>>,
 }
@@ -267,7 +269,7 @@ impl Session {
         &self,
         pd: Arc<Pd>,
         channels: Arc<Channels>,
-        host: Arc<dyn SessionHost>,
+        host: Arc<SessionHost>,
         descriptors: u32,
     ) -> Result {
         self.nexus.need_descriptors(descriptors);
@@ -312,7 +314,7 @@ impl Session {
     }
 
     /// The channels and the host, if the login has created them.
-    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<dyn SessionHost>>) {
+    pub(super) fn parts(&self) -> (Option<Arc<Channels>>, Option<Arc<SessionHost>>) {
         let live = self.live.lock();
         (live.channels.clone(), live.host.clone())
     }

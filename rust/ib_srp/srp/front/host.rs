@@ -79,7 +79,7 @@ impl Io {
     /// # Errors
     ///
     /// Those of [`Host::new`].
-    pub fn host(params: &HostParams<'_>, options: &Options<'_>) -> Result<Arc<dyn SessionHost>> {
+    pub fn host(params: &HostParams<'_>, options: &Options<'_>) -> Result<Arc<SessionHost>> {
         let HostParams {
             session,
             channels,

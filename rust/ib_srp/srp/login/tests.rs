@@ -155,7 +155,7 @@ pub(in crate::srp) fn log_in(
 pub(in crate::srp) fn log_in_with(
     stand: &Stand,
     text: &[u8],
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<SessionHost>>,
 ) -> Result<Result<Arc<Session>, LoginFailure>> {
     let session = begin(stand, text)?;
     let options = Options::parse(text, &defaults()).map_err(|_| EINVAL)?;

@@ -20,6 +20,7 @@ use crate::{
     scsi::{
         tests::no_disks::NoDisks,
         transport::srp::{
+            AnyHost,
             Rport,
             Transport, //
         },
@@ -109,7 +110,7 @@ impl Made {
         connected: &HostParams<'_>,
         asked: &Arc<Asked>,
         addable: bool,
-    ) -> Result<Arc<dyn SessionHost>> {
+    ) -> Result<Arc<SessionHost>> {
         let transport = connected.transport.clone();
         let made = Self {
             asked: asked.clone(),
@@ -126,21 +127,21 @@ impl Drop for Made {
     }
 }
 
-impl SessionHost for Made {
+impl AnyHost<Session> for Made {
     fn number(&self) -> u32 {
         self.host.number()
     }
 
-    fn add(
+    fn add_with_rport(
         self: Arc<Self>,
         parent: Option<&Device>,
         port_id: &[u8; 16],
-        session: &Arc<Session>,
+        session: Arc<Session>,
     ) -> Result<Rport<Session>> {
         // A report of the target has no effect before the session is live.
         session.begin_rescan();
         match self.addable {
-            true => SessionHost::add(self.host.clone(), parent, port_id, session),
+            true => AnyHost::add_with_rport(self.host.clone(), parent, port_id, session),
             false => Err(E2BIG),
         }
     }
@@ -208,7 +209,7 @@ fn fails_at_the_host(
     soft: &Soft,
     asked: &Asked,
     errno: Error,
-    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<dyn SessionHost>>,
+    host: impl FnOnce(&HostParams<'_>) -> Result<Arc<SessionHost>>,
 ) -> Result {
     let target = Target::new(&soft.device, Empty::new()?)?;
     let stand = Stand::new(soft)?;

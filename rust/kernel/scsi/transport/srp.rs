@@ -23,6 +23,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    device::Device,
     error::{
         from_err_ptr,
         to_result, //
@@ -42,6 +43,7 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
+    time::Msecs, //
 };
 
 /// The driver's side of a remote port: the connection to it.
@@ -199,12 +201,63 @@ unsafe impl<T: 'static> super::Transport for Transport<T> {
     }
 }
 
-/// A host that is removed before its port is stopped for the last time.
-trait Removed: Send + Sync {
+/// A host with this transport, whatever its driver. It is for code that the driver depends on.
+pub trait AnyHost<T: Operations>: Send + Sync {
+    /// As [`Host::number`].
+    fn number(&self) -> u32;
+
+    /// Adds the host, with a remote port for `driver`. On error the host is removed.
+    ///
+    /// Errors: those of [`Host::add`] and [`Rport::add`].
+    ///
+    /// Context: process, may sleep.
+    fn add_with_rport(
+        self: Arc<Self>,
+        parent: Option<&Device>,
+        port_id: &[u8; 16],
+        driver: Arc<T>,
+    ) -> Result<Rport<T>>;
+
+    /// As [`Host::scan`].
+    fn scan(&self);
+
+    /// As [`Host::rescan`].
+    fn rescan(&self);
+
+    /// As [`Host::request_timeout`].
+    fn request_timeout(&self) -> Msecs;
+
+    /// As [`Host::remove`].
     fn remove(&self);
 }
 
-impl<T: Driver> Removed for Host<T> {
+impl<T: Operations, D: Driver<Transport = Transport<T>>> AnyHost<T> for Host<D> {
+    fn number(&self) -> u32 {
+        Host::number(self)
+    }
+
+    fn add_with_rport(
+        self: Arc<Self>,
+        parent: Option<&Device>,
+        port_id: &[u8; 16],
+        driver: Arc<T>,
+    ) -> Result<Rport<T>> {
+        Host::add(&self, parent)?;
+        Rport::add(&self, port_id, driver)
+    }
+
+    fn scan(&self) {
+        Host::scan(self);
+    }
+
+    fn rescan(&self) {
+        Host::rescan(self);
+    }
+
+    fn request_timeout(&self) -> Msecs {
+        Host::request_timeout(self)
+    }
+
     fn remove(&self) {
         Host::remove(self);
     }
@@ -221,7 +274,7 @@ impl<T: Driver> Removed for Host<T> {
 pub struct Rport<T: Operations> {
     rport: NonNull<bindings::srp_rport>,
     driver: Arc<T>,
-    host: Arc<dyn Removed>,
+    host: Arc<dyn AnyHost<T>>,
 }
 
 // SAFETY: References are counted, the functions of the transport class do their own locking, and
