@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's clocks, as plain numbers.
+//! The kernel's clocks, and times that threads share.
 //!
 //! C header: [`include/linux/timekeeping.h`](srctree/include/linux/timekeeping.h)
 
+pub mod ktime;
+
 use crate::bindings;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use ktime::Ktime;
 
 /// Returns the time of the monotonic clock in nanoseconds. Callable in any context.
 pub fn monotonic_ns() -> i64 {
@@ -16,4 +23,35 @@ pub fn monotonic_ns() -> i64 {
 pub fn real_seconds() -> i64 {
     // SAFETY: The function only reads the clock.
     unsafe { bindings::ktime_get_real_seconds() }
+}
+
+/// The time now. Any context.
+pub fn ktime_get() -> Ktime {
+    Ktime::from_ns(monotonic_ns())
+}
+
+/// A time that any thread may read and set. Accesses are relaxed.
+pub struct AtomicKtime(Atomic<i64>);
+
+impl AtomicKtime {
+    /// Creates an atomic time with this value.
+    pub const fn new(time: Ktime) -> Self {
+        Self(Atomic::new(time.to_ns()))
+    }
+
+    /// The time.
+    pub fn load(&self) -> Ktime {
+        Ktime::from_ns(self.0.load(Relaxed))
+    }
+
+    /// Sets it to `time`.
+    pub fn store(&self, time: Ktime) {
+        self.0.store(time.to_ns(), Relaxed);
+    }
+
+    /// Sets the time to `time` if it equals `from`. Returns whether it did.
+    pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
+        let (from, time) = (from.to_ns(), time.to_ns());
+        self.0.cmpxchg(from, time, Relaxed).is_ok()
+    }
 }

@@ -4,6 +4,7 @@
 
 pub mod bh_lock;
 pub mod completion;
+pub mod count;
 pub mod grace_period;
 pub mod interrupt;
 pub mod irq_lock;
@@ -24,6 +25,7 @@ pub use bh_lock::{
     SpinLockBhGuard, //
 };
 pub use completion::Completion;
+pub use count::Count;
 pub use grace_period::{
     synchronize_rcu,
     GracePeriod, //

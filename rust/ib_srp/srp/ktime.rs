@@ -2,41 +2,8 @@
 
 //! The monotonic clock, and times that threads share.
 
-use crate::clock::monotonic_ns;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+pub use crate::clock::{
+    ktime::Ktime,
+    ktime_get,
+    AtomicKtime, //
 };
-
-pub use super::logic::time::Ktime;
-
-/// The time now. Any context.
-pub fn ktime_get() -> Ktime {
-    Ktime::from_ns(monotonic_ns())
-}
-
-/// A time that any thread may read and set. Accesses are relaxed.
-pub struct AtomicKtime(Atomic<i64>);
-
-impl AtomicKtime {
-    /// Creates an atomic time with this value.
-    pub const fn new(time: Ktime) -> Self {
-        Self(Atomic::new(time.to_ns()))
-    }
-
-    /// The time.
-    pub fn load(&self) -> Ktime {
-        Ktime::from_ns(self.0.load(Relaxed))
-    }
-
-    /// Sets it to `time`.
-    pub fn store(&self, time: Ktime) {
-        self.0.store(time.to_ns(), Relaxed);
-    }
-
-    /// Sets the time to `time` if it equals `from`. Returns whether it did.
-    pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
-        let (from, time) = (from.to_ns(), time.to_ns());
-        self.0.cmpxchg(from, time, Relaxed).is_ok()
-    }
-}

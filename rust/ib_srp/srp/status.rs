@@ -51,7 +51,7 @@ impl Status {
             port,
             target,
             geometry,
-            statistics: Statistics::new(),
+            statistics: Statistics::default(),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }

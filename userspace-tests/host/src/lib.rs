@@ -12,6 +12,12 @@ pub mod srp {
     pub mod proto;
 }
 
+/// The driver's files for the clocks.
+#[path = "../../../rust/kernel/clock"]
+pub mod clock {
+    pub mod ktime;
+}
+
 /// The driver's files for the verbs.
 #[path = "../../../rust/kernel/rdma"]
 pub mod rdma {

@@ -9,9 +9,9 @@ use super::super::{
         data_path::DataPath,
         send_queue::SIGNAL_EVERY, //
     },
-    proto::login_iu::MAX_REQ_LIM,
-    statistics::Count, //
+    proto::login_iu::MAX_REQ_LIM, //
 };
+use crate::sync::Count;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
@@ -55,12 +55,12 @@ impl Counts {
         Self {
             credits: Atomic::new(0),
             unsignaled: Atomic::new(0),
-            paths: [const { Count::new() }; DataPath::COUNT],
-            bytes: [const { Count::new() }; 2],
-            without_response: Count::new(),
-            credit_waits: Count::new(),
-            busy: Count::new(),
-            elsewhere: Count::new(),
+            paths: Default::default(),
+            bytes: Default::default(),
+            without_response: Count::default(),
+            credit_waits: Count::default(),
+            busy: Count::default(),
+            elsewhere: Count::default(),
         }
     }
 

@@ -27,10 +27,17 @@ mod rest;
 pub mod scsi;
 pub mod stand;
 
-pub use rest::{clock, compat, errno, params, random, ratelimit, topology, trace, workqueue};
+pub use rest::{compat, errno, params, random, ratelimit, topology, trace, workqueue};
 
 #[path = "../../../../rust/kernel/dma.rs"]
 pub mod dma;
+
+#[path = "../../../../rust/kernel/clock"]
+pub mod clock {
+    pub mod ktime;
+
+    pub use crate::rest::clock::monotonic_ns;
+}
 
 #[path = "../../../../rust/kernel/sync"]
 pub mod sync {
@@ -42,6 +49,7 @@ pub mod sync {
 
     pub(crate) use crate::lock::new_spinlock_bh;
     pub use crate::lock::{SpinLockBh, SpinLockBhGuard};
+    pub use crate::rest::count::Count;
     pub use completion::Completion;
     pub use grace_period::{synchronize_rcu, GracePeriod};
     pub use kernel::atomic::{smp_rmb, smp_wmb};
@@ -82,7 +90,8 @@ pub mod srp {
     pub mod proto;
     pub mod sizes;
     pub mod slot;
+    pub mod statistics;
     pub mod status;
 
-    pub use crate::rest::{ktime, log, statistics};
+    pub use crate::rest::{ktime, log};
 }

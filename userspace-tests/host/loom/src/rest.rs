@@ -159,16 +159,13 @@ pub mod ktime {
 }
 
 /// Counters that affect no decision. Loom does not see them.
-pub mod statistics {
+pub mod count {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+    #[derive(Default)]
     pub struct Count(AtomicU64);
 
     impl Count {
-        pub const fn new() -> Self {
-            Self(AtomicU64::new(0))
-        }
-
         pub fn get(&self) -> u64 {
             self.0.load(Relaxed)
         }
@@ -179,14 +176,6 @@ pub mod statistics {
 
         pub fn add_alone(&self, n: u64) {
             self.0.fetch_add(n, Relaxed);
-        }
-    }
-
-    pub struct Statistics;
-
-    impl Statistics {
-        pub const fn new() -> Self {
-            Self
         }
     }
 }
