@@ -184,25 +184,21 @@ impl Session {
         queues: Queues,
         throttle: Arc<Throttle>,
     ) -> Result<Arc<Self>> {
-        let Queues {
-            ending,
-            removal,
-            reconnect,
-        } = queues.clone();
         let count = usize::from(geometry.all_channels());
         let workers = (count + geometry.answer_channels as usize).saturating_sub(1);
-        let workers = WorkerPool::new(ending.clone(), workers)?;
+        let workers = WorkerPool::new(queues.ending.clone(), workers)?;
         let mut rounds = KVec::new();
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
         let status = Status::new(port, plan.target, geometry)?;
-        let nexus = Nexus::new(plan, status, throttle, TimedInterrupt::new(ending.clone())?);
+        let interrupt = TimedInterrupt::new(queues.ending.clone())?;
+        let nexus = Nexus::new(plan, status, throttle, interrupt);
         let nexus = Arc::new(nexus, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
                 registry,
                 nexus,
-                queues,
+                queues: queues.clone(),
                 workers,
                 recovery <- new_spinlock_irq!(Recovery::default(), "Session::recovery"),
                 changed <- WaitQueue::new(),
@@ -212,9 +208,9 @@ impl Session {
                 scanned <- Completion::new(),
                 last_scan: AtomicKtime::new(Ktime::MIN),
                 end <- new_work!("Session::end"),
-                tick <- new_delayed!(ending, "Session::tick"),
-                connect <- new_delayed!(reconnect, "Session::connect"),
-                disks <- new_delayed!(removal, "Session::disks"),
+                tick <- new_delayed!(queues.ending.clone(), "Session::tick"),
+                connect <- new_delayed!(queues.reconnect.clone(), "Session::connect"),
+                disks <- new_delayed!(queues.removal.clone(), "Session::disks"),
                 tear_down <- new_work!("Session::tear_down"),
             }),
             GFP_KERNEL,

@@ -121,45 +121,6 @@ impl Session {
             Remove::Nothing => {}
         }
     }
-
-    fn tear_down(self: &Arc<Self>) {
-        let (channels, host) = self.parts();
-        let rport = self.rport();
-        if let Some(host) = &host {
-            if let Some(rport) = &rport {
-                // Even if there is a connection: the class may be taking it over, with the disks
-                // still blocked.
-                rport.stop();
-            }
-            let limit = removal_limit_ms(host.request_timeout());
-            self.on(|recovery| recovery.limit_removal(limit));
-            host.remove();
-            if let Some(rport) = &rport {
-                rport.stop();
-            }
-        }
-        self.on(Recovery::log_out);
-        if let Some(channels) = &channels {
-            // Nothing follows the logout, so wait for a tick that may still send a probe.
-            Tick::cancel_sync(self);
-            self.schedule(|_| ());
-            log_out(channels);
-        }
-        self.lose(None);
-        self.changed.wait(|| self.state().is_down());
-        // A scan and an attempt in flight end when they see the state. No deadline is set from
-        // here on.
-        Disks::cancel_sync(self);
-        Connect::cancel_sync(self);
-        Tick::cancel_sync(self);
-        // A login may wait for the scan that was cancelled.
-        self.scanned.complete_all();
-        drop((rport, host, channels));
-        let parts = core::mem::take(&mut *self.live.lock());
-        drop(parts);
-        self.on(Recovery::removed);
-        self.registry.forget(self);
-    }
 }
 
 /// Sends a logout on all channels, and waits until they have been sent, at most a second in total.
@@ -175,24 +136,19 @@ fn log_out(channels: &[Arc<Connection>]) {
 
 impl DelayedItem<DISKS> for Session {
     fn run(this: Arc<Self>) {
-        match this.state().life {
-            Life::Connecting => {
-                if let (_, Some(host)) = this.parts() {
-                    host.scan();
-                }
-            }
-            Life::Live => {
+        let (_, host) = this.parts();
+        match (this.state().life, host) {
+            (Life::Connecting, Some(host)) => host.scan(),
+            (Life::Live, Some(host)) => {
                 this.last_scan.store(ktime_get());
-                if let (_, Some(host)) = this.parts() {
-                    session_log!(Info, this, "the target's LUNs have changed, rescanning");
-                    host.rescan();
-                }
+                session_log!(Info, this, "the target's LUNs have changed, rescanning");
+                host.rescan();
             }
-            Life::Recovering => {
+            (Life::Recovering, _) => {
                 this.last_scan.store(ktime_get());
                 this.begin_rescan();
             }
-            Life::Failed | Life::Removing | Life::Gone => {}
+            (Life::Failed | Life::Removing | Life::Gone, _) | (_, None) => {}
         }
         // A login may wait for this run, whatever the session has become meanwhile.
         this.scanned.complete_all();
@@ -203,6 +159,41 @@ impl WorkItem<TEAR_DOWN> for Session {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.tear_down();
+        let (channels, host) = this.parts();
+        let rport = this.rport();
+        if let Some(host) = &host {
+            if let Some(rport) = &rport {
+                // Even if there is a connection: the class may be taking it over, with the disks
+                // still blocked.
+                rport.stop();
+            }
+            let limit = removal_limit_ms(host.request_timeout());
+            this.on(|recovery| recovery.limit_removal(limit));
+            host.remove();
+            if let Some(rport) = &rport {
+                rport.stop();
+            }
+        }
+        this.on(Recovery::log_out);
+        if let Some(channels) = &channels {
+            // Nothing follows the logout, so wait for a tick that may still send a probe.
+            Tick::cancel_sync(&this);
+            this.schedule(|_| ());
+            log_out(channels);
+        }
+        this.lose(None);
+        this.changed.wait(|| this.state().is_down());
+        // A scan and an attempt in flight end when they see the state. No deadline is set from
+        // here on.
+        Disks::cancel_sync(&this);
+        Connect::cancel_sync(&this);
+        Tick::cancel_sync(&this);
+        // A login may wait for the scan that was cancelled.
+        this.scanned.complete_all();
+        drop((rport, host, channels));
+        let parts = core::mem::take(&mut *this.live.lock());
+        drop(parts);
+        this.on(Recovery::removed);
+        this.registry.forget(&this);
     }
 }

@@ -117,41 +117,6 @@ impl Session {
         self.schedule(|_| ());
     }
 
-    /// Does what is due.
-    fn look(self: &Arc<Self>) {
-        let due = self.on(|recovery| recovery.tick(ktime_get(), keep_alive_ms()));
-        let (channels, _) = self.parts();
-        let channels: &[Arc<Connection>] = channels.as_ref().map_or(&[], |all| all);
-        if due.poll {
-            for channel in channels {
-                channel.poll();
-            }
-        }
-        if due.reconnect {
-            self.begin_reconnect();
-            self.nexus.waiting.interrupt();
-        }
-        if due.moved {
-            let out = channels.iter().any(|channel| channel.is_probed());
-            self.on(|recovery| recovery.test(ktime_get(), Some(out)));
-        }
-        let removal = due.removal.then(|| {
-            let ended = self.ended();
-            self.on(|recovery| recovery.removal_round(ended))
-        });
-        let mut result = Ok(());
-        for policy in [due.look, removal].into_iter().flatten() {
-            result = result.and_then(|()| self.look_at_channels(channels, policy));
-        }
-        if due.credits {
-            result = result.and_then(|()| self.look_at_credits(channels));
-        }
-        if let Err(why) = result {
-            self.fail(why);
-        }
-        self.schedule(|_| ());
-    }
-
     /// Checks the progress of the channels, and probes those that must show a sign of life: each
     /// has its own path through the network.
     ///
@@ -232,6 +197,36 @@ impl Session {
 
 impl DelayedItem<TICK> for Session {
     fn run(this: Arc<Self>) {
-        this.look();
+        let due = this.on(|recovery| recovery.tick(ktime_get(), keep_alive_ms()));
+        let (channels, _) = this.parts();
+        let channels: &[Arc<Connection>] = channels.as_ref().map_or(&[], |all| all);
+        if due.poll {
+            for channel in channels {
+                channel.poll();
+            }
+        }
+        if due.reconnect {
+            this.begin_reconnect();
+            this.nexus.waiting.interrupt();
+        }
+        if due.moved {
+            let out = channels.iter().any(|channel| channel.is_probed());
+            this.on(|recovery| recovery.test(ktime_get(), Some(out)));
+        }
+        let removal = due.removal.then(|| {
+            let ended = this.ended();
+            this.on(|recovery| recovery.removal_round(ended))
+        });
+        let mut result = Ok(());
+        for policy in [due.look, removal].into_iter().flatten() {
+            result = result.and_then(|()| this.look_at_channels(channels, policy));
+        }
+        if due.credits {
+            result = result.and_then(|()| this.look_at_credits(channels));
+        }
+        if let Err(why) = result {
+            this.fail(why);
+        }
+        this.schedule(|_| ());
     }
 }
