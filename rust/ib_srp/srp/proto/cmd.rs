@@ -30,7 +30,10 @@ use zerocopy_derive::{
 
 use super::{
     ids::Lun,
-    message_error::BuildError,
+    message_error::{
+        put,
+        BuildError, //
+    },
     opcode, //
 };
 
@@ -55,7 +58,6 @@ pub const MAX_DESCRIPTORS: usize = 255;
 const _: () = {
     assert!(core::mem::size_of::<Header>() == CMD_LEN);
     assert!(core::mem::size_of::<DirectBuf>() == 16);
-    assert!(core::mem::size_of::<IndirectBuf>() == 20);
     assert!(IMM_DATA_OFFSET == 68);
 };
 
@@ -151,14 +153,6 @@ impl DirectBuf {
     }
 }
 
-/// `struct srp_indirect_buf` without its descriptor list.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct IndirectBuf {
-    table: DirectBuf,
-    len: U32,
-}
-
 /// Direction of the data of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
@@ -190,9 +184,7 @@ pub struct Cmd<'a> {
 impl Cmd<'_> {
     /// Writes a command without data; returns its length in bytes.
     pub fn build(&self, iu: &mut [u8]) -> Result<usize, BuildError> {
-        let mut out = Writer::new(iu);
-        self.head(&mut out, 0, Direction::None, 0)?;
-        Ok(out.len())
+        self.head(iu, 0, Direction::None, 0)
     }
 
     /// Writes a command with the one data buffer `data`; returns its length in bytes.
@@ -211,10 +203,7 @@ impl Cmd<'_> {
             };
             return Ok(core::mem::size_of::<Direct>());
         }
-        let mut out = Writer::new(iu);
-        self.head(&mut out, FMT_DIRECT, direction, 0)?;
-        out.put(data.as_bytes())?;
-        Ok(out.len())
+        self.build_long(iu, FMT_DIRECT, direction, data.as_bytes())
     }
 
     /// Writes a command with a list of data buffers; returns its length in bytes.
@@ -232,17 +221,10 @@ impl Cmd<'_> {
     ) -> Result<usize, BuildError> {
         let count = u8::try_from(list.len()).ok().filter(|&count| count > 0);
         let count = count.ok_or(BuildError::Descriptors(list.len()))?;
-        let mut out = Writer::new(iu);
-        self.head(&mut out, FMT_INDIRECT, direction, count)?;
-        out.put(
-            IndirectBuf {
-                table: *table,
-                len: U32::new(total),
-            }
-            .as_bytes(),
-        )?;
-        out.put(list.as_bytes())?;
-        Ok(out.len())
+        let len = self.head(iu, FMT_INDIRECT, direction, count)?;
+        let len = put(iu, len, table.as_bytes())?;
+        let len = put(iu, len, U32::new(total).as_bytes())?;
+        put(iu, len, list.as_bytes())
     }
 
     /// Writes a write command that `len` bytes of immediate data follow. Returns the length without
@@ -261,20 +243,34 @@ impl Cmd<'_> {
             };
             return Ok(need);
         }
-        let mut out = Writer::new(iu);
-        self.head(&mut out, FMT_IMMEDIATE, Direction::ToDevice, 0)?;
-        out.put(U32::new(len).as_bytes())?;
-        out.rest.fill(0);
+        iu.fill(0);
+        let len = U32::new(len);
+        self.build_long(iu, FMT_IMMEDIATE, Direction::ToDevice, len.as_bytes())?;
         Ok(need)
     }
 
+    /// Writes a command that is not [`Self::short`], and `data` behind its CDB.
+    #[cold]
+    #[inline(never)]
+    fn build_long(
+        &self,
+        iu: &mut [u8],
+        format: u8,
+        direction: Direction,
+        data: &[u8],
+    ) -> Result<usize, BuildError> {
+        let len = self.head(iu, format, direction, 0)?;
+        put(iu, len, data)
+    }
+
+    /// Writes the fixed part and the CDB, however long; returns the length in bytes.
     fn head(
         &self,
-        out: &mut Writer<'_>,
+        iu: &mut [u8],
         format: u8,
         direction: Direction,
         count: u8,
-    ) -> Result<(), BuildError> {
+    ) -> Result<usize, BuildError> {
         let bad_cdb = BuildError::Cdb(self.cdb.len());
         if self.cdb.is_empty() || self.cdb.len() > MAX_CDB_LEN {
             return Err(bad_cdb);
@@ -283,19 +279,14 @@ impl Cmd<'_> {
         for (to, from) in cdb.iter_mut().zip(self.cdb) {
             *to = *from;
         }
-        let (base, additional) = cdb.split_first_chunk::<BASE_CDB_LEN>().ok_or(bad_cdb)?;
-        let more = self
-            .cdb
-            .len()
-            .saturating_sub(BASE_CDB_LEN)
-            .next_multiple_of(4);
+        let (base, additional) = cdb.split_first_chunk().ok_or(bad_cdb)?;
+        let more = self.cdb.len().saturating_sub(BASE_CDB_LEN);
+        let more = more.next_multiple_of(4);
         let additional = additional.get(..more).ok_or(bad_cdb)?;
-        let more = u8::try_from(more).map_err(|_| bad_cdb)?;
-        out.put(
-            self.header(format, direction, count, *base, more)?
-                .as_bytes(),
-        )?;
-        out.put(additional)
+        // CAST: At most 16.
+        let header = self.header(format, direction, count, *base, more as u8)?;
+        let len = put(iu, 0, header.as_bytes())?;
+        put(iu, len, additional)
     }
 
     /// The CDB padded with zeros, if it has 8 to [`BASE_CDB_LEN`] bytes, as nearly all do.
@@ -341,36 +332,5 @@ impl Cmd<'_> {
             add_cdb_len,
             cdb,
         })
-    }
-}
-
-/// Appends to a buffer.
-struct Writer<'a> {
-    rest: &'a mut [u8],
-    have: usize,
-}
-
-impl<'a> Writer<'a> {
-    fn new(buf: &'a mut [u8]) -> Self {
-        let have = buf.len();
-        Self { rest: buf, have }
-    }
-
-    /// Number of bytes written so far.
-    fn len(&self) -> usize {
-        self.have.saturating_sub(self.rest.len())
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
-        let no_space = BuildError::NoSpace {
-            need: self.len().saturating_add(bytes.len()),
-            have: self.have,
-        };
-        let (to, rest) = core::mem::take(&mut self.rest)
-            .split_at_mut_checked(bytes.len())
-            .ok_or(no_space)?;
-        to.copy_from_slice(bytes);
-        self.rest = rest;
-        Ok(())
     }
 }

@@ -165,5 +165,5 @@ pub fn build_short(buf: &mut [u8], opcode: u8, tag: u64) -> Result<usize, BuildE
         tag: U64::new(tag),
         ..Short::new_zeroed()
     };
-    put(buf, wire.as_bytes())
+    put(buf, 0, wire.as_bytes())
 }

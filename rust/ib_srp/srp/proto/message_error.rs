@@ -68,11 +68,11 @@ pub(super) fn split<T: FromBytes>(bytes: &[u8], opcode: u8) -> Result<(T, &[u8])
     }
 }
 
-/// Copies a finished message to the start of `buf` and returns its length in bytes.
-pub(super) fn put(buf: &mut [u8], message: &[u8]) -> Result<usize, BuildError> {
-    let (need, have) = (message.len(), buf.len());
-    buf.get_mut(..need)
+/// Writes a part of a message at this offset of `buf`; returns the offset of its end.
+pub(super) fn put(buf: &mut [u8], at: usize, part: &[u8]) -> Result<usize, BuildError> {
+    let (need, have) = (at.saturating_add(part.len()), buf.len());
+    buf.get_mut(at..need)
         .ok_or(BuildError::NoSpace { need, have })?
-        .copy_from_slice(message);
+        .copy_from_slice(part);
     Ok(need)
 }

@@ -90,7 +90,7 @@ impl TskMgmt {
             task_tag: U64::new(self.task_tag),
             ..Wire::new_zeroed()
         };
-        put(iu, wire.as_bytes())
+        put(iu, 0, wire.as_bytes())
     }
 }
 
