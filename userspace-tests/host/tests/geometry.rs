@@ -67,7 +67,6 @@ fn granted(req_lim: u32, descriptors: u8) -> Granted {
         max_it_iu_len: 8260,
         descriptors,
         immediate: 8192,
-        max_ti_iu_len: 64,
     }
 }
 

@@ -51,7 +51,6 @@ fn granted() {
         max_it_iu_len: 8260,
         descriptors: 12,
         immediate: 8192,
-        max_ti_iu_len: 8260,
     };
     assert_eq!(check(&response(), &requested()), Ok(granted));
     // IB/CM always delivers 196 bytes.
@@ -203,7 +202,6 @@ fn answer_channels() {
         max_it_iu_len: 0,
         descriptors: 0,
         immediate: 0,
-        max_ti_iu_len: 8260,
     };
     let table: [(usize, &[u8], Option<LoginError>); 12] = [
         (4, &[0; 4], None),

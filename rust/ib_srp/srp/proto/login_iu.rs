@@ -305,8 +305,7 @@ impl LoginRej {
 /// What the target allows: the smaller of what was requested and what it offers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Granted {
-    /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. On an answer channel, all fields except
-    /// the last are 0.
+    /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. On an answer channel, all fields are 0.
     pub req_lim: u32,
     /// Maximum length of a message to the target, in bytes; never more than requested.
     pub max_it_iu_len: u32,
@@ -314,9 +313,6 @@ pub struct Granted {
     pub descriptors: u8,
     /// Maximum length of immediate data, in bytes; 0 if it must not be used.
     pub immediate: u32,
-    /// Maximum length of a message from the target, in bytes, as the target states it. Receive
-    /// buffers do not depend on it.
-    pub max_ti_iu_len: u32,
 }
 
 texts! {
@@ -377,7 +373,7 @@ impl LoginRsp {
         if offered < MIN_IT_IU_LEN {
             return Err(LoginError::MaxItIuLen(offered));
         }
-        let max_ti_iu_len = self.check_ti(requested)?;
+        self.check_ti(requested)?;
         let immediate_granted = self.rsp_flags & IMMEDIATE != 0;
         let max_it_iu_len = offered.min(requested.max_it_iu_len);
         let room = max_it_iu_len.saturating_sub(IMM_DATA_OFFSET as u32);
@@ -389,7 +385,6 @@ impl LoginRsp {
             max_it_iu_len,
             descriptors: requested.descriptors.min(descriptors),
             immediate: if worthwhile { immediate } else { 0 },
-            max_ti_iu_len,
         })
     }
 
@@ -398,10 +393,7 @@ impl LoginRsp {
     pub fn check_answer_channel(&self, requested: &Requested) -> Result<Granted, LoginError> {
         self.check_tag(requested)?;
         match self.req_lim_delta.get() {
-            0 => Ok(Granted {
-                max_ti_iu_len: self.check_ti(requested)?,
-                ..Granted::default()
-            }),
+            0 => self.check_ti(requested).map(|()| Granted::default()),
             delta => Err(LoginError::Grants(delta)),
         }
     }
@@ -414,8 +406,8 @@ impl LoginRsp {
     }
 
     /// Checks what all channels require: room for sense data, no unrequested immediate data, the
-    /// multichannel result. Returns `max_ti_iu_len`.
-    fn check_ti(&self, requested: &Requested) -> Result<u32, LoginError> {
+    /// multichannel result.
+    fn check_ti(&self, requested: &Requested) -> Result<(), LoginError> {
         let max_ti_iu_len = self.max_ti_iu_len.get();
         if max_ti_iu_len < MIN_TI_IU_LEN {
             return Err(LoginError::MaxTiIuLen(max_ti_iu_len));
@@ -427,6 +419,6 @@ impl LoginRsp {
         if requested.multichannel == MultiChannel::Multi && result != MAINTAINED {
             return Err(LoginError::NotMaintained(result));
         }
-        Ok(max_ti_iu_len)
+        Ok(())
     }
 }

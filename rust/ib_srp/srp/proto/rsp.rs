@@ -249,25 +249,18 @@ impl<'a> Rsp<'a> {
             let fault = self.response_code().map(RspFault::ResponseCode);
             return Err(fault.unwrap_or(RspFault::NoResponseCode));
         }
-        let (over, under, residual, other) = match direction {
-            Direction::ToDevice => (
-                flag::DOOVER,
-                flag::DOUNDER,
-                self.data_out_res,
-                flag::DIOVER | flag::DIUNDER,
-            ),
-            Direction::FromDevice => (
-                flag::DIOVER,
-                flag::DIUNDER,
-                self.data_in_res,
-                flag::DOOVER | flag::DOUNDER,
-            ),
-            Direction::None => (0, 0, 0, flag::DIUNDER | flag::DOUNDER),
+        const OUT: u8 = flag::DOOVER | flag::DOUNDER;
+        const IN: u8 = flag::DIOVER | flag::DIUNDER;
+        const UNDER: u8 = flag::DOUNDER | flag::DIUNDER;
+        let (residual, own, other) = match direction {
+            Direction::ToDevice => (self.data_out_res, OUT, IN),
+            Direction::FromDevice => (self.data_in_res, IN, OUT),
+            Direction::None => (0, 0, UNDER),
         };
         if self.has(other) {
             return Err(RspFault::WrongDirection);
         }
-        let (overrun, underrun) = (self.has(over), self.has(under));
+        let (overrun, underrun) = (self.has(own & !UNDER), self.has(own & UNDER));
         if overrun && underrun {
             return Err(RspFault::OverAndUnder);
         }

@@ -125,7 +125,6 @@ impl Stand {
             max_it_iu_len: 512,
             descriptors: 1,
             immediate: 512,
-            max_ti_iu_len: 512,
         })
     }
 
