@@ -18,20 +18,15 @@ use zerocopy::{
         U64, //
     },
     FromBytes,
+    FromZeros,
     IntoBytes, //
-};
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned, //
 };
 
 use super::{
     ids::Lun,
     message_error::{
         put,
+        wire,
         BuildError, //
     },
     opcode, //
@@ -55,68 +50,49 @@ const IMM_BUF_LEN: usize = 4;
 /// Maximum number of descriptors in one message: the count field has one byte.
 pub const MAX_DESCRIPTORS: usize = 255;
 
-const _: () = {
-    assert!(core::mem::size_of::<Header>() == CMD_LEN);
-    assert!(core::mem::size_of::<DirectBuf>() == 16);
-    assert!(IMM_DATA_OFFSET == 68);
-};
+const _: () = assert!(IMM_DATA_OFFSET == 68);
 
-/// `struct srp_cmd` up to the additional CDB.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Header {
-    opcode: u8,
-    sol_not: u8,
-    reserved1: [u8; 3],
-    buf_fmt: u8,
-    data_out_desc_cnt: u8,
-    data_in_desc_cnt: u8,
-    tag: U64,
-    reserved2: [u8; 4],
-    lun: Lun,
-    reserved3: u8,
-    task_attr: u8,
-    reserved4: u8,
-    add_cdb_len: u8,
-    cdb: [u8; BASE_CDB_LEN],
+wire! {
+    /// `struct srp_cmd` up to the additional CDB.
+    struct Header[CMD_LEN] {
+        opcode: u8,
+        sol_not: u8,
+        reserved1: [u8; 3],
+        buf_fmt: u8,
+        data_out_desc_cnt: u8,
+        data_in_desc_cnt: u8,
+        tag: U64,
+        reserved2: [u8; 4],
+        lun: Lun,
+        reserved3: u8,
+        task_attr: u8,
+        reserved4: u8,
+        add_cdb_len: u8,
+        cdb: [u8; BASE_CDB_LEN],
+    }
+
+    /// A command with a CDB of up to 16 bytes and one data buffer.
+    struct Direct[64] {
+        header: Header,
+        data: DirectBuf,
+    }
+
+    /// A command with a CDB of up to 16 bytes, followed by immediate data.
+    struct Immediate[IMM_DATA_OFFSET] {
+        header: Header,
+        len: U32,
+        padding: [u8; MAX_CDB_LEN - BASE_CDB_LEN],
+    }
 }
 
-/// A command with a CDB of up to 16 bytes and one data buffer.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Direct {
-    header: Header,
-    data: DirectBuf,
-}
-
-/// A command with a CDB of up to 16 bytes, followed by immediate data.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Immediate {
-    header: Header,
-    len: U32,
-    padding: [u8; MAX_CDB_LEN - BASE_CDB_LEN],
-}
-
-/// Memory that the target may access: `struct srp_direct_buf`.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    PartialEq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct DirectBuf {
-    va: U64,
-    key: U32,
-    len: U32,
+wire! {
+    /// Memory that the target may access: `struct srp_direct_buf`.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct DirectBuf[DirectBuf::LEN] {
+        va: U64,
+        key: U32,
+        len: U32,
+    }
 }
 
 impl DirectBuf {
@@ -231,18 +207,18 @@ impl Cmd<'_> {
     /// the data, which is [`IMM_DATA_OFFSET`].
     #[inline(always)]
     pub fn build_immediate(&self, iu: &mut [u8], len: u32) -> Result<usize, BuildError> {
-        let (need, have) = (IMM_DATA_OFFSET, iu.len());
-        let iu = iu
-            .get_mut(..need)
-            .ok_or(BuildError::NoSpace { need, have })?;
-        if let (Some(cdb), Ok(place)) = (self.short(), Immediate::mut_from_bytes(iu)) {
+        if let (Some(cdb), Ok((place, _))) = (self.short(), Immediate::mut_from_prefix(iu)) {
             *place = Immediate {
                 header: self.header(FMT_IMMEDIATE, Direction::ToDevice, 0, cdb, 0)?,
                 len: U32::new(len),
                 padding: [0; MAX_CDB_LEN - BASE_CDB_LEN],
             };
-            return Ok(need);
+            return Ok(IMM_DATA_OFFSET);
         }
+        let (need, have) = (IMM_DATA_OFFSET, iu.len());
+        let iu = iu
+            .get_mut(..need)
+            .ok_or(BuildError::NoSpace { need, have })?;
         iu.fill(0);
         let len = U32::new(len);
         self.build_long(iu, FMT_IMMEDIATE, Direction::ToDevice, len.as_bytes())?;
@@ -318,19 +294,14 @@ impl Cmd<'_> {
         };
         Ok(Header {
             opcode: opcode::CMD,
-            sol_not: 0,
-            reserved1: [0; 3],
             buf_fmt,
             data_out_desc_cnt,
             data_in_desc_cnt,
             tag: U64::new(self.tag),
-            reserved2: [0; 4],
             lun: self.lun,
-            reserved3: 0,
-            task_attr: 0,
-            reserved4: 0,
             add_cdb_len,
             cdb,
+            ..Header::new_zeroed()
         })
     }
 }

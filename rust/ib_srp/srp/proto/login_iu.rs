@@ -13,13 +13,6 @@ use zerocopy::{
     FromZeros,
     IntoBytes, //
 };
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned, //
-};
 
 use super::{
     cmd::{
@@ -30,6 +23,7 @@ use super::{
     ids::PortId,
     message_error::{
         split,
+        wire,
         ProtocolError, //
     },
     opcode,
@@ -120,22 +114,23 @@ impl Requested {
     }
 }
 
-/// Login request for the InfiniBand connection manager: `struct srp_login_req`, 64 bytes.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginReq {
-    opcode: u8,
-    reserved1: [u8; 7],
-    tag: U64,
-    req_it_iu_len: U32,
-    reserved2: [u8; 4],
-    req_buf_fmt: U16,
-    req_flags: u8,
-    reserved3: u8,
-    imm_data_offset: U16,
-    reserved4: [u8; 2],
-    initiator_port_id: PortId,
-    target_port_id: PortId,
+wire! {
+    /// Login request for the InfiniBand connection manager: `struct srp_login_req`, 64 bytes.
+    #[derive(Clone, Copy)]
+    pub struct LoginReq[64] {
+        opcode: u8,
+        reserved1: [u8; 7],
+        tag: U64,
+        req_it_iu_len: U32,
+        reserved2: [u8; 4],
+        req_buf_fmt: U16,
+        req_flags: u8,
+        reserved3: u8,
+        imm_data_offset: U16,
+        reserved4: [u8; 2],
+        initiator_port_id: PortId,
+        target_port_id: PortId,
+    }
 }
 
 impl LoginReq {
@@ -161,20 +156,21 @@ impl LoginReq {
     }
 }
 
-/// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes: the fields of [`LoginReq`] in
-/// another order, with fewer reserved bytes.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginReqRdma {
-    tag: U64,
-    req_buf_fmt: U16,
-    req_flags: u8,
-    opcode: u8,
-    req_it_iu_len: U32,
-    initiator_port_id: PortId,
-    target_port_id: PortId,
-    imm_data_offset: U16,
-    reserved: [u8; 6],
+wire! {
+    /// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes: the fields of
+    /// [`LoginReq`] in another order, with fewer reserved bytes.
+    #[derive(Clone, Copy)]
+    pub struct LoginReqRdma[56] {
+        tag: U64,
+        req_buf_fmt: U16,
+        req_flags: u8,
+        opcode: u8,
+        req_it_iu_len: U32,
+        initiator_port_id: PortId,
+        target_port_id: PortId,
+        imm_data_offset: U16,
+        reserved: [u8; 6],
+    }
 }
 
 impl LoginReqRdma {
@@ -205,21 +201,22 @@ pub const fn is_ip_cm(service_id: u64) -> bool {
     service_id >> 16 == TCP
 }
 
-/// Login request for a service of the RDMA IP CM (IBTA, annex A11): 36 bytes of addresses, then the
-/// RDMA/CM login request.
-///
-/// `rdma_cm` listens on such services. Their service IDs contain an IP port number, and requests to
-/// them carry the IP addresses of both ends. Here the addresses are derived from the GIDs.
-#[derive(Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginReqIpCm {
-    version: u8,
-    /// 4 or 6, in the upper four bits.
-    ip_version: u8,
-    source_port: U16,
-    source: [u8; 16],
-    destination: [u8; 16],
-    login: LoginReqRdma,
+wire! {
+    /// Login request for a service of the RDMA IP CM (IBTA, annex A11): 36 bytes of addresses, then
+    /// the RDMA/CM login request.
+    ///
+    /// `rdma_cm` listens on such services. Their service IDs contain an IP port number, and
+    /// requests to them carry the IP addresses of both ends. Here the addresses are derived from
+    /// the GIDs.
+    pub struct LoginReqIpCm[92] {
+        version: u8,
+        /// 4 or 6, in the upper four bits.
+        ip_version: u8,
+        source_port: U16,
+        source: [u8; 16],
+        destination: [u8; 16],
+        login: LoginReqRdma,
+    }
 }
 
 impl LoginReqIpCm {
@@ -251,44 +248,36 @@ fn ipv4(gid: &Gid) -> Option<[u8; 16]> {
     (number >> 32 == 0xffff).then_some((number & 0xffff_ffff).to_be_bytes())
 }
 
-/// Login response: `struct srp_login_rsp`, 52 bytes.
-#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginRsp {
-    opcode: u8,
-    reserved1: [u8; 3],
-    req_lim_delta: I32,
-    tag: U64,
-    max_it_iu_len: U32,
-    max_ti_iu_len: U32,
-    buf_fmt: U16,
-    rsp_flags: u8,
-    reserved2: [u8; 25],
-}
+wire! {
+    /// Login response: `struct srp_login_rsp`, 52 bytes.
+    #[derive(Clone, Copy)]
+    pub struct LoginRsp[LoginRsp::LEN] {
+        opcode: u8,
+        reserved1: [u8; 3],
+        req_lim_delta: I32,
+        tag: U64,
+        max_it_iu_len: U32,
+        max_ti_iu_len: U32,
+        buf_fmt: U16,
+        rsp_flags: u8,
+        reserved2: [u8; 25],
+    }
 
-/// Refused login: `struct srp_login_rej`, 32 bytes.
-#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginRej {
-    opcode: u8,
-    reserved1: [u8; 3],
-    reason: U32,
-    /// Tag of the login request.
-    pub tag: U64,
-    reserved2: [u8; 8],
-    /// Buffer formats that the target supports; meaningful with
-    /// [`Reject::UNSUPPORTED_DESCRIPTOR_FORMAT`].
-    pub buf_fmt: U16,
-    reserved3: [u8; 6],
+    /// Refused login: `struct srp_login_rej`, 32 bytes.
+    #[derive(Clone, Copy)]
+    pub struct LoginRej[32] {
+        opcode: u8,
+        reserved1: [u8; 3],
+        reason: U32,
+        /// Tag of the login request.
+        pub tag: U64,
+        reserved2: [u8; 8],
+        /// Buffer formats that the target supports; meaningful with
+        /// [`Reject::UNSUPPORTED_DESCRIPTOR_FORMAT`].
+        pub buf_fmt: U16,
+        reserved3: [u8; 6],
+    }
 }
-
-const _: () = {
-    assert!(core::mem::size_of::<LoginReq>() == 64);
-    assert!(core::mem::size_of::<LoginReqRdma>() == 56);
-    assert!(core::mem::size_of::<LoginReqIpCm>() == 92);
-    assert!(core::mem::size_of::<LoginRsp>() == LoginRsp::LEN);
-    assert!(core::mem::size_of::<LoginRej>() == 32);
-};
 
 impl LoginRej {
     /// Reads a refusal from private data, which may be longer. Checks only length and opcode.

@@ -12,19 +12,13 @@ use zerocopy::{
     FromZeros,
     IntoBytes, //
 };
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    Unaligned, //
-};
 
 use super::{
     ids::Lun,
     message_error::{
         put,
         split,
+        wire,
         BuildError,
         ProtocolError, //
     },
@@ -77,36 +71,32 @@ impl<'a> Message<'a> {
 /// Length of a message of [`build_short`], in bytes.
 pub const SHORT_LEN: usize = 16;
 
-/// Layout shared by the messages of 16 bytes: `struct srp_cred_req`, `srp_t_logout` and, with a
-/// zero word, `srp_cred_rsp`, `srp_aer_rsp` and `srp_i_logout`.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Short {
-    opcode: u8,
-    sol_not: u8,
-    reserved: [u8; 2],
-    word: U32,
-    tag: U64,
+wire! {
+    /// Layout shared by the messages of 16 bytes: `struct srp_cred_req`, `srp_t_logout` and, with a
+    /// zero word, `srp_cred_rsp`, `srp_aer_rsp` and `srp_i_logout`.
+    struct Short[SHORT_LEN] {
+        opcode: u8,
+        sol_not: u8,
+        reserved: [u8; 2],
+        word: U32,
+        tag: U64,
+    }
 }
 
-const _: () = assert!(core::mem::size_of::<Short>() == SHORT_LEN);
-
-/// `struct srp_aer_req` without its sense data.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct AerReqWire {
-    opcode: u8,
-    sol_not: u8,
-    reserved1: [u8; 2],
-    req_lim_delta: I32,
-    tag: U64,
-    reserved2: [u8; 4],
-    lun: Lun,
-    sense_data_len: U32,
-    reserved3: [u8; 4],
+wire! {
+    /// `struct srp_aer_req` without its sense data.
+    struct AerReqWire[AerReq::LEN] {
+        opcode: u8,
+        sol_not: u8,
+        reserved1: [u8; 2],
+        req_lim_delta: I32,
+        tag: U64,
+        reserved2: [u8; 4],
+        lun: Lun,
+        sense_data_len: U32,
+        reserved3: [u8; 4],
+    }
 }
-
-const _: () = assert!(core::mem::size_of::<AerReqWire>() == AerReq::LEN);
 
 /// The reason of a [`Message::TLogout`] in words.
 pub const fn logout_reason(reason: u32) -> &'static str {

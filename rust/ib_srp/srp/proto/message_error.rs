@@ -55,6 +55,31 @@ texts! {
     }
 }
 
+/// Defines structures as they are on the wire, each with its length in bytes:
+/// `struct Name[length] { fields }`. The compiler checks the length, and that there is no padding.
+macro_rules! wire {
+    ($(
+        $(#[$attribute:meta])*
+        $vis:vis struct $name:ident[$len:expr] $fields:tt
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[derive(
+                zerocopy_derive::FromBytes,
+                zerocopy_derive::Immutable,
+                zerocopy_derive::IntoBytes,
+                zerocopy_derive::KnownLayout,
+                zerocopy_derive::Unaligned,
+            )]
+            #[repr(C)]
+            $vis struct $name $fields
+
+            const _: () = assert!(core::mem::size_of::<$name>() == $len);
+        )*
+    };
+}
+pub(super) use wire;
+
 /// Splits a message with this opcode into its fixed part `T` and the bytes after it.
 pub(super) fn split<T: FromBytes>(bytes: &[u8], opcode: u8) -> Result<(T, &[u8]), ProtocolError> {
     let short = |need| ProtocolError::Short {

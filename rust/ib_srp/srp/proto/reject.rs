@@ -15,15 +15,10 @@ use zerocopy::{
     },
     FromBytes, //
 };
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned, //
-};
 
 use super::{
     guid::Gid,
+    message_error::wire,
     texts::texts, //
 };
 
@@ -189,21 +184,19 @@ impl fmt::Display for Reject {
     }
 }
 
-/// `struct ib_class_port_info`.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct ClassPortInfo {
-    versions_and_capabilities: [u8; 8],
-    redirect_gid: [u8; 16],
-    redirect_tcslfl: U32,
-    redirect_lid: U16,
-    redirect_pkey: U16,
-    redirect_qp: U32,
-    redirect_qkey: U32,
-    traps: [u8; 32],
+wire! {
+    /// `struct ib_class_port_info`.
+    struct ClassPortInfo[72] {
+        versions_and_capabilities: [u8; 8],
+        redirect_gid: [u8; 16],
+        redirect_tcslfl: U32,
+        redirect_lid: U16,
+        redirect_pkey: U16,
+        redirect_qp: U32,
+        redirect_qkey: U32,
+        traps: [u8; 32],
+    }
 }
-
-const _: () = assert!(core::mem::size_of::<ClassPortInfo>() == 72);
 
 /// Maximum number of redirections per login.
 pub const MAX_REDIRECTS: u8 = 3;

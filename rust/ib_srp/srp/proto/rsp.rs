@@ -10,17 +10,12 @@ use zerocopy::{
     },
     FromBytes, //
 };
-use zerocopy_derive::{
-    FromBytes,
-    Immutable,
-    KnownLayout,
-    Unaligned, //
-};
 
 use super::{
     cmd::Direction,
     message_error::{
         split,
+        wire,
         ProtocolError, //
     },
     opcode,
@@ -48,25 +43,23 @@ pub mod flag {
     pub const DIUNDER: u8 = 1 << 5;
 }
 
-/// `struct srp_rsp` without its data.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Wire {
-    opcode: u8,
-    sol_not: u8,
-    reserved1: [u8; 2],
-    req_lim_delta: I32,
-    tag: U64,
-    reserved2: [u8; 2],
-    flags: u8,
-    status: u8,
-    data_out_res_cnt: U32,
-    data_in_res_cnt: U32,
-    sense_data_len: U32,
-    resp_data_len: U32,
+wire! {
+    /// `struct srp_rsp` without its data.
+    struct Wire[Rsp::LEN] {
+        opcode: u8,
+        sol_not: u8,
+        reserved1: [u8; 2],
+        req_lim_delta: I32,
+        tag: U64,
+        reserved2: [u8; 2],
+        flags: u8,
+        status: u8,
+        data_out_res_cnt: U32,
+        data_in_res_cnt: U32,
+        sense_data_len: U32,
+        resp_data_len: U32,
+    }
 }
-
-const _: () = assert!(core::mem::size_of::<Wire>() == Rsp::LEN);
 
 impl Wire {
     /// Splits the bytes after the fixed part into response and sense data. Without either flag, the

@@ -9,17 +9,12 @@ use zerocopy::{
     FromZeros,
     IntoBytes, //
 };
-use zerocopy_derive::{
-    FromZeros,
-    Immutable,
-    IntoBytes,
-    Unaligned, //
-};
 
 use super::{
     ids::Lun,
     message_error::{
         put,
+        wire,
         BuildError, //
     },
     opcode, //
@@ -44,24 +39,22 @@ pub enum Function {
     ClearAca = 0x40,
 }
 
-/// `struct srp_tsk_mgmt`.
-#[derive(FromZeros, Immutable, IntoBytes, Unaligned)]
-#[repr(C)]
-struct Wire {
-    opcode: u8,
-    sol_not: u8,
-    reserved1: [u8; 6],
-    tag: U64,
-    reserved2: [u8; 4],
-    lun: Lun,
-    reserved3: [u8; 2],
-    function: u8,
-    reserved4: u8,
-    task_tag: U64,
-    reserved5: [u8; 8],
+wire! {
+    /// `struct srp_tsk_mgmt`.
+    struct Wire[TskMgmt::LEN] {
+        opcode: u8,
+        sol_not: u8,
+        reserved1: [u8; 6],
+        tag: U64,
+        reserved2: [u8; 4],
+        lun: Lun,
+        reserved3: [u8; 2],
+        function: u8,
+        reserved4: u8,
+        task_tag: U64,
+        reserved5: [u8; 8],
+    }
 }
-
-const _: () = assert!(core::mem::size_of::<Wire>() == TskMgmt::LEN);
 
 /// A task management request.
 #[derive(Clone, Copy, Debug)]
