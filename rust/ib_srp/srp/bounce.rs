@@ -31,25 +31,26 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The memory for small data of one channel.
-#[derive(Default)]
-pub struct Bounce {
-    /// The memory, for the queue pair.
-    pub pool: Option<Arc<Pool>>,
-    /// The region that the target may write, for the queue pair.
-    pub fixed: Option<FixedMr>,
-    /// The pieces, one for each slot; empty if the channel has no such memory.
-    pub pieces: KVVec<Piece>,
+/// The memory of one slot.
+pub struct Piece {
+    /// The whole piece, to be sent with a message.
+    pub chunk: SharedChunk,
+    part: Option<FixedPart>,
 }
 
-impl Bounce {
-    /// Allocates `count` pieces of `size` bytes, of which the target may write the first `reach`
-    /// bytes each. May sleep.
+impl Piece {
+    /// Allocates a pool of `count` pieces of `size` bytes. The target may write the first `reach`
+    /// bytes of each, which are a region unless `reach` is 0. May sleep.
     ///
     /// # Errors
     ///
-    /// Those of [`Pool::shared`], and unless `reach` is 0 those of [`FixedMr::new`].
-    pub fn new(pd: &Arc<Pd>, count: usize, size: usize, reach: usize) -> Result<Self> {
+    /// Those of [`Pool::shared`] and [`FixedMr::new`].
+    pub fn pool(
+        pd: &Arc<Pd>,
+        count: usize,
+        size: usize,
+        reach: usize,
+    ) -> Result<(Arc<Pool>, Option<FixedMr>, KVVec<Self>)> {
         let direction = match reach {
             0 => DataDirection::ToDevice,
             _ => DataDirection::Bidirectional,
@@ -66,23 +67,11 @@ impl Bounce {
         let mut pieces = KVVec::with_capacity(count, GFP_KERNEL)?;
         for chunk in chunks {
             let part = parts.next();
-            pieces.push(Piece { chunk, part }, GFP_KERNEL)?;
+            pieces.push(Self { chunk, part }, GFP_KERNEL)?;
         }
-        Ok(Self {
-            pool: Some(pool),
-            fixed,
-            pieces,
-        })
+        Ok((pool, fixed, pieces))
     }
-}
 
-/// The memory of one slot.
-pub struct Piece {
-    chunk: SharedChunk,
-    part: Option<FixedPart>,
-}
-
-impl Piece {
     /// Clears the first `len` bytes, so that no earlier data remains there. Precedes
     /// [`Piece::expose`].
     #[cold]
@@ -114,11 +103,5 @@ impl Piece {
     #[inline(always)]
     pub fn place(&mut self, len: u32) -> DeviceBytesMut<'_> {
         self.chunk.place(len as usize)
-    }
-
-    /// The whole piece, to be sent with a message.
-    #[inline(always)]
-    pub fn chunk(&mut self) -> &mut SharedChunk {
-        &mut self.chunk
     }
 }

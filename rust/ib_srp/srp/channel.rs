@@ -19,7 +19,7 @@ mod task;
 mod trace;
 
 use super::{
-    bounce::Bounce,
+    bounce::Piece,
     error::Lost,
     logic::send_queue::{
         RECEIVE_BATCH,
@@ -158,11 +158,14 @@ impl Channel {
         let task = Control::new(chunks.pop().ok_or(ENOMEM)?);
         let probe = Control::new(chunks.pop().ok_or(ENOMEM)?);
         let replies = Replies::new(&mut chunks)?;
-        let bounce = match geometry.bounce() {
-            (size, reach) if size > 0 && depth > 0 => Bounce::new(pd, depth, size, reach)?,
-            _ => Bounce::default(),
+        let (data, fixed, pieces) = match geometry.bounce() {
+            (size, reach) if size > 0 && depth > 0 => {
+                let (pool, fixed, pieces) = Piece::pool(pd, depth, size, reach)?;
+                (Some(pool), fixed, pieces)
+            }
+            _ => (None, None, KVVec::new()),
         };
-        let mut pieces = bounce.pieces.into_iter();
+        let mut pieces = pieces.into_iter();
         let mut cells = KVVec::with_capacity(depth, GFP_KERNEL)?;
         for ((iu, handle), index) in chunks.into_iter().zip(handles).zip(0u16..) {
             let slot = Slot::new(index, iu, handle, pieces.next());
@@ -203,9 +206,9 @@ impl Channel {
         let memory = qp::Memory {
             receives: receive_chunks,
             messages,
-            data: bounce.pool,
+            data,
             regions,
-            fixed: bounce.fixed,
+            fixed,
         };
         Qp::new(pd, sizes, memory, channel)
     }

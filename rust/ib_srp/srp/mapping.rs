@@ -143,7 +143,7 @@ pub fn prepare<'a>(
     };
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
     match (path, bounce) {
-        (DataPath::Immediate, Some(piece)) => wr = wr.with(piece.chunk(), len as usize)?,
+        (DataPath::Immediate, Some(piece)) => wr = wr.with(&mut piece.chunk, len as usize)?,
         // Last: from here on the target counts as able to reach the memory.
         (DataPath::DynamicWrite | DataPath::DynamicRead, _) => wr = wr.register(handle)?,
         _ => {}
