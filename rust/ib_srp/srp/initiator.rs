@@ -77,6 +77,11 @@ impl AllPorts {
         )
     }
 
+    fn remove(&self, sessions: &Arc<Sessions>) {
+        let mut list = self.list.lock();
+        list.retain(|other| !Arc::ptr_eq(other, sessions));
+    }
+
     /// Refuses new sessions at the existing ports, and asks all sessions to end.
     pub fn close(&self) {
         for sessions in &*self.list.lock() {
@@ -88,7 +93,7 @@ impl AllPorts {
 impl SleepHandler for AllPorts {
     fn resumed(&self) {
         for sessions in &*self.list.lock() {
-            sessions.wake();
+            sessions.each(Session::wake);
         }
     }
 }
@@ -129,16 +134,15 @@ impl DeviceEventHandler for KVec<Arc<Sessions>> {
     fn device_event(&self, event: DeviceEvent, port: Option<u32>) {
         let concerned = |s: &&Arc<Sessions>| port.is_none_or(|number| s.port().number() == number);
         for sessions in self.iter().filter(concerned) {
+            let changed = |moved| sessions.each(|session| session.port_changed(moved));
             match event {
                 DeviceEvent::Fatal => sessions.fatal(),
-                DeviceEvent::PortActive | DeviceEvent::GidChange => sessions.port_changed(false),
+                DeviceEvent::PortActive | DeviceEvent::GidChange => changed(false),
                 // A restarted subnet manager may have moved the peer, too, which no event reports.
                 DeviceEvent::LidChange
                 | DeviceEvent::PkeyChange
                 | DeviceEvent::SmChange
-                | DeviceEvent::ClientReregister => {
-                    sessions.port_changed(sessions.port().has_lids())
-                }
+                | DeviceEvent::ClientReregister => changed(sessions.port().has_lids()),
                 // The port may recover before a connection is lost; if not, the transport reports
                 // the loss.
                 DeviceEvent::PortError | DeviceEvent::Other(_) => {}
@@ -155,7 +159,7 @@ pub struct Ports {
     /// The patience of [`Session::remove`], in milliseconds.
     patience: Msecs,
     events: Option<Pin<KBox<PortEvents>>>,
-    ports: KVec<Arc<Sessions>>,
+    /// The sysfs directory of each port.
     folders: KVec<ClassDevice<Arc<Sessions>>>,
     all: Arc<AllPorts>,
 }
@@ -163,14 +167,14 @@ pub struct Ports {
 impl Drop for Ports {
     fn drop(&mut self) {
         self.events = None;
-        let ours = |one: &mut Arc<Sessions>| self.ports.iter().any(|own| Arc::ptr_eq(own, one));
-        self.all.list.lock().retain(|one| !ours(one));
-        for sessions in &self.ports {
+        for sessions in &self.folders {
+            self.all.remove(sessions);
             sessions.close(self.patience);
         }
-        // Waits for logins, which `close()` has ended.
-        self.folders.clear();
-        for sessions in &self.ports {
+        while let Some(folder) = self.folders.pop() {
+            let sessions = Arc::clone(&folder);
+            // Waits for logins, which `close()` has ended.
+            drop(folder);
             sessions.wait_empty();
         }
     }
@@ -187,7 +191,6 @@ impl Initiator {
         let port = Port::new(device, number, health.clone())?;
         let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
         to.folders.reserve(1, GFP_KERNEL)?;
-        to.ports.reserve(1, GFP_KERNEL)?;
         // Before the sysfs file for logins exists, so that every session gets closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
         let folder = ClassDevice::new(
@@ -196,13 +199,8 @@ impl Initiator {
             fmt!("srp-{}-{}", format_args!("{}", device.name()), number),
             sessions.clone(),
         )
-        .inspect_err(|_| {
-            let mut list = self.all.list.lock();
-            list.retain(|other| !Arc::ptr_eq(other, &sessions));
-        })?;
-        to.ports.push(sessions, GFP_KERNEL)?;
-        to.folders.push(folder, GFP_KERNEL)?;
-        Ok(())
+        .inspect_err(|_| self.all.remove(&sessions))?;
+        Ok(to.folders.push(folder, GFP_KERNEL)?)
     }
 }
 
@@ -216,7 +214,6 @@ impl Client for Initiator {
             Ports {
                 patience: LOGOUT_PATIENCE_MS,
                 events: None,
-                ports: KVec::new(),
                 folders: KVec::new(),
                 all: self.all.clone(),
             },
@@ -232,9 +229,9 @@ impl Client for Initiator {
                 );
             }
         }
-        let mut ports = KVec::with_capacity(all.ports.len(), GFP_KERNEL)?;
-        for sessions in &all.ports {
-            ports.push(sessions.clone(), GFP_KERNEL)?;
+        let mut ports = KVec::with_capacity(all.folders.len(), GFP_KERNEL)?;
+        for sessions in &all.folders {
+            ports.push(Arc::clone(sessions), GFP_KERNEL)?;
         }
         let handler = Arc::new(ports, GFP_KERNEL)?;
         let registration = device_event::Registration::new(device.hold()?, handler);
@@ -250,16 +247,17 @@ impl Client for Initiator {
     }
 
     fn rename(&self, device: &Device, data: &Ports) {
-        for (sessions, folder) in data.ports.iter().zip(&data.folders) {
+        for folder in &data.folders {
+            let port = folder.port();
             let result = folder.rename(fmt!(
                 "srp-{}-{}",
                 format_args!("{}", device.name()),
-                sessions.port().number()
+                port.number()
             ));
             if let Err(e) = result {
                 port_log!(
                     pr_warn,
-                    sessions.port(),
+                    port,
                     "the sysfs directory keeps its old name: error {}",
                     e.to_errno()
                 );

@@ -130,26 +130,15 @@ impl Sessions {
         Ok(session)
     }
 
-    /// See [`Session::port_changed`].
-    pub fn port_changed(&self, moved: bool) {
-        for session in &self.list.lock().all {
-            session.port_changed(moved);
-        }
-    }
-
-    /// See [`Session::wake`].
-    pub fn wake(&self) {
-        for session in &self.list.lock().all {
-            session.wake();
-        }
+    /// Calls `notify` for each session; it must not sleep.
+    pub fn each(&self, notify: impl Fn(&Arc<Session>)) {
+        self.list.lock().all.iter().for_each(notify);
     }
 
     /// Handles a fatal error of the device.
     pub fn fatal(&self) {
         self.port.health().fail();
-        for session in &self.list.lock().all {
-            session.fail(Lost::Device);
-        }
+        self.each(|session| session.fail(Lost::Device));
     }
 
     /// Refuses new sessions, and asks the existing ones to end.

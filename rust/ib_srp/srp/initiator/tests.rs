@@ -381,10 +381,10 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     let tests = || moody.empty.count(CMD) - 1;
     // This port has no subnet manager that could move the target.
     events.device_event(DeviceEvent::LidChange, Some(1));
-    stand.sessions.port_changed(false);
+    stand.sessions.each(|session| session.port_changed(false));
     fsleep(Delta::from_millis(100));
     check_eq!(tests(), 0);
-    stand.sessions.port_changed(true);
+    stand.sessions.each(|session| session.port_changed(true));
     within(|| tests() == 1)?;
 
     moody.silent.store(true, Release);
@@ -392,7 +392,7 @@ fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     let begin = Instant::<Monotonic>::now();
     // Events after the first do not restart the test.
     while !session.state().is_lost() && begin.elapsed().as_millis() < 9_000 {
-        stand.sessions.port_changed(true);
+        stand.sessions.each(|session| session.port_changed(true));
         fsleep(Delta::from_millis(20));
     }
     let found = begin.elapsed().as_millis();
