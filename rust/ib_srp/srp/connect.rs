@@ -46,10 +46,7 @@ use core::{
     cell::Cell,
     iter::once, //
 };
-use events::{
-    Progress,
-    Response, //
-};
+use events::Response;
 use kernel::{
     alloc::AllocError,
     prelude::*,
@@ -171,12 +168,14 @@ impl<'a> Login<'a> {
     /// If the first channel fails, the session ends, or a signal arrives.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let (nexus, status) = (self.nexus, &self.nexus.status);
-        let (connection, leader) = self.lead(None)?;
+        let channel = |index| Channel::new(status, &self.owner, index, &self.pd, &[]);
+        let first = channel(0).map_err(|e| LoginFailure::Step("queue pair", e))?;
+        let leader = self.lead(&first)?;
         let mut channels = Channels::default();
-        channels.push(connection).map_err(memory)?;
+        channels.push(first).map_err(memory)?;
         let wanted = status.geometry.all_channels();
         for index in 1..wanted {
-            match Channel::new(status, &self.owner, index, &self.pd, &[]) {
+            match channel(index) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
@@ -215,7 +214,7 @@ impl<'a> Login<'a> {
                 .renew_regions()
                 .map_err(|e| LoginFailure::Step("memory regions", e))?;
         }
-        let (_, leader) = self.lead(Some(first))?;
+        let leader = self.lead(first)?;
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
@@ -247,14 +246,10 @@ impl<'a> Login<'a> {
     }
 
     /// Connects the first channel. The target drops what is left of an earlier connection.
-    /// `connection` is `None` for a new session.
-    fn lead(
-        &self,
-        connection: Option<&Arc<Connection>>,
-    ) -> Result<(Arc<Connection>, Granted), LoginFailure> {
-        let (mut leader, lost) = self.open_all(once(connection), MultiChannel::Single)?;
-        let leader = leader.pop().and_then(Candidate::opened);
-        leader.ok_or(lost.unwrap_or(LoginFailure::Removed))
+    fn lead(&self, first: &Arc<Connection>) -> Result<Granted, LoginFailure> {
+        let (leader, lost) = self.open_all(once(first), MultiChannel::Single)?;
+        let granted = leader.iter().find_map(Candidate::granted);
+        granted.ok_or(lost.unwrap_or(LoginFailure::Removed))
     }
 
     /// Connects further channels, called `name` in the log. Returns what the target granted to the
@@ -266,13 +261,13 @@ impl<'a> Login<'a> {
         leader: Option<Granted>,
     ) -> Result<KVec<Granted>, LoginFailure> {
         let mut wanted = usize::from(leader.is_some());
-        let others = others.inspect(|_| wanted += 1).map(Some);
+        let others = others.inspect(|_| wanted += 1);
         let (open, lost) = self.open_all(others, MultiChannel::Multi)?;
         self.disconnect_retired();
         self.permit.set(None);
         let mut granted = KVec::new();
-        let others = open.into_iter().filter_map(Candidate::opened);
-        for grant in Iterator::chain(leader.into_iter(), others.map(|(_, grant)| grant)) {
+        let others = open.iter().filter_map(Candidate::granted);
+        for grant in Iterator::chain(leader.into_iter(), others) {
             granted.push(grant, GFP_KERNEL).map_err(memory)?;
         }
         match lost {
@@ -297,7 +292,7 @@ impl<'a> Login<'a> {
     /// A failure of the whole login.
     fn open_all<'b, 'c>(
         &'c self,
-        all: impl Iterator<Item = Option<&'b Arc<Connection>>>,
+        all: impl Iterator<Item = &'b Arc<Connection>>,
         multichannel: MultiChannel,
     ) -> Result<(KVec<Candidate<'c>>, Option<LoginFailure>), LoginFailure> {
         let (mut list, mut lost) = (KVec::new(), None);
@@ -305,7 +300,7 @@ impl<'a> Login<'a> {
             let candidate = Candidate::new(self, connection, multichannel);
             keep(&mut list, candidate, &mut lost)?;
         }
-        while !list.iter().all(Candidate::is_open) {
+        while !list.iter().all(|c| c.granted().is_some()) {
             for mut candidate in core::mem::take(&mut list) {
                 let step = candidate.advance().map(|()| candidate);
                 keep(&mut list, step, &mut lost)?;
@@ -357,7 +352,7 @@ impl<'a> Login<'a> {
     }
 
     /// Keeps a failed connection until [`Self::disconnect_retired`].
-    fn retire(&self, connection: Arc<Connection>) {
+    fn retire(&self, connection: &Arc<Connection>) {
         let mut all = self.retired.take();
         if all.push(connection.clone(), GFP_KERNEL).is_err() {
             connection.disconnect();
@@ -374,13 +369,8 @@ impl<'a> Login<'a> {
 
     /// Whether to abandon this login.
     fn is_over(&self) -> bool {
-        let status = &self.nexus.status;
-        match self.purpose {
-            Purpose::First | Purpose::More => {
-                status.state().is_lost() || status.state().is_ending()
-            }
-            Purpose::Again => status.state().is_ending(),
-        }
+        let state = self.nexus.status.state();
+        state.is_ending() || self.purpose != Purpose::Again && state.is_lost()
     }
 
     /// Waits for the end of a step that began at the time `since`. Returns the response to a login
@@ -396,13 +386,11 @@ impl<'a> Login<'a> {
                 return Err(LoginFailure::Removed);
             }
             match cm.wait(SLICE_MS) {
-                Progress::Failed(LoginFailure::Signal) if self.is_over() => {
+                Some(Err(LoginFailure::Signal)) if self.is_over() => {
                     return Err(LoginFailure::Removed)
                 }
-                Progress::Failed(why) => return Err(why),
-                Progress::Done => return Ok(LoginRsp::parse(&[])),
-                Progress::Response(response) => return Ok(response),
-                Progress::Pending => {}
+                Some(end) => return end.map(|response| response.unwrap_or(LoginRsp::parse(&[]))),
+                None => {}
             }
             let silence = cm.events().throttle().silence(since);
             if silence >= self.patience.get() && !cm.events().is_deferred() {

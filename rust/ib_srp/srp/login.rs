@@ -40,6 +40,7 @@ use super::{
     sizes, //
 };
 use crate::{
+    errno::EOPNOTSUPP,
     net::{
         Namespace,
         SocketAddr, //
@@ -166,14 +167,13 @@ fn set_up(
 /// Decides where to log in, and as which initiator.
 fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
-    if let Some(timeout) = options.ack_timeout {
-        // TCP has timeouts of its own.
-        check_transport(
+    let iwarp = port.device().fabric(port.number()) == Fabric::Other;
+    if let (true, Some(timeout)) = (iwarp, options.ack_timeout) {
+        refuse!(
             port,
-            format_args!(
-                "'ack_timeout={timeout}': not for an iWARP port, which has the timeouts of TCP"
-            ),
-        )?;
+            "'ack_timeout={timeout}': not for an iWARP port, which has the timeouts of TCP"
+        );
+        return Err(EOPNOTSUPP);
     }
     let (destination, answers_src) = match options.target {
         Target::Rdma { src, dest } => {
@@ -187,8 +187,23 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
             pkey,
             service_id,
         } => {
-            check_service(port, pkey)?;
-            let service = Service::new(dgid, pkey, service_id, topspin)?;
+            if iwarp {
+                refuse!(
+                    port,
+                    "dgid: the port has no InfiniBand connection manager, use dest"
+                );
+                return Err(EOPNOTSUPP);
+            }
+            let index = port.device().pkey_index(port.number(), pkey);
+            index.inspect_err(|_| {
+                refuse!(port, "pkey={pkey:04x}: the port is not in that partition")
+            })?;
+            let service = Service {
+                dgid,
+                pkey,
+                service_id,
+                topspin,
+            };
             (Destination::Ib(service), None)
         }
     };
@@ -240,28 +255,7 @@ fn address(
     };
     let src = src.map(|src| resolve("src", &src)).transpose()?;
     let dest = resolve(what, &dest)?;
-    Address::new(net, src, dest)
-}
-
-/// Fails with `EOPNOTSUPP` unless the port is InfiniBand or RoCE, and logs `why`.
-fn check_transport(port: &Port, why: core::fmt::Arguments<'_>) -> Result {
-    if port.device().fabric(port.number()) == Fabric::Other {
-        refuse!(port, "{why}");
-        return Err(crate::errno::EOPNOTSUPP);
-    }
-    Ok(())
-}
-
-/// Checks that the port can make an InfiniBand CM login in this partition.
-fn check_service(port: &Port, pkey: u16) -> Result {
-    check_transport(
-        port,
-        format_args!("dgid: the port has no InfiniBand connection manager, use dest"),
-    )?;
-    port.device()
-        .pkey_index(port.number(), pkey)
-        .map(|_| ())
-        .inspect_err(|_| refuse!(port, "pkey={pkey:04x}: the port is not in that partition"))
+    Ok(Address { net, src, dest })
 }
 
 #[cfg(SRP_KUNIT)]

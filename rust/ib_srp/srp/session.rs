@@ -191,8 +191,7 @@ impl Session {
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
         let status = Status::new(port, plan.target, geometry)?;
         let interrupt = TimedInterrupt::new(queues.ending.clone())?;
-        let nexus = Nexus::new(plan, status, throttle, interrupt);
-        let nexus = Arc::new(nexus, GFP_KERNEL)?;
+        let nexus = Nexus::new(plan, status, throttle, interrupt)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,

@@ -5,8 +5,8 @@
 use super::{
     events::{
         Events,
-        Progress,
-        Response, //
+        Response,
+        StepEnd, //
     },
     Login, //
 };
@@ -14,10 +14,7 @@ use crate::{
     random::random_u64,
     rdma::cm_id::CmId,
     srp::{
-        channel::{
-            Channel,
-            Connection, //
-        },
+        channel::Connection,
         error::LoginFailure,
         ktime::{
             ktime_get,
@@ -75,7 +72,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     fn request(&self, what: &Requested) -> Result<(), LoginFailure>;
 
     /// Waits for the end of the current step, at most `timeout` milliseconds.
-    fn wait(&self, timeout: Msecs) -> Progress {
+    fn wait(&self, timeout: Msecs) -> Option<StepEnd> {
         self.events().wait(timeout)
     }
 
@@ -124,26 +121,24 @@ enum Step {
 pub(super) struct Candidate<'a> {
     login: &'a Login<'a>,
     cm: Arc<dyn ChannelLogin>,
-    /// `None` for channel 0 of a new session, until its route is resolved.
-    connection: Option<Arc<Connection>>,
+    connection: Arc<Connection>,
     multichannel: MultiChannel,
     step: Step,
 }
 
 impl<'a> Candidate<'a> {
-    /// Starts to resolve the address for a channel; without `connection`, for channel 0 of a new
-    /// session. May sleep.
+    /// Starts to resolve the address for a channel. May sleep.
     ///
     /// # Errors
     ///
     /// Those of the connection manager.
     pub(super) fn new(
         login: &'a Login<'a>,
-        connection: Option<&Arc<Connection>>,
+        connection: &Arc<Connection>,
         multichannel: MultiChannel,
     ) -> Result<Self, LoginFailure> {
         let nexus = login.nexus;
-        let (destination, owner, throttle) = match connection.and_then(|c| c.as_answer_channel()) {
+        let (destination, owner, throttle) = match connection.as_answer_channel() {
             Some((number, owner)) => {
                 let from = nexus.plan.answers_from.get(number);
                 let from = from.ok_or(LoginFailure::Removed)?;
@@ -156,7 +151,7 @@ impl<'a> Candidate<'a> {
         Ok(Self {
             login,
             cm,
-            connection: connection.cloned(),
+            connection: connection.clone(),
             multichannel,
             step: Step::Address,
         })
@@ -196,14 +191,10 @@ impl<'a> Candidate<'a> {
     fn request(&mut self) -> Result<(), LoginFailure> {
         let login = self.login;
         let (status, plan) = (&login.nexus.status, &login.nexus.plan);
-        let queue_pair = |e| LoginFailure::Step("queue pair", e);
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => Channel::new(status, &login.owner, 0, &login.pd, &[]).map_err(queue_pair)?,
-        };
-        connection.renew();
-        connection.connect(self.cm.cm_id()).map_err(queue_pair)?;
-        self.connection = Some(connection);
+        self.connection.renew();
+        self.connection
+            .connect(self.cm.cm_id())
+            .map_err(|e| LoginFailure::Step("queue pair", e))?;
         let requested = Requested {
             tag: random_u64(),
             max_it_iu_len: status.geometry.it_iu_len,
@@ -221,9 +212,7 @@ impl<'a> Candidate<'a> {
     /// keeps its memory.
     fn redirect(&mut self, to: &Redirect) -> Result<(), LoginFailure> {
         let cm = self.cm.redirect(to)?;
-        if let Some(connection) = &self.connection {
-            connection.disconnect();
-        }
+        self.connection.disconnect();
         self.cm = cm;
         self.step = Step::Address;
         self.cm.resolve()
@@ -231,9 +220,9 @@ impl<'a> Candidate<'a> {
 
     /// Opens the channel, if the target has accepted the request.
     fn accept(&mut self, requested: &Requested, response: Response) -> Result<(), LoginFailure> {
-        let connection = self.connection.as_ref().ok_or(LoginFailure::Removed)?;
+        let connection = &self.connection;
         let refuse = |_: &LoginFailure| self.cm.refuse();
-        let granted = self.check(requested, response, connection);
+        let granted = self.check(requested, response);
         let granted = granted.inspect_err(refuse)?;
         let timeout = self.cm.confirm().inspect_err(refuse)?;
         self.login.nexus.allow_time(timeout);
@@ -250,14 +239,9 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns what the target grants in this response.
-    fn check(
-        &self,
-        requested: &Requested,
-        response: Response,
-        connection: &Connection,
-    ) -> Result<Granted, LoginFailure> {
+    fn check(&self, requested: &Requested, response: Response) -> Result<Granted, LoginFailure> {
         let response = response.map_err(LoginFailure::NotLoginRsp)?;
-        if connection.as_answer_channel().is_some() {
+        if self.connection.as_answer_channel().is_some() {
             return response
                 .check_answer_channel(requested)
                 .map_err(LoginFailure::Response);
@@ -270,15 +254,10 @@ impl<'a> Candidate<'a> {
         Ok(granted)
     }
 
-    /// Whether the login is done.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.step, Step::Open(_))
-    }
-
-    /// Returns the channel and what the target granted, if the login is done.
-    pub(super) fn opened(mut self) -> Option<(Arc<Connection>, Granted)> {
+    /// Returns what the target granted, if the login is done.
+    pub(super) fn granted(&self) -> Option<Granted> {
         match self.step {
-            Step::Open(granted) => Some((self.connection.take()?, granted)),
+            Step::Open(granted) => Some(granted),
             _ => None,
         }
     }
@@ -286,13 +265,13 @@ impl<'a> Candidate<'a> {
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        if let (Step::Response(..), Some(connection)) = (self.step, self.connection.take()) {
+        if let Step::Response(..) = self.step {
             let _ = self.cm.events().set_in_use(false);
-            connection.hang_up();
-            connection.shutdown();
-            connection.close();
-            connection.retire();
-            self.login.retire(connection);
+            self.connection.hang_up();
+            self.connection.shutdown();
+            self.connection.close();
+            self.connection.retire();
+            self.login.retire(&self.connection);
         }
     }
 }

@@ -56,18 +56,8 @@ use kernel::{
 /// The response of a target to a login request.
 pub(super) type Response = Result<LoginRsp, ProtocolError>;
 
-/// Progress of one step of a login.
-#[derive(Clone, Copy)]
-pub(super) enum Progress {
-    /// The step has not ended.
-    Pending,
-    /// The step is done.
-    Done,
-    /// The target has answered the connect request.
-    Response(Response),
-    /// The step has failed, or a signal arrived.
-    Failed(LoginFailure),
-}
+/// How a step of a login ended: with the target's response, if the step is the login request.
+pub(super) type StepEnd = Result<Option<Response>, LoginFailure>;
 
 /// Receives the events of a connection: first as steps of the login, then as its loss.
 #[pin_data]
@@ -81,8 +71,9 @@ pub(super) struct Events {
     in_use: Atomic<bool>,
     /// End of the time that the target has asked for; [`Ktime::MIN`] if it has not asked.
     until: AtomicKtime,
+    /// How the last step ended, until [`Self::wait`] returns it.
     #[pin]
-    progress: SpinLock<Progress>,
+    progress: SpinLock<Option<StepEnd>>,
     #[pin]
     ended: Completion,
 }
@@ -107,7 +98,7 @@ impl Events {
                 topspin,
                 in_use: Atomic::new(false),
                 until: AtomicKtime::new(Ktime::MIN),
-                progress <- new_spinlock!(Progress::Pending, "Events::progress"),
+                progress <- new_spinlock!(None, "Events::progress"),
                 ended <- Completion::new(),
             }),
             GFP_KERNEL,
@@ -129,14 +120,14 @@ impl Events {
     }
 
     /// Waits for the end of a step, at most `timeout` milliseconds, and returns the result once.
-    /// Sleeps.
-    pub(super) fn wait(&self, timeout: Msecs) -> Progress {
+    /// Returns `None` if the step has not ended. Sleeps.
+    pub(super) fn wait(&self, timeout: Msecs) -> Option<StepEnd> {
         match self.ended.wait_interruptible_timeout(timeout) {
-            Err(e) if e != ETIMEDOUT => Progress::Failed(LoginFailure::Signal),
+            Err(e) if e != ETIMEDOUT => Some(Err(LoginFailure::Signal)),
             _ => {
                 // A step that ends between the wait and this line is returned here. Its completion
-                // makes the next wait return `Pending` at once, and the caller waits again.
-                core::mem::replace(&mut *self.progress.lock(), Progress::Pending)
+                // makes the next wait return `None` at once, and the caller waits again.
+                self.progress.lock().take()
             }
         }
     }
@@ -164,7 +155,7 @@ impl Events {
     pub(super) fn set_in_use(&self, in_use: bool) -> Result {
         // Set under the lock, so that a later event sees it.
         let progress = self.progress.lock();
-        if in_use && matches!(&*progress, Progress::Failed(_)) {
+        if in_use && matches!(&*progress, Some(Err(_))) {
             return Err(ENOTCONN);
         }
         self.in_use.store(in_use, Release);
@@ -172,18 +163,18 @@ impl Events {
     }
 
     /// A step or the connection has ended.
-    fn step_ended(&self, progress: Progress, event: EventKind) {
+    fn step_ended(&self, end: StepEnd, event: EventKind) {
         if matches!(
             event,
             EventKind::Established | EventKind::Rejected | EventKind::Disconnected
         ) {
             self.throttle.hear();
         }
-        let failed = matches!(progress, Progress::Failed(_));
+        let failed = end.is_err();
         let mut place = self.progress.lock();
         // The first failure explains the later ones.
-        if !matches!(&*place, Progress::Failed(_)) {
-            *place = progress;
+        if !matches!(&*place, Some(Err(_))) {
+            *place = Some(end);
         }
         drop(place);
         self.ended.complete();
@@ -207,24 +198,22 @@ fn rejected(reason: Reject, data: &[u8]) -> LoginFailure {
 impl EventHandler for Events {
     fn event(&self, event: Event<'_>) {
         let status = event.status();
-        let progress = match event.kind() {
-            EventKind::AddrResolved | EventKind::RouteResolved => Progress::Done,
-            EventKind::Established => Progress::Response(LoginRsp::parse(event.private_data())),
-            EventKind::AddrError => Progress::Failed(LoginFailure::Address(status)),
-            EventKind::RouteError => Progress::Failed(LoginFailure::Route(status)),
-            EventKind::Unreachable => Progress::Failed(LoginFailure::Unreachable(status)),
-            EventKind::Rejected => {
-                Progress::Failed(rejected(Reject::from_status(status), event.private_data()))
-            }
-            EventKind::ConnectError => Progress::Failed(LoginFailure::Setup(status)),
-            EventKind::Disconnected => Progress::Failed(LoginFailure::Disconnected),
-            EventKind::DeviceRemoval => Progress::Failed(LoginFailure::DeviceRemoval),
+        let end = match event.kind() {
+            EventKind::AddrResolved | EventKind::RouteResolved => Ok(None),
+            EventKind::Established => Ok(Some(LoginRsp::parse(event.private_data()))),
+            EventKind::AddrError => Err(LoginFailure::Address(status)),
+            EventKind::RouteError => Err(LoginFailure::Route(status)),
+            EventKind::Unreachable => Err(LoginFailure::Unreachable(status)),
+            EventKind::Rejected => Err(rejected(Reject::from_status(status), event.private_data())),
+            EventKind::ConnectError => Err(LoginFailure::Setup(status)),
+            EventKind::Disconnected => Err(LoginFailure::Disconnected),
+            EventKind::DeviceRemoval => Err(LoginFailure::DeviceRemoval),
             // They follow the end of a connection, or are not about one.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
             // A bond may have failed over: the address is on another device than the connection.
-            EventKind::AddrChange => Progress::Failed(LoginFailure::AddressChanged),
+            EventKind::AddrChange => Err(LoginFailure::AddressChanged),
         };
-        self.step_ended(progress, event.kind());
+        self.step_ended(end, event.kind());
     }
 }
 
@@ -233,8 +222,8 @@ impl ib_cm::EventHandler for Events {
         let (why, kind) = match event {
             ib_cm::Event::Later(ms) => return self.defer(ms),
             ib_cm::Event::Answered(data) => {
-                let response = Progress::Response(LoginRsp::parse(data));
-                return self.step_ended(response, EventKind::Established);
+                let response = Some(LoginRsp::parse(data));
+                return self.step_ended(Ok(response), EventKind::Established);
             }
             ib_cm::Event::Rejected {
                 reason,
@@ -255,7 +244,7 @@ impl ib_cm::EventHandler for Events {
             ib_cm::Event::Disconnected => (LoginFailure::Disconnected, EventKind::Disconnected),
             ib_cm::Event::TimewaitExit => return,
         };
-        self.step_ended(Progress::Failed(why), kind);
+        self.step_ended(Err(why), kind);
     }
 }
 

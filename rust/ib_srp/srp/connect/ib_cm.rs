@@ -13,7 +13,7 @@ use super::{
     },
     events::{
         Events,
-        Progress, //
+        StepEnd, //
     },
     Nexus, //
 };
@@ -71,27 +71,6 @@ pub struct Service {
     pub service_id: u64,
     /// Whether the target redirects as Topspin targets do.
     pub topspin: bool,
-    /// GID of the port of the first channel, which differs from `dgid` after a redirection.
-    reached: Pin<KBox<Mutex<Gid>>>,
-}
-
-impl Service {
-    /// Returns a service that has not been reached yet.
-    pub fn new(dgid: Gid, pkey: u16, service_id: u64, topspin: bool) -> Result<Self> {
-        Ok(Self {
-            dgid,
-            pkey,
-            service_id,
-            topspin,
-            reached: KBox::pin_init(new_mutex!(dgid, "Service::reached"), GFP_KERNEL)?,
-        })
-    }
-
-    /// GID of the current or last port of the first channel; `dgid` if there was none yet. May
-    /// sleep.
-    pub fn reached(&self) -> Gid {
-        *self.reached.lock()
-    }
 }
 
 /// The step of a login.
@@ -231,23 +210,23 @@ impl ChannelLogin for IbCm {
         result.map_err(|e| LoginFailure::Step("connect request", e))
     }
 
-    fn wait(&self, timeout: Msecs) -> Progress {
+    fn wait(&self, timeout: Msecs) -> Option<StepEnd> {
         let mut stage = self.stage.lock();
         let found = match &*stage {
             Stage::Resolving(lookup) => lookup.wait(timeout),
-            Stage::Begin | Stage::Found(_) => return Progress::Done,
+            Stage::Begin | Stage::Found(_) => return Some(Ok(None)),
             Stage::Asked(..) => {
                 drop(stage);
                 return self.events().wait(timeout);
             }
         };
         match found {
-            Err(_) => Progress::Failed(LoginFailure::Signal),
-            Ok(None) => Progress::Pending,
-            Ok(Some(Err(e))) => Progress::Failed(LoginFailure::Path(e)),
+            Err(_) => Some(Err(LoginFailure::Signal)),
+            Ok(None) => None,
+            Ok(Some(Err(e))) => Some(Err(LoginFailure::Path(e))),
             Ok(Some(Ok(path))) => {
                 *stage = Stage::Found(path);
-                Progress::Done
+                Some(Ok(None))
             }
         }
     }
@@ -260,10 +239,8 @@ impl ChannelLogin for IbCm {
                 errno::ENOTCONN => LoginFailure::Disconnected,
                 e => LoginFailure::Step("queue pair", e),
             })?;
-        if let (Stage::Asked(path, true), Some(service)) =
-            (&*self.stage.lock(), self.nexus.plan.destination.service())
-        {
-            *service.reached.lock() = Gid(path.dgid());
+        if let Stage::Asked(path, true) = &*self.stage.lock() {
+            *self.nexus.reached.lock() = Some(Gid(path.dgid()));
         }
         Ok(timeout)
     }

@@ -19,6 +19,7 @@ use super::{
     Throttle, //
 };
 use crate::{
+    net::SocketAddr,
     srp::{
         error::LoginFailure,
         proto::{
@@ -34,13 +35,15 @@ use crate::{
 };
 use kernel::{
     fmt,
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::Msecs, //
 };
@@ -57,22 +60,6 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The address, if it is reached by `rdma_cm`.
-    pub fn address(&self) -> Option<&Address> {
-        match self {
-            Self::Rdma(address) => Some(address),
-            Self::Ib(_) => None,
-        }
-    }
-
-    /// The service, if the destination is reached by `ib_cm`.
-    pub fn service(&self) -> Option<&Service> {
-        match self {
-            Self::Ib(service) => Some(service),
-            Self::Rdma(_) => None,
-        }
-    }
-
     /// Whether both are the same port of the target.
     pub fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -89,7 +76,8 @@ impl Destination {
         owner: &Arc<dyn Owner>,
         throttle: &Arc<Throttle>,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
-        let events = Events::new(owner.clone(), throttle.clone(), nexus.is_topspin());
+        let topspin = matches!(self, Self::Ib(service) if service.topspin);
+        let events = Events::new(owner.clone(), throttle.clone(), topspin);
         let events = events.map_err(no_identifier)?;
         match self {
             Self::Rdma(address) => RdmaCm::begin(nexus, events, address),
@@ -153,6 +141,7 @@ pub struct Plan {
 
 /// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. All logins
 /// of a session are for the same nexus.
+#[pin_data]
 pub struct Nexus {
     /// Where to log in, and as which initiator.
     pub plan: Plan,
@@ -166,24 +155,40 @@ pub struct Nexus {
     descriptors: Atomic<u32>,
     /// See [`Self::time_allowed`].
     time_allowed: Atomic<u32>,
+    /// Our address in the first channel's last request by `rdma_cm`.
+    #[pin]
+    pub bound: Mutex<Option<SocketAddr>>,
+    /// GID of the port of the first channel by `ib_cm`, which differs from that of the service
+    /// after a redirection.
+    #[pin]
+    pub reached: Mutex<Option<Gid>>,
 }
 
 impl Nexus {
     /// Returns a nexus without a login.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub fn new(
         plan: Plan,
         status: Arc<Status>,
         throttle: Arc<Throttle>,
         waiting: Arc<TimedInterrupt>,
-    ) -> Self {
-        Self {
-            plan,
-            status,
-            throttle,
-            waiting,
-            descriptors: Atomic::new(0),
-            time_allowed: Atomic::new(0),
-        }
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                plan,
+                status,
+                throttle,
+                waiting,
+                descriptors: Atomic::new(0),
+                time_allowed: Atomic::new(0),
+                bound <- new_mutex!(None, "Nexus::bound"),
+                reached <- new_mutex!(None, "Nexus::reached"),
+            }),
+            GFP_KERNEL,
+        )
     }
 
     /// Sets the number of descriptors that a midlayer command may take. Later logins need as many.
@@ -212,10 +217,5 @@ impl Nexus {
     /// Milliseconds after which the transport has certainly ended a command; 0 if unknown.
     pub fn time_allowed(&self) -> Msecs {
         self.time_allowed.load(Relaxed)
-    }
-
-    /// Whether the target redirects as Topspin targets do.
-    pub fn is_topspin(&self) -> bool {
-        matches!(&self.plan.destination, Destination::Ib(service) if service.topspin)
     }
 }

@@ -41,13 +41,11 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex,
     prelude::*,
     sync::{
         aref::ARef,
-        Arc,
-        Mutex, //
-    },
+        Arc, //
+    }, //
 };
 
 /// The address to connect to.
@@ -58,30 +56,6 @@ pub struct Address {
     pub src: Option<SocketAddr>,
     /// The target's address.
     pub dest: SocketAddr,
-    /// Our address in the first channel's last request.
-    bound: Pin<KBox<Mutex<Option<SocketAddr>>>>,
-}
-
-impl Address {
-    /// Returns an address without a connection.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub fn new(net: ARef<Namespace>, src: Option<SocketAddr>, dest: SocketAddr) -> Result<Self> {
-        let bound = KBox::pin_init(new_mutex!(None, "Address::bound"), GFP_KERNEL)?;
-        Ok(Self {
-            net,
-            src,
-            dest,
-            bound,
-        })
-    }
-
-    /// Our address in the first channel's last connect request; [`None`] before that. May sleep.
-    pub fn bound(&self) -> Option<SocketAddr> {
-        *self.bound.lock()
-    }
 }
 
 /// The login of a channel by `rdma_cm`.
@@ -138,10 +112,8 @@ impl ChannelLogin for RdmaCm {
     }
 
     fn request(&self, what: &Requested) -> Result<(), LoginFailure> {
-        if let (MultiChannel::Single, Some(address)) =
-            (what.multichannel, self.nexus.plan.destination.address())
-        {
-            *address.bound.lock() = self.id.src_addr();
+        if what.multichannel == MultiChannel::Single {
+            *self.nexus.bound.lock() = self.id.src_addr();
         }
         let request = LoginReqRdma::new(what);
         self.id

@@ -25,6 +25,7 @@ use crate::{
         channels::Channels,
         connect::{
             Address,
+            Destination,
             Plan,
             Service, //
         },
@@ -67,8 +68,6 @@ pub struct Io {
     target_can_queue: u32,
     /// Completion vector of the first channel, for sysfs.
     comp_vector: u32,
-    /// Maximum number of descriptors in a message, for sysfs.
-    cmd_sg_entries: u8,
     /// Whether a message may contain only a part of its descriptor table. It never does.
     allow_ext_sg: bool,
 }
@@ -91,7 +90,6 @@ impl Io {
             channels: channels.clone(),
             target_can_queue: options.target_can_queue.unwrap_or(0),
             comp_vector: options.comp_vector.unwrap_or(0),
-            cmd_sg_entries: options.cmd_sg_entries,
             allow_ext_sg: options.allow_ext_sg,
         };
         let io = Arc::new(io, GFP_KERNEL)?;
@@ -191,7 +189,8 @@ attribute_group! {
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
         pkey: 0o444, show = |io: &Io, page| line(page, fmt!("{:#06x}", service(io)?.pkey));
         sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
-        dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.reached());
+        dgid: 0o444,
+            show = |io: &Io, page| line(page, io.session.nexus.reached.lock().ok_or(ENOENT)?);
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
         zero_req_lim: 0o444,
@@ -199,7 +198,9 @@ attribute_group! {
                 line(page, io.counts().map(|c| c.credit_waits.get()).sum::<u64>())
             };
         src: 0o444,
-            show = |io: &Io, page| line(page, fmt!("{}", address(io)?.bound().ok_or(ENOENT)?));
+            show = |io: &Io, page| {
+                line(page, fmt!("{}", io.session.nexus.bound.lock().ok_or(ENOENT)?))
+            };
         dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.session.port().number());
         local_ib_device: 0o444,
@@ -215,7 +216,7 @@ attribute_group! {
         answer_channels: 0o444, show = |io: &Io, page| {
             line(page, open(with_answers(io)?.channels.answer_channels()).count())
         };
-        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.cmd_sg_entries);
+        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.session.geometry.descriptors);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;
         "statistics" {
@@ -295,11 +296,17 @@ fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
 
 /// Returns `ENOENT` unless this is an RDMA/CM login; see [`service`].
 fn address(io: &Io) -> Result<&Address> {
-    io.plan().destination.address().ok_or(ENOENT)
+    match &io.plan().destination {
+        Destination::Rdma(address) => Ok(address),
+        Destination::Ib(_) => Err(ENOENT),
+    }
 }
 
 /// Returns `ENOENT` for an RDMA/CM login: the files exist, because scripts look for them, but have
 /// nothing to show.
 fn service(io: &Io) -> Result<&Service> {
-    io.plan().destination.service().ok_or(ENOENT)
+    match &io.plan().destination {
+        Destination::Ib(service) => Ok(service),
+        Destination::Rdma(_) => Err(ENOENT),
+    }
 }

@@ -185,7 +185,12 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let options = Options::parse(text, &Defaults::default()).map_err(|_| EINVAL)?;
     let plan = Plan {
         answers_from: KVec::new(),
-        destination: Destination::Ib(Service::new(gid, 0xffff, 3, false)?),
+        destination: Destination::Ib(Service {
+            dgid: gid,
+            pkey: 0xffff,
+            service_id: 3,
+            topspin: false,
+        }),
         sgid: gid,
         initiator: options.initiator_port(gid.interface_id()),
         target: options.target_port(),

@@ -346,12 +346,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check_eq!((counts.credit_waits.get(), counts.busy.get()), (0, 0));
     // Computed from the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
     check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
-    let reached = session
-        .nexus
-        .plan
-        .destination
-        .service()
-        .map(|service| service.reached());
+    let reached = *session.nexus.reached.lock();
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
     drop((channels, host));
 

@@ -2,10 +2,7 @@
 
 //! KUnit tests of connection events, which end a login step or the connection.
 
-use super::{
-    Events,
-    Progress, //
-};
+use super::Events;
 use crate::{
     bindings::{
         rdma_cm_event_type,
@@ -49,6 +46,7 @@ use crate::{
         },
     },
     srp::{
+        connect::Destination,
         error::{
             LoginFailure,
             Lost,
@@ -133,7 +131,9 @@ impl Scene {
     fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
         let session = self.stand.session(&self.target, more)?;
         let nexus = &session.nexus;
-        let events = Events::new(session.clone(), nexus.throttle.clone(), nexus.is_topspin())?;
+        let topspin =
+            matches!(&nexus.plan.destination, Destination::Ib(service) if service.topspin);
+        let events = Events::new(session.clone(), nexus.throttle.clone(), topspin)?;
         let result = act(&session, &events);
         self.stand.end(&session);
         result
@@ -180,18 +180,18 @@ impl Scene {
 /// Checks the result of the step, as `Debug` shows it, and that it is returned once.
 fn ends(events: &Events, expected: &str) -> Result {
     let progress = events.wait(0);
-    check!(matches!(events.wait(0), Progress::Pending));
+    check!(matches!(events.wait(0), None));
     let text = match &progress {
-        Progress::Pending => CString::try_from_fmt(fmt!("nothing"))?,
-        Progress::Done => CString::try_from_fmt(fmt!("step"))?,
-        Progress::Response(Ok(response)) => {
+        None => CString::try_from_fmt(fmt!("nothing"))?,
+        Some(Ok(None)) => CString::try_from_fmt(fmt!("step"))?,
+        Some(Ok(Some(Ok(response)))) => {
             let bytes = response.as_bytes();
             let first = bytes.first().copied().unwrap_or(0);
             let last = bytes.last().copied().unwrap_or(0);
             CString::try_from_fmt(fmt!("response {first} to {last}, {}", bytes.len()))?
         }
-        Progress::Response(Err(e)) => CString::try_from_fmt(fmt!("{}", format_args!("{e:?}")))?,
-        Progress::Failed(why) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
+        Some(Ok(Some(Err(e)))) => CString::try_from_fmt(fmt!("{}", format_args!("{e:?}")))?,
+        Some(Err(why)) => CString::try_from_fmt(fmt!("{}", format_args!("{why:?}")))?,
     };
     let text = core::str::from_utf8(text.to_bytes()).map_err(|_| EINVAL)?;
     check_eq!(text, expected);
@@ -378,10 +378,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Disconnected);
         told(events, ib_cm::Event::Answered(&[1]));
         let progress = events.wait(0);
-        check!(matches!(
-            progress,
-            Progress::Failed(LoginFailure::Unreachable(_))
-        ));
+        check!(matches!(progress, Some(Err(LoginFailure::Unreachable(_)))));
         Ok(())
     })?;
     // The end of the connection replaces an unread response.
@@ -389,10 +386,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Answered(&[1]));
         told(events, ib_cm::Event::Disconnected);
         let progress = events.wait(0);
-        check!(matches!(
-            progress,
-            Progress::Failed(LoginFailure::Disconnected)
-        ));
+        check!(matches!(progress, Some(Err(LoginFailure::Disconnected))));
         Ok(())
     })
 }

@@ -317,8 +317,12 @@ impl Play {
         let port = self.stand.sessions.port();
         let mut plan = login::plan(port, &options)?;
         options.answers_from = other.answers_from;
-        let gid = Gid(port.device().gid(1, 0)?);
-        let service = Service::new(gid, 0xffff, self.cache.service_id(), false)?;
+        let service = Service {
+            dgid: Gid(port.device().gid(1, 0)?),
+            pkey: 0xffff,
+            service_id: self.cache.service_id(),
+            topspin: false,
+        };
         plan.answers_from
             .push(AnswerNode::new(Destination::Ib(service))?, GFP_KERNEL)?;
         let geometry = sizes::geometry(&options, port.device().limits())?;
