@@ -6,28 +6,28 @@
 
 pub mod ktime;
 
-use crate::bindings;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    time::{
+        ClockSource,
+        Monotonic,
+        RealTime,
+        NSEC_PER_SEC, //
+    }, //
 };
 use ktime::Ktime;
 
-/// Returns the time of the monotonic clock in nanoseconds. Callable in any context.
-pub fn monotonic_ns() -> i64 {
-    // SAFETY: The function only reads the clock.
-    unsafe { bindings::ktime_get() }
-}
-
-/// Returns the seconds of the real-time clock since 1970. Callable in any context.
-pub fn real_seconds() -> i64 {
-    // SAFETY: The function only reads the clock.
-    unsafe { bindings::ktime_get_real_seconds() }
-}
-
 /// The time now. Any context.
 pub fn ktime_get() -> Ktime {
-    Ktime::from_ns(monotonic_ns())
+    Ktime::from_ns(Monotonic::ktime_get())
+}
+
+/// The seconds of the real-time clock since 1970. Any context.
+pub fn real_seconds() -> i64 {
+    RealTime::ktime_get() / NSEC_PER_SEC
 }
 
 /// A time that any thread may read and set. Accesses are relaxed.

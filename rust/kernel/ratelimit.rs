@@ -2,15 +2,20 @@
 
 //! Rate-limited logging.
 //!
+//! The kernel crate has no limit for its `pr_warn!`.
+//!
 //! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h)
 
-use crate::clock::monotonic_ns;
 use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
         Full,
         Relaxed, //
+    },
+    time::{
+        ClockSource,
+        Monotonic, //
     }, //
 };
 
@@ -47,7 +52,7 @@ impl RateLimit {
     ///
     /// Logs once per interval how many events were suppressed in earlier intervals.
     pub fn allow(&self) -> bool {
-        let (pass, missed) = self.allow_at(monotonic_ns());
+        let (pass, missed) = self.allow_at(Monotonic::ktime_get());
         if missed > 0 {
             pr_warn!("{missed} messages like the next one were suppressed\n");
         }

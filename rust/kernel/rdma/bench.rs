@@ -28,7 +28,6 @@ use super::tests::{
 };
 use crate::{
     bindings,
-    clock::monotonic_ns,
     dma::{
         DataDirection,
         ScatterList, //
@@ -44,7 +43,12 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::rcu, //
+    sync::rcu,
+    time::{
+        ClockSource,
+        Instant,
+        Monotonic, //
+    }, //
 };
 
 /// Number of iterations per measurement.
@@ -57,11 +61,11 @@ const CHUNK: usize = 64 << 10;
 /// Returns the average duration of `work` in nanoseconds, after one call to warm up.
 fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
     work()?;
-    let began = monotonic_ns();
+    let began = Instant::<Monotonic>::now();
     for _ in 0..ROUNDS {
         work()?;
     }
-    Ok((monotonic_ns() - began).unsigned_abs() / u64::from(ROUNDS))
+    Ok(began.elapsed().as_nanos().unsigned_abs() / u64::from(ROUNDS))
 }
 
 /// Creates a list of `count` pieces of `bytes`, no two of them adjacent.
@@ -325,7 +329,7 @@ fn latency(soft: &Soft) -> Result {
         let (mut sum, mut least, mut most) = (0, u64::MAX, 0);
         // The first round is a warm-up.
         for round in 0..=ROUNDS {
-            let began = monotonic_ns();
+            let began = Monotonic::ktime_get();
             link.send(None)?;
             if context == bindings::ib_poll_context_IB_POLL_DIRECT {
                 link.arrived_spinning()?;

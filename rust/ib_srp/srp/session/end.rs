@@ -9,13 +9,15 @@ use super::{
     LOGOUT_PATIENCE_MS, //
 };
 use crate::{
-    clock::real_seconds,
     srp::{
         error::{
             Lost,
             Trouble, //
         },
-        ktime::ktime_get,
+        ktime::{
+            ktime_get,
+            real_seconds, //
+        },
         log::session_log,
         logic::{
             backoff::Cause,

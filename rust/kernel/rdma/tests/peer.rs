@@ -36,6 +36,11 @@ use core::{
         NonNull, //
     },
 };
+#[cfg(SRP_BENCH)]
+use kernel::time::{
+    ClockSource,
+    Monotonic, //
+};
 use kernel::{
     error::{
         from_err_ptr,
@@ -560,7 +565,7 @@ impl Inner {
             this.disordered.fetch_add(1, Relaxed);
         }
         #[cfg(SRP_BENCH)]
-        this.arrived.store(crate::clock::monotonic_ns(), Relaxed);
+        this.arrived.store(Monotonic::ktime_get(), Relaxed);
         this.received.store(number + 1, Release);
         let _ = this.post_receive(wc.qp, number as usize);
     }

@@ -35,8 +35,6 @@ pub mod dma;
 #[path = "../../../../rust/kernel/clock"]
 pub mod clock {
     pub mod ktime;
-
-    pub use crate::rest::clock::monotonic_ns;
 }
 
 #[path = "../../../../rust/kernel/sync"]

@@ -7,7 +7,6 @@ use super::{
     failure, //
 };
 use crate::{
-    clock::real_seconds,
     errno::ECONNRESET,
     rdma::{
         ib_cm::tests::target::{
@@ -26,6 +25,7 @@ use crate::{
     },
     srp::{
         error::LoginFailure,
+        ktime::real_seconds,
         logic::state::Life,
         tests::{
             messages::Empty,
