@@ -10,6 +10,7 @@ use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
 use kernel::ffi;
 use kernel::{
+    dma::DataDirection,
     sync::barrier,
     ThisModule, //
 };
@@ -129,38 +130,23 @@ unsafe impl kernel::sync::lock::Backend for SpinLockIrqBackend {
 /// Whether guards of spinlocks with [`SpinLockIrqBackend`] may be dropped in any order.
 pub const IRQ_GUARDS_IN_ANY_ORDER: bool = cfg!(SRP_HAS_SPIN_LOCK_IRQ);
 
-/// The values of C's `enum dma_data_direction`: integers, or a type of their own.
-pub mod dma_direction {
-    #[cfg(SRP_HAS_DMA_DIRECTION_TYPE)]
-    mod values {
-        use crate::bindings::dma_data_direction as Direction;
+/// Converts C's direction of a transfer. [`DataDirection`] has only the opposite conversion.
+#[inline]
+pub fn data_direction(raw: bindings::dma_data_direction) -> DataDirection {
+    // CAST: The type has the representation `u32`.
+    const BIDIRECTIONAL: u32 = DataDirection::Bidirectional as u32;
+    const TO_DEVICE: u32 = DataDirection::ToDevice as u32;
+    const FROM_DEVICE: u32 = DataDirection::FromDevice as u32;
 
-        /// The device reads and writes.
-        pub const BIDIRECTIONAL: Direction = Direction::DMA_BIDIRECTIONAL;
-        /// The device writes.
-        pub const FROM_DEVICE: Direction = Direction::DMA_FROM_DEVICE;
-        /// No transfer.
-        pub const NONE: Direction = Direction::DMA_NONE;
-        /// The device reads.
-        pub const TO_DEVICE: Direction = Direction::DMA_TO_DEVICE;
+    #[cfg(SRP_HAS_DMA_DIRECTION_TYPE)]
+    let raw = raw.0;
+    // CAST: The values are those of `DataDirection`.
+    match raw as u32 {
+        BIDIRECTIONAL => DataDirection::Bidirectional,
+        TO_DEVICE => DataDirection::ToDevice,
+        FROM_DEVICE => DataDirection::FromDevice,
+        _ => DataDirection::None,
     }
-    #[cfg(not(SRP_HAS_DMA_DIRECTION_TYPE))]
-    use crate::bindings as values;
-
-    #[cfg(not(SRP_HAS_DMA_DIRECTION_TYPE))]
-    pub use values::{
-        dma_data_direction_DMA_BIDIRECTIONAL as BIDIRECTIONAL,
-        dma_data_direction_DMA_FROM_DEVICE as FROM_DEVICE,
-        dma_data_direction_DMA_NONE as NONE,
-        dma_data_direction_DMA_TO_DEVICE as TO_DEVICE, //
-    };
-    #[cfg(SRP_HAS_DMA_DIRECTION_TYPE)]
-    pub use values::{
-        BIDIRECTIONAL,
-        FROM_DEVICE,
-        NONE,
-        TO_DEVICE, //
-    };
 }
 
 /// The return value of a timer function that does not restart the timer: a type of its own, or an

@@ -19,48 +19,13 @@
 //! }
 //! ```
 
-use crate::{
-    bindings,
-    compat::dma_direction, //
-};
+use crate::bindings;
 use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
 
-/// The direction of a DMA transfer, `enum dma_data_direction`. The kernel crate's `dma` has this
-/// type too, but a kernel without Rust lacks that module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataDirection {
-    /// The CPU and the device write, both read.
-    Bidirectional,
-    /// The CPU writes, the device reads.
-    ToDevice,
-    /// The device writes, the CPU reads.
-    FromDevice,
-    /// No transfer: memory cannot be mapped with this direction.
-    None,
-}
-
-impl DataDirection {
-    pub(crate) fn as_raw(self) -> bindings::dma_data_direction {
-        match self {
-            Self::Bidirectional => dma_direction::BIDIRECTIONAL,
-            Self::ToDevice => dma_direction::TO_DEVICE,
-            Self::FromDevice => dma_direction::FROM_DEVICE,
-            Self::None => dma_direction::NONE,
-        }
-    }
-
-    pub(crate) fn from_raw(raw: bindings::dma_data_direction) -> Self {
-        match raw {
-            dma_direction::BIDIRECTIONAL => Self::Bidirectional,
-            dma_direction::TO_DEVICE => Self::ToDevice,
-            dma_direction::FROM_DEVICE => Self::FromDevice,
-            _ => Self::None,
-        }
-    }
-}
+pub use kernel::dma::DataDirection;
 
 /// An object with a scatter-gather list.
 ///

@@ -84,7 +84,7 @@ impl Block {
                 pd.device().as_raw(),
                 memory.as_mut_ptr().cast(),
                 len,
-                direction.as_raw(),
+                direction.into(),
             )
         };
         // SAFETY: The device is registered.
@@ -114,7 +114,7 @@ impl Drop for Block {
                 self.pd.device().as_raw(),
                 self.addr,
                 self.len,
-                self.direction.as_raw(),
+                self.direction.into(),
             )
         };
         // SAFETY: By the type invariant these are the parts of a vector. No chunk uses it, as each
@@ -208,7 +208,7 @@ impl Pool {
                     memory: unsafe { block.memory.add(offset) },
                     addr: block.addr + offset as u64,
                     size,
-                    direction: direction.as_raw(),
+                    direction: direction.into(),
                     pd: pd.clone(),
                     pool: pool.clone(),
                 };

@@ -51,7 +51,10 @@ use super::{
 };
 use crate::{
     bindings,
-    compat,
+    compat::{
+        self,
+        data_direction, //
+    },
     dma::{
         DataDirection,
         DeviceBytes,
@@ -260,7 +263,7 @@ impl Command {
     /// Returns the direction of the data transfer.
     pub fn direction(&self) -> DataDirection {
         // SAFETY: By the type invariant the command is alive.
-        DataDirection::from_raw(unsafe { (*self.as_raw()).sc_data_direction })
+        data_direction(unsafe { (*self.as_raw()).sc_data_direction })
     }
 
     /// Returns whether the command has data in both directions. The driver never gets such a

@@ -347,7 +347,7 @@ impl IoctlCommand {
             cmd: bindings::scsi_cmnd {
                 device,
                 submitter: bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_RESET_IOCTL,
-                sc_data_direction: DataDirection::None.as_raw(),
+                sc_data_direction: DataDirection::None.into(),
                 ..Default::default()
             },
             state: CmdPriv::new(),

@@ -37,8 +37,8 @@ use kernel::{
 /// A mapped scatter list.
 struct Mapped {
     direction: DataDirection,
-    /// Number of regions that describe the list, at least 1.
-    used: u32,
+    /// Number of regions that describe the list, 1 to [`MAX_PER_HANDLE`](super::MAX_PER_HANDLE).
+    used: u16,
     /// The invalidation of the last registration was requested.
     invalidated: bool,
     /// What the peer needs to reach the first region.
@@ -132,7 +132,7 @@ impl<T: ScatterList> Handle<T> {
         let device = self.regions.pd.device().as_raw();
         // SAFETY: By the contract of `ScatterList` the list has `count` entries.
         let mapped =
-            unsafe { bindings::srp_helper_ib_dma_map_sg(device, list, count, direction.as_raw()) };
+            unsafe { bindings::srp_helper_ib_dma_map_sg(device, list, count, direction.into()) };
         if mapped <= 0 {
             return Err(ENOMEM);
         }
@@ -141,7 +141,8 @@ impl<T: ScatterList> Handle<T> {
                 // INVARIANT: The list is mapped, and `object` is set.
                 self.mapped = Some(Mapped {
                     direction,
-                    used,
+                    // CAST: At most `MAX_PER_HANDLE`.
+                    used: used as u16,
                     invalidated: false,
                     first,
                 });
@@ -151,7 +152,7 @@ impl<T: ScatterList> Handle<T> {
             Err(e) => {
                 // SAFETY: The list was just mapped with these values.
                 unsafe {
-                    bindings::srp_helper_ib_dma_unmap_sg(device, list, count, direction.as_raw())
+                    bindings::srp_helper_ib_dma_unmap_sg(device, list, count, direction.into())
                 };
                 Err(e)
             }
@@ -274,7 +275,7 @@ impl<T: ScatterList> Handle<T> {
 
     /// Returns the segments for the peer, one per region; none if nothing is mapped.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
-        let used = self.mapped.as_ref().map_or(0, |m| m.used as usize);
+        let used = self.mapped.as_ref().map_or(0, |m| m.used.into());
         let first = self.mapped.as_ref().map(|m| m.first);
         Iterator::chain(first.into_iter(), self.others.iter().copied()).take(used)
     }
@@ -359,7 +360,7 @@ impl<T: ScatterList> Handle<T> {
             DataDirection::Bidirectional => write | read,
             DataDirection::None => 0,
         };
-        let used = mapped.used;
+        let used = mapped.used.into();
         // Set after `Group::mapped`: a reader that sees `reachable` also sees `mapped`.
         self.own().reachable.set(used);
         Some((used, access as i32))
@@ -399,7 +400,7 @@ impl<T: ScatterList> Handle<T> {
                 object.list(),
                 // CAST: `map` has checked the range.
                 object.count() as i32,
-                mapped.direction.as_raw(),
+                mapped.direction.into(),
             )
         }
         self.own().mapped.store(false, Release);

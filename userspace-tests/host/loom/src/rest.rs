@@ -5,13 +5,6 @@
 pub mod compat {
     pub const PREEMPTIBLE_SPINLOCKS: bool = false;
 
-    pub mod dma_direction {
-        pub const BIDIRECTIONAL: u32 = 0;
-        pub const TO_DEVICE: u32 = 1;
-        pub const FROM_DEVICE: u32 = 2;
-        pub const NONE: u32 = 3;
-    }
-
     pub mod queue_status {
         pub type Status = i32;
         pub const DEVICE_BUSY: Status = 0x1056;

@@ -19,6 +19,29 @@ pub mod ffi {
     pub use core::ffi::*;
 }
 
+/// `kernel::dma`.
+pub mod dma {
+    /// The direction of a transfer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u32)]
+    pub enum DataDirection {
+        /// Both write.
+        Bidirectional,
+        /// The CPU writes.
+        ToDevice,
+        /// The device writes.
+        FromDevice,
+        /// No transfer.
+        None,
+    }
+
+    impl From<DataDirection> for u32 {
+        fn from(direction: DataDirection) -> Self {
+            direction as Self
+        }
+    }
+}
+
 /// `kernel::page`.
 pub mod page {
     /// Size of a page, in bytes.
