@@ -13,7 +13,7 @@ import sys
 top = pathlib.Path(sys.argv[1])
 # Files with strings that are not messages: descriptions of error numbers, build-time messages, MODULE_INFO, names of
 # attributes, texts of KUnit tests.
-NOT_SAID = {"rust/kernel/check.rs", "rust/kernel/errno.rs", "rust/kernel/sysfs/attribute.rs"}
+NOT_SAID = {"rust/kernel/check.rs", "rust/kernel/compat/errno.rs", "rust/kernel/sysfs/attribute.rs"}
 # The test device is not part of the driver.
 VFAB = "rust/ib_vfab"
 NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}

@@ -35,7 +35,6 @@ int srp_helper_dma_get_cache_alignment(void);
 
 /* linux/irqflags.h */
 bool srp_helper_irqs_disabled(void);
-void srp_helper_local_irq_enable(void);
 
 /* linux/kernfs.h */
 struct kernfs_node *srp_helper_kernfs_find_and_get(struct kernfs_node *kn, const char *name);

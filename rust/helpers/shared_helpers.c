@@ -14,11 +14,6 @@ bool srp_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 
-void srp_helper_local_irq_enable(void)
-{
-	local_irq_enable();
-}
-
 /* linux/scatterlist.h */
 void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len)
 {

@@ -14,16 +14,10 @@ pub mod bindings;
 mod check;
 #[path = "../kernel/compat.rs"]
 pub mod compat;
-#[path = "../kernel/errno.rs"]
-pub mod errno;
 pub mod provider;
-/// Locks.
-#[path = "../kernel/sync"]
-pub mod sync {
-    pub mod irq_lock;
-}
 pub mod vfab;
 
+pub use compat::errno;
 use kernel::{
     prelude::*,
     sync::Arc, //

@@ -73,62 +73,39 @@ pub fn smp_wmb() {
     barrier::smp_wmb();
 }
 
-/// The backend of a spinlock that is held with interrupts disabled: the kernel's own, which counts
-/// the reasons why they are disabled.
-#[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
-pub use kernel::sync::lock::spinlock::SpinLockIrqBackend;
-/// The backend of a spinlock that is held with interrupts disabled: `spin_lock_irqsave` and
-/// `spin_unlock_irqrestore`, so each guard restores the state that it found.
-#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
-pub struct SpinLockIrqBackend;
-
-#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
-// SAFETY: `spinlock_t` ensures mutual exclusion, and `relock` is the default implementation, which
-// locks as `lock` does.
-unsafe impl kernel::sync::lock::Backend for SpinLockIrqBackend {
-    type State = bindings::spinlock_t;
-    type GuardState = kernel::ffi::c_ulong;
-
-    #[inline]
-    unsafe fn init(
-        ptr: *mut Self::State,
-        name: *const kernel::ffi::c_char,
-        key: *mut bindings::lock_class_key,
-    ) {
-        // SAFETY: By the safety requirements `ptr` is valid for writes, and `name` and `key` stay
-        // valid for reads.
-        unsafe { bindings::__spin_lock_init(ptr, name, key) }
-    }
-
-    #[inline]
-    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
-        unsafe { bindings::srp_helper_spin_lock_irqsave(ptr) }
-    }
-
-    #[inline]
-    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        let mut flags = 0;
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock; `flags` is a local.
-        unsafe { bindings::srp_helper_spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
-    }
-
-    #[inline]
-    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
-        // SAFETY: By the safety requirements the caller owns the lock, and `guard_state` is what
-        // locking it returned.
-        unsafe { bindings::srp_helper_spin_unlock_irqrestore(ptr, *guard_state) }
-    }
-
-    #[inline]
-    unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
-        unsafe { bindings::spin_assert_is_held(ptr) }
-    }
+/// Waits until every RCU read-side critical section that is running has ended; sleeps.
+#[cfg(SRP_HAS_SYNCHRONIZE_RCU)]
+pub use kernel::sync::rcu::synchronize_rcu;
+/// Waits until every RCU read-side critical section that is running has ended; sleeps.
+#[cfg(not(SRP_HAS_SYNCHRONIZE_RCU))]
+#[inline]
+pub fn synchronize_rcu() {
+    // SAFETY: The function has no precondition except that it may sleep, which lockdep checks.
+    unsafe { bindings::synchronize_rcu() }
 }
 
-/// Whether guards of spinlocks with [`SpinLockIrqBackend`] may be dropped in any order.
-pub const IRQ_GUARDS_IN_ANY_ORDER: bool = cfg!(SRP_HAS_SPIN_LOCK_IRQ);
+/// The error codes.
+#[cfg(SRP_HAS_ERROR_CODES)]
+pub use kernel::error::code as errno;
+#[cfg(not(SRP_HAS_ERROR_CODES))]
+#[path = "compat/errno.rs"]
+pub mod errno;
+
+/// A spinlock that is held with the interrupts of this CPU disabled. Guards must be dropped in
+/// reverse order, because not every kernel counts them.
+#[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
+pub use kernel::sync::{
+    new_spinlock_irq,
+    SpinLockIrq, //
+};
+#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
+#[path = "compat/spin_lock_irq.rs"]
+mod spin_lock_irq;
+#[cfg(not(SRP_HAS_SPIN_LOCK_IRQ))]
+pub use spin_lock_irq::{
+    new_spinlock_irq,
+    SpinLockIrq, //
+};
 
 /// Converts C's direction of a transfer. [`DataDirection`] has only the opposite conversion.
 #[inline]

@@ -10,7 +10,6 @@ mod check;
 pub mod clock;
 pub mod compat;
 pub mod dma;
-pub mod errno;
 pub mod module_param;
 pub mod net;
 pub mod pm;
@@ -23,3 +22,5 @@ pub mod sysfs;
 pub mod topology;
 pub mod tracepoint;
 pub mod workqueue;
+
+pub use compat::errno;

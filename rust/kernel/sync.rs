@@ -7,7 +7,6 @@ pub mod completion;
 pub mod count;
 pub mod grace_period;
 pub mod interrupt;
-pub mod irq_lock;
 pub mod noio;
 #[cfg(SRP_KUNIT)]
 pub(crate) mod race;
@@ -15,9 +14,12 @@ pub mod state_cell;
 pub mod wait_queue;
 
 pub use crate::compat::{
+    new_spinlock_irq,
     smp_mb,
     smp_rmb,
-    smp_wmb, //
+    smp_wmb,
+    synchronize_rcu,
+    SpinLockIrq, //
 };
 pub use bh_lock::{
     new_spinlock_bh,
@@ -26,16 +28,8 @@ pub use bh_lock::{
 };
 pub use completion::Completion;
 pub use count::Count;
-pub use grace_period::{
-    synchronize_rcu,
-    GracePeriod, //
-};
+pub use grace_period::GracePeriod;
 pub use interrupt::Interrupt;
-pub use irq_lock::{
-    new_spinlock_irq,
-    SpinLockIrq,
-    SpinLockIrqGuard, //
-};
 pub use noio::noio;
 pub use state_cell::StateCell;
 pub use wait_queue::WaitQueue;

@@ -4,8 +4,10 @@
 
 use crate::{
     bindings,
-    new_spinlock_irq,
-    sync::irq_lock::SpinLockIrq, //
+    compat::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
 };
 use core::ptr::NonNull;
 use kernel::{

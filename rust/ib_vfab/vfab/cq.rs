@@ -12,7 +12,10 @@ use super::fault::{
     RECV, //
 };
 use crate::{
-    new_spinlock_irq,
+    compat::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
     provider::{
         event::CqTarget,
         notify::{
@@ -30,7 +33,6 @@ use crate::{
             Wc, //
         }, //
     },
-    sync::irq_lock::SpinLockIrq, //
 };
 use kernel::{
     alloc::KVVec,

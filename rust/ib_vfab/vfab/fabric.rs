@@ -31,9 +31,9 @@ use super::{
         MAX_PORTS, //
     },
 };
-use crate::{
+use crate::compat::{
     new_spinlock_irq,
-    sync::irq_lock::SpinLockIrq, //
+    SpinLockIrq, //
 };
 use kernel::{
     prelude::*,

@@ -39,7 +39,10 @@ use super::{
     personality::Manner,
 };
 use crate::{
-    new_spinlock_irq,
+    compat::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
     provider::{
         attr::{
             Kind,
@@ -59,7 +62,6 @@ use crate::{
         },
         wc::QpName, //
     },
-    sync::irq_lock::SpinLockIrq, //
 };
 use kernel::{
     fmt,

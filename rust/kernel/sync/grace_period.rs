@@ -2,6 +2,8 @@
 
 //! RCU grace periods, which many objects can share.
 //!
+//! The kernel crate has `synchronize_rcu`, which begins a grace period for each call.
+//!
 //! C header: [`include/linux/rcutree.h`](srctree/include/linux/rcutree.h)
 //!
 //! # Examples
@@ -26,12 +28,6 @@
 
 use crate::bindings;
 use kernel::ffi::c_ulong;
-
-/// Waits until every RCU read-side critical section that is running has ended; sleeps.
-pub fn synchronize_rcu() {
-    // SAFETY: The function has no precondition except that it may sleep, which lockdep checks.
-    unsafe { bindings::synchronize_rcu() }
-}
 
 /// A grace period. Every RCU read-side critical section that was running at [`GracePeriod::begin`]
 /// has ended when [`GracePeriod::wait`] returns.

@@ -23,7 +23,7 @@
 
 use crate::{
     bindings,
-    sync::irq_lock::{
+    sync::{
         new_spinlock_irq,
         SpinLockIrq, //
     },

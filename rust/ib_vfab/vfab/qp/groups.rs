@@ -3,9 +3,9 @@
 //! Memberships of an adapter's queue pairs in multicast groups.
 
 use super::Qp;
-use crate::{
+use crate::compat::{
     new_spinlock_irq,
-    sync::irq_lock::SpinLockIrq, //
+    SpinLockIrq, //
 };
 use kernel::{
     alloc::KVVec,

@@ -23,7 +23,10 @@ use super::{
     Qp, //
 };
 use crate::{
-    new_spinlock_irq,
+    compat::{
+        new_spinlock_irq,
+        SpinLockIrq, //
+    },
     provider::{
         event::{
             DeviceTarget,
@@ -36,7 +39,6 @@ use crate::{
         },
         wc::Source, //
     },
-    sync::irq_lock::SpinLockIrq, //
 };
 use core::ops::Deref;
 use kernel::{

@@ -180,11 +180,6 @@ pub unsafe fn wait_for_completion_interruptible_timeout(x: *mut completion, left
 
 // RCU.
 
-#[track_caller]
-pub unsafe fn synchronize_rcu() {
-    kernel::rcu::synchronize();
-}
-
 pub unsafe fn start_poll_synchronize_rcu() -> c_ulong {
     kernel::rcu::begin() as c_ulong
 }

@@ -49,8 +49,9 @@ pub mod sync {
     pub use crate::lock::{SpinLockBh, SpinLockBhGuard};
     pub use crate::rest::count::Count;
     pub use completion::Completion;
-    pub use grace_period::{synchronize_rcu, GracePeriod};
+    pub use grace_period::GracePeriod;
     pub use kernel::atomic::{smp_rmb, smp_wmb};
+    pub use kernel::rcu::synchronize_rcu;
     pub use noio::noio;
     pub use state_cell::StateCell;
     pub use wait_queue::WaitQueue;

@@ -102,9 +102,9 @@ pub fn wait(number: usize) {
     }
 }
 
-/// `synchronize_rcu()`.
+/// Waits until every section that is running has ended.
 #[track_caller]
-pub fn synchronize() {
+pub fn synchronize_rcu() {
     if site::order(Location::caller(), "synchronize_rcu", Kind::Barrier) == Kind::Barrier {
         wait(begin());
     }

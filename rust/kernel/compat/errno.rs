@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error codes that [`kernel::error::code`] does not name in every kernel.
+//! The error codes that `kernel::error::code` lacks in some kernels.
 //!
 //! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
 

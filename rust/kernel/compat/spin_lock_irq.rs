@@ -1,44 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A spinlock for data that interrupt and softirq handlers also access.
+//! The kernel crate's `SpinLockIrq`, for kernels whose crate lacks it.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
-//!
-//! # Examples
-//!
-//! ```
-//! use ib_srp::sync::{new_spinlock_irq, SpinLockIrq};
-//! use kernel::prelude::*;
-//!
-//! #[pin_data]
-//! struct Errors {
-//!     #[pin]
-//!     last: SpinLockIrq<Option<Error>>,
-//! }
-//!
-//! impl Errors {
-//!     fn new() -> impl PinInit<Self> {
-//!         pin_init!(Self {
-//!             last <- new_spinlock_irq!(None, "Errors::last"),
-//!         })
-//!     }
-//!
-//!     /// Interrupt context.
-//!     fn note(&self, error: Error) {
-//!         *self.last.lock() = Some(error);
-//!     }
-//!
-//!     /// Process context.
-//!     fn take(&self) -> Option<Error> {
-//!         self.last.lock().take()
-//!     }
-//! }
-//! ```
 
-use crate::compat::SpinLockIrqBackend;
-use kernel::sync::lock::{
-    Guard,
-    Lock, //
+use crate::bindings;
+use kernel::{
+    prelude::*,
+    sync::lock::{
+        Backend,
+        Lock, //
+    }, //
 };
 
 /// Creates a [`SpinLockIrq`] initialiser with a lock class of its own, named by the literal if one
@@ -46,7 +18,7 @@ use kernel::sync::lock::{
 #[macro_export]
 macro_rules! new_spinlock_irq {
     ($inner:expr $(, $name:literal)? $(,)?) => {
-        $crate::sync::irq_lock::SpinLockIrq::new(
+        $crate::compat::SpinLockIrq::new(
             $inner,
             ::kernel::optional_name!($($name)?),
             ::kernel::static_lock_class!(),
@@ -57,30 +29,63 @@ pub use new_spinlock_irq;
 
 /// A `spinlock_t` that is held with the interrupts of this CPU disabled.
 ///
-/// It is the kernel crate's type, if there is one. It may be taken in any context except NMI, and
-/// its owner must not sleep. Nested guards must be dropped in reverse order: unless the type is the
-/// kernel crate's, each guard restores the interrupt state that it found.
+/// It may be taken in any context except NMI, and its owner must not sleep. Nested guards must be
+/// dropped in reverse order, because each restores the interrupt state that it found.
 ///
 /// With PREEMPT_RT interrupts stay enabled, and the owner can be preempted. Interrupt handlers are
 /// threads there, and may take the lock. It must not be taken with interrupts disabled or a raw
 /// spinlock held.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
-/// The guard of a [`SpinLockIrq`].
-pub type SpinLockIrqGuard<'a, T> = Guard<'a, T, SpinLockIrqBackend>;
+/// The backend of [`SpinLockIrq`]: `spin_lock_irqsave` and `spin_unlock_irqrestore`.
+pub struct SpinLockIrqBackend;
+
+// SAFETY: `spinlock_t` ensures mutual exclusion, and `relock` is the default implementation, which
+// locks as `lock` does.
+unsafe impl Backend for SpinLockIrqBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = c_ulong;
+
+    #[inline]
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: By the safety requirements `ptr` is valid for writes, and `name` and `key` stay
+        // valid for reads.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
+        unsafe { bindings::srp_helper_spin_lock_irqsave(ptr) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        let mut flags = 0;
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock; `flags` is a local.
+        unsafe { bindings::srp_helper_spin_trylock_irqsave(ptr, &mut flags) }.then_some(flags)
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: By the safety requirements the caller owns the lock, and `guard_state` is what
+        // locking it returned.
+        unsafe { bindings::srp_helper_spin_unlock_irqrestore(ptr, *guard_state) }
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: By the safety requirements `ptr` is an initialised spinlock.
+        unsafe { bindings::spin_assert_is_held(ptr) }
+    }
+}
 
 #[cfg(SRP_KUNIT)]
-#[kernel::prelude::kunit_tests(srp_irq_lock)]
+#[kunit_tests(srp_irq_lock)]
 mod tests {
     use super::*;
-    use crate::{
-        bindings,
-        compat, //
-    };
-    use kernel::{
-        prelude::*,
-        sync::Arc, //
-    };
+    use crate::compat;
+    use kernel::sync::Arc;
 
     fn irqs_disabled() -> bool {
         // SAFETY: Reading the interrupt flag has no preconditions.
@@ -106,28 +111,6 @@ mod tests {
         assert_eq!((held, nested, after_inner), (disables, disables, disables));
         assert!(!irqs_disabled());
         assert_eq!(sum, 3);
-        Ok(())
-    }
-
-    #[test]
-    fn guards_go_in_any_order() -> Result {
-        if !compat::IRQ_GUARDS_IN_ANY_ORDER {
-            return Ok(());
-        }
-        let first = Arc::pin_init(new_spinlock_irq!((), "srp_test_first"), GFP_KERNEL)?;
-        let second = Arc::pin_init(new_spinlock_irq!((), "srp_test_second"), GFP_KERNEL)?;
-
-        let a = first.lock();
-        let b = second.lock();
-        drop(a);
-        let held = irqs_disabled();
-        drop(b);
-        let off = irqs_disabled();
-        // SAFETY: A test runs with interrupts enabled, and holds nothing now.
-        unsafe { bindings::srp_helper_local_irq_enable() };
-
-        assert_eq!(held, !compat::PREEMPTIBLE_SPINLOCKS);
-        assert!(!off);
         Ok(())
     }
 
