@@ -34,7 +34,7 @@ use srp::{
     session::Queues, //
 };
 use workqueue::{
-    Flags,
+    Flag,
     WorkQueue, //
 };
 
@@ -81,9 +81,9 @@ impl kernel::InPlaceModule for Module {
         #[cfg(SRP_BENCH)]
         rdma::bench::run();
         pin_init::pin_init_scope(|| {
-            let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+            let flags = Flag::Unbound | Flag::MemReclaim;
             // Removing a disk waits for the power management workqueue, which has no rescuer.
-            let removal = WorkQueue::new(c"srp_remove", Flags::UNBOUND)?;
+            let removal = WorkQueue::new(c"srp_remove", Flag::Unbound)?;
             let ending = WorkQueue::new(c"srp_end", flags)?;
             let reconnect = WorkQueue::new(c"srp_reconnect", flags)?;
             let queues = Queues {

@@ -4,7 +4,7 @@
 //!
 //! [`kernel::workqueue`] only has the system queues. A module may be unloaded only when none of its
 //! work is left, and a storage path needs a queue that makes progress under memory pressure
-//! ([`Flags::MEM_RECLAIM`]). Items are the kernel crate's [`Work`], or [`Delayed`].
+//! ([`Flag::MemReclaim`]). Items are the kernel crate's [`Work`], or [`Delayed`].
 //!
 //! Not supported: `mod_delayed_work()`; see [`Delayed::hurry`].
 //!
@@ -17,7 +17,7 @@
 //! ```
 //! use ib_srp::{
 //!     sync::Completion,
-//!     workqueue::{impl_has_delayed, new_delayed, Delayed, DelayedItem, Flags, Handle, WorkQueue},
+//!     workqueue::{impl_has_delayed, new_delayed, Delayed, DelayedItem, Flag, Handle, WorkQueue},
 //! };
 //! use kernel::{prelude::*, sync::Arc};
 //!
@@ -41,7 +41,7 @@
 //!
 //! /// Dropping the queue waits for its items.
 //! fn queue() -> Result<WorkQueue> {
-//!     WorkQueue::new(c"example", Flags::UNBOUND | Flags::MEM_RECLAIM)
+//!     WorkQueue::new(c"example", Flag::Unbound | Flag::MemReclaim)
 //! }
 //!
 //! fn in_a_second(queue: Handle) -> Result {
@@ -61,6 +61,7 @@ use crate::{
 };
 use core::ptr::NonNull;
 use kernel::{
+    impl_flags,
     prelude::*,
     sync::{
         atomic::{
@@ -91,26 +92,22 @@ pub use delayed::{
 pub use timed_interrupt::TimedInterrupt;
 pub use worker_pool::WorkerPool;
 
-/// The properties of a [`WorkQueue`].
-#[derive(Clone, Copy)]
-pub struct Flags(c_uint);
+impl_flags!(
+    /// The properties of a [`WorkQueue`].
+    #[derive(Clone, Copy)]
+    pub struct Flags(u32);
 
-impl Flags {
-    /// The items run on the CPU that queued them.
-    pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
-    /// The items run on any CPU.
-    pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
-    /// One item always makes progress, even if there is no memory for another worker.
-    pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
-}
-
-impl core::ops::BitOr for Flags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+    /// A property of a [`WorkQueue`].
+    #[derive(Clone, Copy)]
+    pub enum Flag {
+        /// The items run on the CPU that queued them.
+        Percpu = bindings::wq_flags_WQ_PERCPU,
+        /// The items run on any CPU.
+        Unbound = bindings::wq_flags_WQ_UNBOUND,
+        /// One item always makes progress, even if there is no memory for another worker.
+        MemReclaim = bindings::wq_flags_WQ_MEM_RECLAIM,
     }
-}
+);
 
 /// A workqueue. Dropping it waits for all of its work.
 ///
@@ -122,20 +119,20 @@ pub struct WorkQueue(Handle);
 impl WorkQueue {
     /// Creates a workqueue with workers called `name`. Sleeps.
     ///
-    /// Exactly one of [`Flags::PERCPU`] and [`Flags::UNBOUND`] must be given.
+    /// Exactly one of [`Flag::Percpu`] and [`Flag::Unbound`] must be given.
     ///
     /// # Errors
     ///
     /// [`EINVAL`] for other flags, [`ENOMEM`].
-    pub fn new(name: &CStr, flags: Flags) -> Result<Self> {
-        let percpu = flags.0 & Flags::PERCPU.0 != 0;
-        let unbound = flags.0 & Flags::UNBOUND.0 != 0;
-        if percpu == unbound {
+    pub fn new(name: &CStr, flags: impl Into<Flags>) -> Result<Self> {
+        let flags = flags.into();
+        if flags.contains(Flag::Percpu) == flags.contains(Flag::Unbound) {
             return Err(EINVAL);
         }
         // SAFETY: `name` is a C string, which the call copies; 0 selects the default limit of
         // concurrent items.
-        let wq = unsafe { bindings::srp_helper_alloc_workqueue(name.as_char_ptr(), flags.0, 0) };
+        let wq =
+            unsafe { bindings::srp_helper_alloc_workqueue(name.as_char_ptr(), flags.into(), 0) };
         let wq = NonNull::new(wq).ok_or(ENOMEM)?;
         let init = pin_init!(Inner {
             wq,

@@ -155,7 +155,7 @@ mod tests {
     use crate::{
         sync::Completion,
         workqueue::{
-            Flags,
+            Flag,
             WorkQueue, //
         },
     };
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn ends_the_wait_of_a_worker() -> Result {
-        let queue = WorkQueue::new(c"srp_test_interrupt", Flags::UNBOUND)?;
+        let queue = WorkQueue::new(c"srp_test_interrupt", Flag::Unbound)?;
         let sleeper = Arc::pin_init(
             pin_init!(Sleeper {
                 interrupt <- Interrupt::new(),

@@ -5,7 +5,7 @@
 use crate::{
     sync::Completion,
     workqueue::{
-        Flags,
+        Flag,
         WorkQueue, //
     }, //
 };
@@ -92,7 +92,7 @@ pub(crate) fn begin<T: Send + Sync + 'static>(
     shared: &Arc<T>,
     contexts: &[Context<T>],
 ) -> Result<Race<T>> {
-    let queue = WorkQueue::new(c"srp_race", Flags::UNBOUND)?;
+    let queue = WorkQueue::new(c"srp_race", Flag::Unbound)?;
     let missing = Arc::new(Atomic::new(contexts.len() as i32), GFP_KERNEL)?;
     let mut racers = KVec::with_capacity(contexts.len(), GFP_KERNEL)?;
     for context in contexts {

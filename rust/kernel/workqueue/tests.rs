@@ -55,7 +55,7 @@ impl DelayedItem for Item {
 }
 
 fn queue() -> Result<WorkQueue> {
-    WorkQueue::new(c"srp_test", Flags::UNBOUND | Flags::MEM_RECLAIM)
+    WorkQueue::new(c"srp_test", Flag::Unbound | Flag::MemReclaim)
 }
 
 fn item(queue: &WorkQueue) -> Result<Arc<Item>> {
@@ -82,8 +82,8 @@ mod cases {
 
     #[test]
     fn flags_are_checked() {
-        assert!(WorkQueue::new(c"srp_test", Flags::MEM_RECLAIM).is_err());
-        assert!(WorkQueue::new(c"srp_test", Flags::PERCPU | Flags::UNBOUND).is_err());
+        assert!(WorkQueue::new(c"srp_test", Flag::MemReclaim).is_err());
+        assert!(WorkQueue::new(c"srp_test", Flag::Percpu | Flag::Unbound).is_err());
     }
 
     #[test]

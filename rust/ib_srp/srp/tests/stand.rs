@@ -25,7 +25,7 @@ use crate::{
         sessions::Sessions, //
     },
     workqueue::{
-        Flags,
+        Flag,
         WorkQueue, //
     }, //
 };
@@ -64,8 +64,8 @@ impl Stand {
 
     /// Creates a port with this number, which the device need not have.
     pub(in crate::srp) fn with_number(soft: &Soft, number: u32) -> Result<Self> {
-        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-        let removal = WorkQueue::new(c"srp_test_remove", Flags::UNBOUND)?;
+        let flags = Flag::Unbound | Flag::MemReclaim;
+        let removal = WorkQueue::new(c"srp_test_remove", Flag::Unbound)?;
         let ending = WorkQueue::new(c"srp_test_end", flags)?;
         let reconnect = WorkQueue::new(c"srp_test_rec", flags)?;
         let queues = Queues {
