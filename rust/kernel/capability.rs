@@ -2,6 +2,8 @@
 
 //! Capabilities of tasks.
 //!
+//! The kernel crate's `cred` has no capabilities.
+//!
 //! C header: [`include/linux/capability.h`](srctree/include/linux/capability.h)
 
 use crate::bindings;

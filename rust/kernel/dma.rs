@@ -2,6 +2,9 @@
 
 //! Memory that a device accesses, as the abstractions describe it to each other.
 //!
+//! The kernel crate's `SGTable` is a list after DMA mapping, and its `Coherent` is memory that it
+//! has allocated. Here the memory belongs to others, and mapping comes later.
+//!
 //! C headers: [`include/linux/dma-direction.h`](srctree/include/linux/dma-direction.h),
 //! [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h).
 //!

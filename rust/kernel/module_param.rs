@@ -2,6 +2,8 @@
 
 //! Module parameters that C declares.
 //!
+//! Those of the kernel crate are not in sysfs, and take any value of their type.
+//!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
 use kernel::sync::atomic::{

@@ -2,6 +2,8 @@
 
 //! The random number generator of the kernel.
 //!
+//! The kernel crate has no random numbers.
+//!
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 
 use crate::bindings;

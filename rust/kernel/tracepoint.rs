@@ -2,6 +2,9 @@
 
 //! Trace events that C defines.
 //!
+//! The kernel crate's `declare_trace!` evaluates the arguments of a disabled event, and declares an
+//! unsafe function.
+//!
 //! A disabled event is a no-op instruction. Any context.
 //!
 //! C headers: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h),

@@ -2,6 +2,8 @@
 
 //! The interrupt of a completion queue.
 //!
+//! The kernel crate has no irq_work; for its timers see [`timer`](super::timer).
+//!
 //! It is the handler of an irq_work on the CPU that posted the request. On architectures without an
 //! interrupt for that (User-Mode Linux) it is the handler of an expired timer. It never runs on the
 //! poster's stack. Modules cannot queue an irq_work on another CPU, so completion vectors have no

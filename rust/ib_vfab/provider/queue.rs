@@ -2,6 +2,8 @@
 
 //! A work queue of the module, so that no work item outlives the module.
 //!
+//! The kernel crate has only the system queues.
+//!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 
 use crate::bindings;

@@ -2,6 +2,8 @@
 
 //! A table of reference-counted objects with lockless readers. Taking an object out waits for its
 //! users.
+//!
+//! A load from the kernel crate's `XArray` takes its lock.
 
 use core::{
     hint::spin_loop,

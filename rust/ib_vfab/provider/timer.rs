@@ -2,6 +2,10 @@
 
 //! A timer that is a field of a reference-counted object, and calls that object in softirq context.
 //!
+//! A start of the kernel crate's `HrTimer` returns a handle that must be kept. Its drop cancels the
+//! timer and waits for the callback, which a softirq must not do. Here a start owns the object
+//! until the timer has expired, so a softirq can start it, and so can the callback.
+//!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
 use crate::{

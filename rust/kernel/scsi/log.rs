@@ -2,6 +2,9 @@
 
 //! Log messages of a SCSI host.
 //!
+//! The kernel crate's `dev_err!` needs the device. A session logs also without a host, and does not
+//! keep its host.
+//!
 //! C header: [`include/scsi/scsi_device.h`](srctree/include/scsi/scsi_device.h) (`shost_printk`)
 
 use crate::bindings;

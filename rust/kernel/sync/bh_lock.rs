@@ -2,6 +2,8 @@
 
 //! A spinlock that is held with softirqs disabled.
 //!
+//! The kernel crate has only spinlocks that leave interrupts alone or disable them.
+//!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 //!
 //! # Examples

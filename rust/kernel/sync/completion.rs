@@ -2,6 +2,8 @@
 
 //! Completions that can be waited for with a timeout and reused.
 //!
+//! The kernel crate's `Completion` has only `complete_all` and a wait without a timeout.
+//!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 //!
 //! # Examples

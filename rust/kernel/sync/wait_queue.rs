@@ -2,6 +2,8 @@
 
 //! Waiting for a condition that may cease to hold before the waiter runs.
 //!
+//! The kernel crate's `CondVar` needs a lock that its waker takes, too.
+//!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 //!
 //! # Examples
