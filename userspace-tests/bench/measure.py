@@ -255,7 +255,7 @@ class Bench:
 
     def logout(self, host):
         write(f"/sys/class/srp_remote_ports/port-{host[4:]}:1/delete", "1")
-        wait("log-out", lambda: host not in self.hosts())
+        wait("logout", lambda: host not in self.hosts())
 
     def done(self, disks):
         """Returns the numbers of completed requests and of their sectors."""

@@ -229,7 +229,7 @@ class Scale(measure.Bench):
         self.note_symbols()
         if curve in ("sessions", "targets"):
             self.timed(key, "logins at once", self.at_once, logins, disks)
-            self.timed(key, "log-out", self.log_out_all)
+            self.timed(key, "logout", self.log_out_all)
         self.settle()
         free, threads = measure.free_memory(), self.kernel_threads()
         self.timed(key, "logins", self.one_by_one, logins, disks)

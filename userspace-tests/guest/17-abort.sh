@@ -55,7 +55,7 @@ for i in 1 2 3; do
 	sleep 1
 done
 # Two concurrent resets: when the first one ends, the midlayer sends commands during the second one. The late caller is
-# told to try again.
+# told to retry.
 reset() {
 	local end=$((SECONDS + 30))
 	until timeout 60 sg_reset -d $dev >$1 2>&1; do
@@ -100,7 +100,7 @@ for state in blocked fail-fast; do
 	within 10 "remote port $state" has_come
 	echo 1 >${tpg[0]}/enable
 	sleep 2
-	is "remote port, without tries" $rport/state $state
+	is "remote port, without attempts" $rport/state $state
 	timeout 60 sg_reset -H $generic >$tmp/err 2>&1 || fail "sg_reset -H, $state: $(cat $tmp/err)"
 	is "remote port after a host reset, $state" $rport/state running
 done
@@ -117,7 +117,7 @@ t=$SECONDS
 within 100 "end of I/O when nothing is ever answered" ended $fio
 say "nothing answered: I/O ended after $((SECONDS - t)) s"
 go_on
-within 60 "log-out" delete_port $host
+within 60 "logout" delete_port $host
 within 60 "end of the session" gone "$host"
 told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours

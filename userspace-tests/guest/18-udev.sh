@@ -68,7 +68,7 @@ equal "the others" "$(links | grep -v '^srp1')" "$rest"
 before=$(paths)
 logout "$host"
 settled
-equal "names after the log-out" "$(links; paths)" ""
+equal "names after the logout" "$(links; paths)" ""
 login 0
 for i in 0 1 2 300; do disk "$host" $i >/dev/null; done
 four_disks() { [ "$(ls -d /sys/bus/scsi/devices/${host#host}:0:0:*/block/* | wc -l)" = 4 ]; }

@@ -105,7 +105,7 @@ for n in 1 2 3; do
 	quiet $dev
 done
 
-say "log-out under polled I/O"
+say "logout under polled I/O"
 # How fio handles a removed disk does not matter, but it must end.
 polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/null 2>&1 &
 fio=$!

@@ -54,15 +54,15 @@ rounds 4 15
 tell login reject 10001
 tell disconnect
 clock; since=$now
-all_tries() { [ "$(times 'login multi=0')" -ge $rounds ]; }
-within $((rounds + 30)) "$rounds tries" all_tries
+all_attempts() { [ "$(times 'login multi=0')" -ge $rounds ]; }
+within $((rounds + 30)) "$rounds attempts" all_attempts
 clock
 # The transport class multiplies the delay by its failed attempts beyond ten. Times are the target's. The delay before
 # the second attempt starts at the loss, as for the first one.
 bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/did disconnect/ {n = 0; last = $1} /login multi=0/ {
 	n++; pause = n > 13 ? n - 12 : n > 1
 	over = $1 - last - pause - 0.9
-	if ($1 - last < pause - 0.2 || over > 0) {print (over > 0 ? int(over * 1e6) + 1 : 0), "try " n " came after " $1 - last " s, wanted " pause; exit}
+	if ($1 - last < pause - 0.2 || over > 0) {print (over > 0 ? int(over * 1e6) + 1 : 0), "attempt " n " came after " $1 - last " s, wanted " pause; exit}
 	if (n > 1) last = $1
 }')
 [ -z "$bad" ] || exceeded ${bad%% *} $since $now "${bad#* }"
@@ -72,23 +72,23 @@ counted() { n=$(times 'login multi=0'); [ $(<$(rport_of $host)/failed_reconnects
 within 2 "the count of the class" counted
 tell login ok
 within 10 "running" running
-is "tries after success" $(rport_of $host)/failed_reconnects 0
+is "attempts after success" $(rport_of $host)/failed_reconnects 0
 verified 1
-say "$n tries, each in its time"
+say "$n attempts, each in its time"
 
 # A target that violates the protocol at the end of each login is given up.
 sleep 1.5
 mark
 tell login break
 tell disconnect
-within 30 "the last try" log_has '5 protocol violations in a minute: no further reconnect attempts'
-tries=$(times 'login multi=0')
-[ $tries -le 6 ] || fail "$tries tries for five violations"
+within 30 "the last attempt" log_has '5 protocol violations in a minute: no further reconnect attempts'
+attempts=$(times 'login multi=0')
+[ $attempts -le 6 ] || fail "$attempts attempts for five violations"
 sleep 3
-equal "tries after that" $(times 'login multi=0') $tries
+equal "attempts after that" $(times 'login multi=0') $attempts
 ! running || fail "it is running"
 no_reports
-say "given up after $tries tries"
+say "given up after $attempts attempts"
 tell login ok
 logout $host
 clean

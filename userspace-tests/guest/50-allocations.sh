@@ -73,7 +73,7 @@ mark
 host_of=()
 sweep $step reconnect "$host" "$dev"
 bad=$(not_memory 'reconnect failed') || true
-[ -z "$bad" ] || fail "a try to reconnect failed for another reason: $bad"
+[ -z "$bad" ] || fail "a reconnect attempt failed for another reason: $bad"
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 logout "$host"
 clean

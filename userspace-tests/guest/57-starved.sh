@@ -114,8 +114,8 @@ if [ -n "${LONG-}" ]; then
 	sleep 2
 	clock; t=$now
 	logout $host 30
-	! reap 20 "the reads" $reader || fail "reads after the log-out"
-	clock; in_time "the log-out" $t $now 21000000
+	! reap 20 "the reads" $reader || fail "reads after the logout"
+	clock; in_time "the logout" $t $now 21000000
 	clean
 fi
 no_complaints

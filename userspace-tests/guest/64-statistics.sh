@@ -110,7 +110,7 @@ lost_once() { [ "$(<$counters/connections_lost)" = 1 ]; }
 begin_at=$EPOCHSECONDS
 target_off 0
 within 20 "a loss" lost_once
-within 30 "failed tries" failed
+within 30 "failed attempts" failed
 equal "channels without a connection" $(<$h/ch_count) 0
 target_on 0
 within 30 "another connection" state running

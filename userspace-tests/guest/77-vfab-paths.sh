@@ -40,11 +40,11 @@ storm() {
 		clock
 	done
 }
-# Sets `lines` to the number of log lines of the driver and the transport class, and `tries` to those about reconnects.
+# Sets `lines` to the number of log lines of the driver and the transport class, and `attempts` to those about reconnects.
 count_lines() {
 	log_since | grep -E 'ib_srp: |scsi host[0-9]+: ' >$tmp/lines
 	lines=$(wc -l <$tmp/lines)
-	tries=$(grep -cE 'reconnect failed|reconnect attempt' $tmp/lines)
+	attempts=$(grep -cE 'reconnect failed|reconnect attempt' $tmp/lines)
 }
 
 summary=
@@ -87,12 +87,12 @@ began "a storm without the target"
 target_off 0
 within 30 "the connection is lost" not state running
 count_lines
-before=$lines first=$tries
+before=$lines first=$attempts
 storm 5
 count_lines
-say "$n events without a target: $((tries - first)) tries, $((lines - before)) lines in the log"
+say "$n events without a target: $((attempts - first)) attempts, $((lines - before)) lines in the log"
 # 4 per second, plus those not caused by an event.
-! rust_driver || { [ $((tries - first)) -ge 3 ] && [ $((tries - first)) -le 24 ]; } || fail "$((tries - first)) tries in 5 s"
+! rust_driver || { [ $((attempts - first)) -ge 3 ] && [ $((attempts - first)) -le 24 ]; } || fail "$((attempts - first)) attempts in 5 s"
 [ $((lines - before)) -le 60 ] || fail "$((lines - before)) lines in 5 s"
 target_on 0
 at_port vfab1 reregister

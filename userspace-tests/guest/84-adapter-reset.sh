@@ -161,7 +161,7 @@ for which in $drivers; do
 		logged 'a queue pair cannot be stopped'
 	fi
 
-	act=log-out
+	act=logout
 	many_end
 	find_hosts
 	for h in $list; do delete_port $h; done

@@ -38,7 +38,7 @@ for which in $drivers; do
 	heal 0
 	within 150 "running again" state running
 	clock
-	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed tries of the class; running $(ms $((now - t1))) after the way is back"
+	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed attempts of the class; running $(ms $((now - t1))) after the way is back"
 	! rust_driver || bound "running again" $t1 $now 5 $((3 * reconnect_delay))
 	logout $host
 done

@@ -82,7 +82,7 @@ def log_out(host):
         f.write("1")
     while os.path.exists(f"/sys/class/scsi_host/host{host}"):
         if time.monotonic() - since > 20:
-            raise RuntimeError(f"host{host} is still there 20 s after its log-out")
+            raise RuntimeError(f"host{host} is still there 20 s after its logout")
         time.sleep(0.005)
     note("out", since)
 

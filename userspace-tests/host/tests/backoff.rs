@@ -108,11 +108,11 @@ fn storm(backoff: &mut Backoff, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<
     events(backoff, true, from_ms, to_ms, every_ms)
 }
 
-fn events(backoff: &mut Backoff, tries: bool, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
+fn events(backoff: &mut Backoff, lost: bool, from_ms: i64, to_ms: i64, every_ms: i64) -> Vec<i64> {
     let mut at = Vec::new();
     let mut now = from_ms;
     while now < to_ms {
-        let counts = now + i64::from(backoff.event(Ktime::from_ns(now * 1_000_000), tries));
+        let counts = now + i64::from(backoff.event(Ktime::from_ns(now * 1_000_000), lost));
         // An event that waits has the time of the previous one.
         if at.last() != Some(&counts) {
             at.push(counts);
@@ -140,7 +140,7 @@ fn the_first_event_counts_at_once_and_a_storm_seldom() {
 }
 
 #[test]
-fn events_with_a_connection_do_not_count_against_tries() {
+fn events_with_a_connection_do_not_count_against_attempts() {
     let mut backoff = Backoff::default();
     let at = events(&mut backoff, false, 1000, 11_000, 10);
     assert_eq!(at, Vec::from_iter((0..41).map(|n| 1000 + 250 * n)));

@@ -168,7 +168,7 @@ fn down(cause: Cause, now: Ktime) -> Recovery {
     recovery
 }
 
-/// The try in flight fails.
+/// The attempt in flight fails.
 fn fails(recovery: &mut Recovery) {
     recovery.attempt_failed();
     assert_eq!(recovery.attempt_ended(), Retry::Later);
@@ -201,10 +201,10 @@ fn a_loss_and_a_new_connection() {
     assert_eq!(recovery.backoff().attempts(), 0);
 }
 
-/// The pauses of the transport class grow only with its own tries, however many other tries port
+/// The pauses of the transport class grow only with its own attempts, however many others port
 /// events cause.
 #[test]
-fn hurried_tries_are_not_those_of_the_class() {
+fn hurried_attempts_are_not_those_of_the_class() {
     let mut recovery = down(Cause::Plain, at(1));
     for class in 1..=4 {
         for _ in 0..10 {
@@ -214,7 +214,7 @@ fn hurried_tries_are_not_those_of_the_class() {
         }
         assert_eq!(recovery.commit(true, false, at(2)), Commit::Attempt);
         assert_eq!(recovery.begin_attempt(true), BeginAttempt::Connect);
-        // The class checks while that try is in flight.
+        // The class checks while that attempt is in flight.
         assert_eq!(
             recovery.commit(true, false, at(2)),
             Commit::Outcome(Outcome::InProgress)
@@ -246,7 +246,7 @@ fn a_connection_that_breaks_while_it_is_made() {
     assert_eq!(recovery.backoff().attempts(), 1);
 }
 
-/// Five violations within a minute end all tries, on any connections.
+/// Five violations within a minute end all attempts, on any connections.
 #[test]
 fn violations_add_up() {
     let mut recovery = live();
@@ -268,9 +268,9 @@ fn violations_add_up() {
     assert_eq!(recovery.commit(false, false, at(4)), Commit::Protocol);
 }
 
-/// A reset of the host gets one try, even if no other tries are made.
+/// A reset of the host gets one attempt, even if there are no others.
 #[test]
-fn a_reset_has_one_try() {
+fn a_reset_has_one_attempt() {
     let mut recovery = down(Cause::Reset, at(0));
     recovery.fail_fast();
     assert!(!recovery.state().is_settled());
@@ -278,7 +278,7 @@ fn a_reset_has_one_try() {
     fails(&mut recovery);
     assert!(recovery.state().is_settled());
     assert_eq!(recovery.begin_attempt(false), BeginAttempt::Nothing);
-    // A reset while another try is in flight gets its own try.
+    // A reset while another attempt is in flight gets its own.
     assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Attempt);
     assert_eq!(recovery.begin_attempt(false), BeginAttempt::Connect);
     assert_eq!(recovery.lost(Cause::Reset, at(0)), Loss::Attempt);

@@ -49,7 +49,7 @@ enum Worker {
     Ending,
 }
 
-/// The thread that tries to reconnect.
+/// The thread that reconnects.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Thread {
     Idle,
@@ -81,7 +81,7 @@ struct Session {
     state: State,
     worker: Worker,
     thread: Thread,
-    /// Whether the work item that tries is queued, or its timer is armed.
+    /// Whether the work item that reconnects is queued, or its timer is armed.
     armed: bool,
     /// The timer of the class is armed.
     class_timer: bool,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Requests an immediate try.
+    /// Requests an immediate attempt.
     fn hurry(&mut self) {
         self.armed |= self.state.may_attempt();
     }
@@ -314,7 +314,7 @@ impl Session {
                 all.push(to);
             }
             Removal::Waits if self.state.is_down() => {
-                // The timers are cancelled, and removal waits for a try in flight.
+                // The timers are cancelled, and removal waits for an attempt in flight.
                 let mut to = self;
                 to.armed = false;
                 if to.thread == Thread::Idle {
@@ -389,7 +389,7 @@ impl Session {
                 assert_eq!(self.caller, Caller::None, "{self:?}");
             }
         }
-        // A try connects only after the commands of the last connection have ended.
+        // An attempt connects only after the commands of the last connection have ended.
         if matches!(
             attempt,
             Attempt::Connecting { .. } | Attempt::Ready { .. } | Attempt::Failed
@@ -472,7 +472,7 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
         removed,
     );
     walk.leads(
-        "a try ends",
+        "an attempt ends",
         |s| s.thread != Thread::Idle,
         |s| s.thread == Thread::Idle,
     );
@@ -483,13 +483,13 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
         });
     }
     let wanted = |s: &Session| s.state.reset != Reset::None && s.state.life == Life::Recovering;
-    walk.leads("a reset has its try", wanted, |s| {
+    walk.leads("a reset has its attempt", wanted, |s| {
         s.state.reset == Reset::None || s.state.is_ending()
     });
     REACHED.take()
 }
 
-/// With and without automatic tries, and with a class that blocks or does not block. Each outcome
+/// With and without automatic attempts, and with a class that blocks or does not block. Each outcome
 /// of each event occurs.
 #[test]
 fn every_order() {

@@ -367,11 +367,11 @@ fn a_storm_is_few_tries(soft: &Soft) -> Result {
     }
     // The last event counts, too.
     fsleep(Delta::from_millis(300));
-    let tries = target.requests() - 1;
+    let attempts = target.requests() - 1;
     let most = begin.elapsed().as_millis() as usize / 250 + 1;
-    check!(tries > 2 && tries <= most);
-    within(|| session.recovery().backoff().attempts() as usize >= tries)?;
-    check_eq!(log.count("reconnect failed"), tries);
+    check!(attempts > 2 && attempts <= most);
+    within(|| session.recovery().backoff().attempts() as usize >= attempts)?;
+    check_eq!(log.count("reconnect failed"), attempts);
     Ok(())
 }
 

@@ -86,8 +86,8 @@ impl Owner for Session {
 }
 
 impl Session {
-    /// Ends a failed connection and its commands. A live session reconnects, a recovering one tries
-    /// again, any other ends.
+    /// Ends a failed connection and its commands. A live session reconnects, a recovering one
+    /// makes another attempt, any other ends.
     ///
     /// Logs why, once for each connection, including one that is still being made. Any context,
     /// interrupts may be off.
