@@ -183,7 +183,7 @@ impl<E: EventHandler> Shared<E> {
             Report::Answer => {
                 let len = bindings::ib_cm_data_size_IB_CM_REP_PRIVATE_DATA_SIZE;
                 // SAFETY: The private data of a reply has this length.
-                Event::Answered(unsafe { private_data(event.private_data, len as usize) })
+                Event::Replied(unsafe { private_data(event.private_data, len as usize) })
             }
             Report::Refused => {
                 // SAFETY: Only a reject is reported as `Refused`.

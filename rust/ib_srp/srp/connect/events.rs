@@ -221,7 +221,7 @@ impl ib_cm::EventHandler for Events {
     fn event(&self, event: ib_cm::Event<'_>) {
         let (why, kind) = match event {
             ib_cm::Event::Later(ms) => return self.defer(ms),
-            ib_cm::Event::Answered(data) => {
+            ib_cm::Event::Replied(data) => {
                 let response = Some(LoginRsp::parse(data));
                 return self.step_ended(Ok(response), EventKind::Established);
             }

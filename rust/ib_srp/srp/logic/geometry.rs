@@ -180,8 +180,9 @@ impl Geometry {
         } else {
             0
         };
-        // A command answered on another channel can end long before the target acknowledges its
-        // SEND: only an invalidation after the SEND keeps the send queue from filling up.
+        // A command with its response on another channel can end long before the target
+        // acknowledges its SEND: only an invalidation after the SEND keeps the send queue from
+        // filling up.
         let static_read = match answer_channels {
             0 => static_read(environment.static_read, &device, slots.depth),
             _ => 0,

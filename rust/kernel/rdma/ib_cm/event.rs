@@ -8,7 +8,7 @@ pub enum Event<'a> {
     /// The peer has the request and needs this many milliseconds to reply: at most 70,000.
     Later(u32),
     /// The peer has replied to the request, with this private data, padded with zeros.
-    Answered(&'a [u8]),
+    Replied(&'a [u8]),
     /// The peer has rejected the request.
     Rejected {
         /// `enum ib_cm_rej_reason`.

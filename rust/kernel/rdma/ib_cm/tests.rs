@@ -151,7 +151,7 @@ impl EventHandler for Record {
                 self.delay.store(ms, Relaxed);
                 (&self.delays, true)
             }
-            Event::Answered(data) => (&self.answers, good(data, 196)),
+            Event::Replied(data) => (&self.answers, good(data, 196)),
             Event::Rejected {
                 reason,
                 info,

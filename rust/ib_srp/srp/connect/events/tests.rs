@@ -316,8 +316,8 @@ fn events_of_ib_cm(soft: &Soft) -> Result {
     let short = "BadRedirect(Short { need: 72, got: 71 })";
     let cases: [(Event<'_>, &str, Option<EventKind>); 15] = [
         (Event::Later(1), "nothing", None),
-        (Event::Answered(&long), "response 192 to 9, 52", None),
-        (Event::Answered(&[5]), "Opcode(5)", None),
+        (Event::Replied(&long), "response 192 to 9, 52", None),
+        (Event::Replied(&[5]), "Opcode(5)", None),
         (rejected(28, &[], &rej), acl, Some(E::Rejected)),
         (rejected(28, &info, &rej), acl, Some(E::Rejected)),
         (rejected(28, &[], &[]), "Reject(Ib(28))", Some(E::Rejected)),
@@ -376,14 +376,14 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
     scene.with("", |_, events| {
         told(events, ib_cm::Event::Unreachable);
         told(events, ib_cm::Event::Disconnected);
-        told(events, ib_cm::Event::Answered(&[1]));
+        told(events, ib_cm::Event::Replied(&[1]));
         let progress = events.wait(0);
         check!(matches!(progress, Some(Err(LoginFailure::Unreachable(_)))));
         Ok(())
     })?;
     // The end of the connection replaces an unread response.
     scene.with("", |_, events| {
-        told(events, ib_cm::Event::Answered(&[1]));
+        told(events, ib_cm::Event::Replied(&[1]));
         told(events, ib_cm::Event::Disconnected);
         let progress = events.wait(0);
         check!(matches!(progress, Some(Err(LoginFailure::Disconnected))));
@@ -394,7 +394,7 @@ fn the_first_failure_counts(soft: &Soft) -> Result {
 fn an_end_before_it_is_live(soft: &Soft) -> Result {
     let scene = Scene::new(soft)?;
     scene.with("", |session, events| {
-        told(events, ib_cm::Event::Answered(&[1]));
+        told(events, ib_cm::Event::Replied(&[1]));
         ends(events, "Opcode(1)")?;
         told(events, ib_cm::Event::Disconnected);
         // The login sees the failure; the session is not lost.
@@ -406,7 +406,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
     })?;
     // An unread response does not prevent going live.
     scene.with("", |session, events| {
-        told(events, ib_cm::Event::Answered(&[1]));
+        told(events, ib_cm::Event::Replied(&[1]));
         events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
         check!(session.state().is_lost());
