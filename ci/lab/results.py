@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results of tests, and their sum.
 
-Whoever runs a test appends a line of JSON to the file that $RESULTS names, and the program that has made the file
+The program that runs a test appends a line of JSON to the file $RESULTS, and the program that created the file
 prints the sum.
 
 python3 -m lab.results run COMMAND... runs a command with such a file, and prints the sum.

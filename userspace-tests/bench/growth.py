@@ -114,7 +114,7 @@ def main():
     table(medians)
     write(growth, medians, os.path.splitext(a.out)[0])
     wrong = list(judge(medians))
-    print("", *wrong, f"{len(wrong)} not as they are to be", sep="\n")
+    print("", *wrong, f"{len(wrong)} out of bounds", sep="\n")
     sys.exit(bool(wrong))
 
 

@@ -26,8 +26,8 @@ logout_all() {
 }
 
 from 0
-nobody=10.0.0.77 silent=10.0.0.99
-[ $kind != siw ] || { nobody="[fd00::77]"; silent="[fd00::99]"; }
+absent=10.0.0.77 silent=10.0.0.99
+[ $kind != siw ] || { absent="[fd00::77]"; silent="[fd00::99]"; }
 
 # One login to warm up and to measure its duration.
 t=${EPOCHREALTIME/./}
@@ -59,7 +59,7 @@ run() {
 	no_reports
 }
 run "a target that answers" "$(login_string 0)" $((RANDOM % 50)) 1000 $step
-run "nobody at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$nobody:$port" 0 1000 $((step * 2))
+run "no host at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$absent:$port" 0 1000 $((step * 2))
 # The neighbour is known, but packets are dropped: the connection request hangs.
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
 if [ $kind = vfab ]; then

@@ -53,7 +53,7 @@ if [ "$kind" != siw ]; then
 	named '(limit|ACL|access).*0x0*10006'
 fi
 
-refused "nobody listens" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" "Connection refused"
+refused "no listener" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" "Connection refused"
 named 'invalid service|service id|nobody|listen'
 
 echo 0 >${tpg[0]}/enable

@@ -133,7 +133,7 @@ login 0
 disk "$host" 0 >/dev/null
 logout "$host"
 clean
-unload_srp || fail "rmmod while somebody listens: $(cat $tmp/rmmod)"
+unload_srp || fail "rmmod while an event is traced: $(cat $tmp/rmmod)"
 [ ! -d $events ] || fail "the events are still there"
 kill $pipe
 load_srp

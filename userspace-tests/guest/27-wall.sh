@@ -96,7 +96,7 @@ for name, entry in io.items():
         row = next(line for line in text.splitlines() if line.startswith(f"{title:22}")).split()
         assert abs(float(row[row.index(title.split()[-1]) + 3]) - mean) < 0.001, (row, mean)
 EOF
-while read -r lacking what; do exceeded $lacking $since $until "too little was under way: $what"; done <$tmp/lacking
+while read -r lacking what; do exceeded $lacking $since $until "too few commands in flight: $what"; done <$tmp/lacking
 [ -z "$(hosts)" ] || fail "a login is left"
 load_srp
 clean

@@ -68,9 +68,9 @@ if [ $kind = rxe ]; then
 	clock; t=$(((now - since) / 1000))
 	undo
 	! has_said 'opcode=03' || fail "there was a buffer for the logout"
-	in_time "a logout that nobody takes" $since $now 4000000
-	! rust_driver || [ $t -ge 900 ] || fail "a logout that nobody takes was waited for $t ms only"
-	say "a logout that nobody takes: $t ms"
+	in_time "a logout that the target does not take" $since $now 4000000
+	! rust_driver || [ $t -ge 900 ] || fail "a wait of only $t ms for a logout that the target does not take"
+	say "a logout that the target does not take: $t ms"
 	clean
 fi
 no_complaints

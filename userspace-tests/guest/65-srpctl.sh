@@ -9,8 +9,8 @@
 
 begin
 # A machine without an RDMA device.
-nobody=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $nobody"
-[[ $nobody == *"no RDMA port found; "* ]] || fail "without a device: $nobody"
+without=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $without"
+[[ $without == *"no RDMA port found; "* ]] || fail "without a device: $without"
 fabric_pair 1
 target 0
 for d in 0 1; do back_null d$d 16; lun 0 $d d$d; done
@@ -126,7 +126,7 @@ says "$ours: already logged in"
 works connect $here_is --dest $dest --initiator-ext 1
 says "$theirs: already logged in"
 (sleep 1; /srp/srpctl list --json 2>$tmp/pipe; echo $? >$tmp/status) | true
-[ "$(<$tmp/status)" = 0 ] && [ ! -s $tmp/pipe ] || fail "list for nobody: status $(<$tmp/status): $(<$tmp/pipe)"
+[ "$(<$tmp/status)" = 0 ] && [ ! -s $tmp/pipe ] || fail "list without a reader: status $(<$tmp/status): $(<$tmp/pipe)"
 works disconnect --all
 find_hosts
 equal "the sessions after --all" "$list" "$theirs "

@@ -98,7 +98,7 @@ no_change() { tool smpquery switchinfo $switch_lid; grep -qx 'StateChange:\.*0' 
 within 20 "no change of the switch" no_change
 tool smpquery pkeys $lid1
 grep -q '^ *0: 0xffff 0x0000 ' <<<"$said" || fail "pkeys of vfab1: $said"
-! timeout 20 smpquery nodeinfo $((lid0 + lid1 + switch_lid + 50)) >/dev/null 2>&1 || fail "a LID that nobody has answers"
+! timeout 20 smpquery nodeinfo $((lid0 + lid1 + switch_lid + 50)) >/dev/null 2>&1 || fail "a LID without an owner answers"
 
 # The subnet administrator.
 tool sminfo

@@ -143,7 +143,7 @@ in_service() {
 	delete_port $host
 	within 60 "$host removed" gone $host
 	resources qp | grep -c '^link vfab0/1 .*\[ib_srpt\]' >$tmp/old
-	[ $(<$tmp/old) -gt 0 ] || fail "the target has no session any more"
+	[ $(<$tmp/old) -gt 0 ] || fail "the target has lost the session"
 	unload_srp || fail "rmmod: $(<$tmp/rmmod)"
 	adapter remove 1
 	sleep 3

@@ -118,11 +118,11 @@ leaves
 say "the path is in requests and queue pairs"
 
 # Destinations that do not exist.
-pkey=8002 refused "a partition of nobody" "No such file or directory|Invalid argument" ""
+pkey=8002 refused "an unknown partition" "No such file or directory|Invalid argument" ""
 ! rust_driver || logged "pkey=8002: the port is not in that partition"
-to=fe80000000000000dead0000beef0000 refused "a GID of nobody" "Invalid argument|Connection timed out|No such device|Connection reset by peer" "no path to the target's port"
+to=fe80000000000000dead0000beef0000 refused "an unknown GID" "Invalid argument|Connection timed out|No such device|Connection reset by peer" "no path to the target's port"
 at_port vfab2 cm 0
-to=$gid_c refused "a service of nobody" "Connection reset by peer" "connection rejected: invalid service ID \(reason 8\)"
+to=$gid_c refused "an unknown service" "Connection reset by peer" "connection rejected: invalid service ID \(reason 8\)"
 at_port vfab2 cm $qpn_c
 
 # Each reject reason.

@@ -104,6 +104,6 @@ for which in $drivers; do
 	find_hosts
 	for h in $list; do delete_port $h; done
 	within 60 "no host" no_hosts
-	within 120 "the target has no session any more" forgotten
+	within 120 "no session at the target" forgotten
 done
 ok "$kind: $sessions sessions"

@@ -491,7 +491,7 @@ def compare(c, ours, table):
     for row, n in zip(rows, used):
         if not n:
             bad += 1
-            print("no such difference any more: " + "\t".join(row))
+            print("listed without a difference: " + "\t".join(row))
     same = sum(k in ours and c[k] == ours[k] for k in c)
     print(f"{same} the same, {sum(used)} differences of {len({r[0] for r in rows})} kinds, {bad} wrong")
     sys.exit(bad != 0)

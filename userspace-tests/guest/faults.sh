@@ -280,7 +280,7 @@ trace() {
 	udevadm settle -t 20
 	udevadm control --stop-exec-queue
 	kill -STOP $(jobs -p)
-	within 20 "no command under way" idle_host $1
+	within 20 "no command in flight" idle_host $1
 	for e in $traced; do echo 1 >$tracing/instances/$e/tracing_on; done
 	kill -CONT $(jobs -p)
 	udevadm control --start-exec-queue

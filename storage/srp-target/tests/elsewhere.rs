@@ -275,7 +275,7 @@ fn a_login_waits_until_all_is_over_there() {
 }
 
 #[test]
-fn nobody_is_let_in_before_the_units_are_known() {
+fn no_login_before_the_units_are_known() {
     let mut rig = Rig::new(settings(), 0, false);
     rig.target = Target::closed(settings());
     rig.login(1, &requested());

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_nobody_used_goes() {
+    fn the_unused_line_goes() {
         let mut cache = Cache::new(3);
         for line in 0..3 {
             fill(&mut cache, line);

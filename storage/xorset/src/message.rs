@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sends_is_refused() {
+    fn invalid_bytes_are_refused() {
         let parity = Cell { row: 0, column: 3 };
         for (n, at, value) in [
             (8, 4, parity.number()),

@@ -101,7 +101,7 @@ fn two_and_three_clients() {
         "commands answered",
         "failed",
         "clients served",
-        "commands under way at another one then",
+        "commands in flight at another one then",
         "blocks judged",
     ];
     let Some((seeds, [answered, _, served, late, judged])) =

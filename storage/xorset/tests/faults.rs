@@ -390,7 +390,7 @@ fn an_old_map_is_refused() {
 
 /// Whatever a node receives, the node and the set continue.
 #[test]
-fn bytes_that_nobody_sends() {
+fn invalid_bytes() {
     for seed in 9000..9040 {
         let mut world = up(seed, 1);
         for _ in 0..300 {

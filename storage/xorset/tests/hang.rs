@@ -249,7 +249,7 @@ fn a_start_within_three_seconds() {
 /// A client sleeps while it waits. When it takes over, it has received nothing from any node for
 /// long, and puts out none.
 #[test]
-fn a_client_that_takes_over_gives_up_nobody() {
+fn a_client_that_takes_over_gives_up_no_node() {
     for seed in 800..860 {
         let mut world = up(seed, 1);
         some_commands(&mut world, 6);

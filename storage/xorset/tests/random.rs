@@ -53,7 +53,7 @@ fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
 fn fault(world: &mut World, faults: &Faults) {
     let n = world.rng.below(5) as usize;
     let node = Who::Node(n);
-    let all = world.everybody();
+    let all = world.participants();
     let one = all[world.rng.below(all.len() as u64) as usize];
     let other = all[world.rng.below(all.len() as u64) as usize];
     match world.rng.below(11) {

@@ -337,7 +337,7 @@ impl<R: Clone> Requests<R> {
             return;
         }
         let Some(index) = self.index(mad.to().into()) else {
-            self.say(format!("message {:02x} for nobody", mad.attribute()));
+            self.say(format!("message {:02x} for no channel", mad.attribute()));
             if kind == Kind::Dreq {
                 // The peer can only end its connection when this is confirmed.
                 let mad = Mad::new(Kind::Drep, mad.tid(), mad.to(), mad.from()).into();

@@ -239,12 +239,12 @@ fn the_peer_gives_up() {
 }
 
 #[test]
-fn a_dreq_for_nobody_is_confirmed() {
+fn a_dreq_for_an_unknown_channel_is_confirmed() {
     let mut rig = Rig::new();
     let drep = only(&rig.hear(message(Kind::Dreq, 4)));
     let ids = (drep.kind(), drep.from(), drep.to());
     assert_eq!(ids, (Some(Kind::Drep), 4, PEER));
-    assert_eq!(rig.said, ["message 15 for nobody"]);
+    assert_eq!(rig.said, ["message 15 for no channel"]);
     let mut other = req(PEER);
     other.0[1] = 3;
     assert_eq!(rig.hear(other), []);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends_when_anybody_hears_something() -> Result {
+    fn any_event_ends_the_silence() -> Result {
         let throttle = Throttle::new()?;
         let since = ktime_get();
         fsleep(Delta::from_millis(50));

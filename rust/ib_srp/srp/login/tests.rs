@@ -100,7 +100,7 @@ suite!(
     rxe,
     crate::rdma::tests::soft::Kind::Rxe,
     [
-        refused_before_anybody_is_asked,
+        refused_before_any_request,
         request_is_as_srp_says,
         halves_of_port_ids,
         opens_a_channel,
@@ -223,7 +223,7 @@ macro_rules! check_failure {
 }
 use check_failure;
 
-fn refused_before_anybody_is_asked(soft: &Soft) -> Result {
+fn refused_before_any_request(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, no(8, &[]))?;
     let stand = Stand::new(soft)?;
     let mapped = soft.address.to_ipv6_mapped().octets();

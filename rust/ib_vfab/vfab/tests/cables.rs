@@ -52,7 +52,7 @@ mod cases {
     }
 
     #[test]
-    fn nobody_keeps_an_adapter() -> Result {
+    fn no_reference_keeps_an_adapter() -> Result {
         let mut rig = Rig::new()?;
         exchange(&mut rig, 1, 64)?;
         let Rig {

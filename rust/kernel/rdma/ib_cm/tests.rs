@@ -188,7 +188,7 @@ suite!(
         bounds_rdma_depths,
         is_disconnected,
         is_rejected,
-        nobody_listens,
+        no_listener,
         peer_is_silent,
         refuses_an_answer,
         answer_is_looked_at,
@@ -409,7 +409,7 @@ fn is_rejected(soft: &Soft) -> Result {
     Ok(())
 }
 
-fn nobody_listens(soft: &Soft) -> Result {
+fn no_listener(soft: &Soft) -> Result {
     let attempt = Attempt::new(soft)?;
     attempt.request(soft, 0x1234_5678_9abc_def0, None)?;
     attempt.record.wait(&attempt.record.refusals)?;

@@ -76,9 +76,9 @@ use kernel::{
 const SENDS: u32 = 200;
 
 /// The handler of a queue pair without a peer.
-struct Nobody;
+struct NoPeer;
 
-impl Handler for Nobody {
+impl Handler for NoPeer {
     fn received(_: &Qp<Self>, _: &[u8], _: Flags) {}
     fn invalidated(_: &Qp<Self>, _: usize) {}
     fn control_sent(_: &Qp<Self>) {}
@@ -134,7 +134,7 @@ const SIZES: Sizes = Sizes {
     handles: 1,
 };
 
-fn bare(soft: &Soft) -> Result<Arc<Qp<Nobody>>> {
+fn bare(soft: &Soft) -> Result<Arc<Qp<NoPeer>>> {
     let pd = Pd::new(soft.device.hold()?)?;
     Ok(bare_in(soft, &pd, SIZES)?.0)
 }
@@ -144,7 +144,7 @@ fn bare_in(
     soft: &Soft,
     pd: &Arc<Pd>,
     sizes: Sizes, //
-) -> Result<(Arc<Qp<Nobody>>, Handle<List>)> {
+) -> Result<(Arc<Qp<NoPeer>>, Handle<List>)> {
     let page = soft.device.limits().mr_page_size as usize;
     let (regions, mut handles) = Regions::new(pd, 1, 1)?;
     let (messages, _) = Pool::new(pd, 1, 64, DataDirection::ToDevice)?;
@@ -159,10 +159,10 @@ fn bare_in(
         fixed: Some(fixed),
     };
     let handle = handles.pop().ok_or(EINVAL)?;
-    Ok((Qp::new(pd, sizes, memory, Nobody)?, handle))
+    Ok((Qp::new(pd, sizes, memory, NoPeer)?, handle))
 }
 
-fn connect(qp: &Qp<Nobody>, fails: bool) -> Result {
+fn connect(qp: &Qp<NoPeer>, fails: bool) -> Result {
     qp.connect(Arc::new(Bare { fails }, GFP_KERNEL)?)
 }
 
@@ -286,7 +286,7 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
 /// A queue pair that connects repeatedly, sometimes with a failure.
 #[pin_data]
 struct Fickle {
-    qp: Arc<Qp<Nobody>>,
+    qp: Arc<Qp<NoPeer>>,
     #[pin]
     handle: SpinLock<Handle<List>>,
     round: Atomic<u32>,
@@ -375,13 +375,13 @@ unsafe extern "C" fn look(
     wc: *mut bindings::ib_wc,
 ) -> c_int {
     LOOKS.fetch_add(1, Full);
-    // SAFETY: `nobody_looks_after_a_late_event` stored `POLL`.
+    // SAFETY: `late_event_is_not_polled` stored `POLL`.
     let poll: Poll = unsafe { core::mem::transmute(POLL.load(Acquire)) };
     // SAFETY: The arguments are valid for `poll_cq`.
     unsafe { poll(cq, count, wc) }
 }
 
-fn nobody_looks_after_a_late_event(soft: &Soft) -> Result {
+fn late_event_is_not_polled(soft: &Soft) -> Result {
     let qp = bare(soft)?;
     connect(&qp, false)?;
     // SAFETY: The queue pair is valid until it is disconnected, and so is its queue until the drop.
@@ -453,7 +453,7 @@ fn wait_for(what: impl Fn() -> bool) {
 
 /// An identifier with concurrent users.
 struct Busy {
-    qp: Arc<Qp<Nobody>>,
+    qp: Arc<Qp<NoPeer>>,
     id: Arc<cm::Id<Events>>,
     made: Atomic<bool>,
     beside: Atomic<u32>,
@@ -517,7 +517,7 @@ suite!(
         many_share_a_grace_period,
         a_finished_one_is_not_connected,
         a_vector_is_one_of_the_device,
-        nobody_looks_after_a_late_event,
+        late_event_is_not_polled,
         posting_races_with_connecting,
         memory_is_kept_until_all_have_drained,
         memory_is_as_much_as_the_sizes_say,

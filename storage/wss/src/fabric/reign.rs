@@ -76,7 +76,7 @@ impl Term {
     /// The reason if the term is over.
     pub fn over(&self) -> Option<String> {
         if self.lost.load(Ordering::Relaxed) {
-            return Some("its lease in etcd is no more: another SE may have its place".into());
+            return Some("its lease in etcd has ended: another SE may have its place".into());
         }
         let now = self.begin.elapsed().as_millis() as u64;
         let late = now >= self.until.load(Ordering::Relaxed);

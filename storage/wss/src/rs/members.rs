@@ -153,7 +153,7 @@ impl Store {
             if let Some(connection) = self.connections.get_mut(&peer) {
                 connection.who = match status {
                     Status::Good => Who::Ce(member, epoch),
-                    _ => Who::Nobody,
+                    _ => Who::Unknown,
                 };
             }
             self.send(

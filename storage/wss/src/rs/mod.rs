@@ -129,7 +129,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Who {
     /// Not attached.
-    Nobody,
+    Unknown,
     Se,
     /// A CE that waits until its epoch is valid and its earlier operations have ended.
     Waiting(u32, u64),
@@ -241,7 +241,7 @@ impl Store {
     /// A connection of another role is established.
     pub fn connected(&mut self, peer: Peer) {
         let connection = Connection {
-            who: Who::Nobody,
+            who: Who::Unknown,
             pulse: Pulse::new(self.now),
         };
         self.connections.insert(peer, connection);
@@ -302,7 +302,7 @@ impl Store {
         match (who, &message) {
             (_, Ok(Message::Alive)) => {}
             (
-                Who::Nobody,
+                Who::Unknown,
                 Ok(Message::Attach {
                     role,
                     member,

@@ -263,7 +263,7 @@ impl World {
         self.until("all commands have ended", 200_000, |w| {
             w.initiators.iter().all(|i| i.idle())
         });
-        self.until("nothing is under way in any role", 20_000, |w| {
+        self.until("all roles are idle", 20_000, |w| {
             w.se.as_ref().is_some_and(|se| se.commands() == 0)
                 && w.ces
                     .iter()

@@ -27,10 +27,10 @@ impl World {
                 .iter()
                 .any(|s| s.client.as_ref().is_some_and(|c| c.whole()))
         };
-        let nobody = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
-        self.until("all nodes are up", 200_000, |w| whole(w) || nobody(w));
+        let empty = |w: &Self| !w.seats.iter().any(|s| s.client.is_some());
+        self.until("all nodes are up", 200_000, |w| whole(w) || empty(w));
         // A client that was away too long ends.
-        if nobody(self) {
+        if empty(self) {
             self.add_client();
             self.until("all nodes are up", 200_000, whole);
         }

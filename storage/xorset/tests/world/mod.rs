@@ -219,7 +219,7 @@ impl World {
         self.seats.len() - 1
     }
 
-    pub fn everybody(&self) -> Vec<Who> {
+    pub fn participants(&self) -> Vec<Who> {
         let clients = (0..self.seats.len()).filter(|c| self.seats[*c].client.is_some());
         let nodes = (0..NODES).map(Who::Node);
         nodes

@@ -43,7 +43,7 @@ impl World {
     /// Separates these processes from all others.
     pub fn partition(&mut self, some: &[Who]) {
         self.note(|| format!("partition {some:?}"));
-        for other in self.everybody() {
+        for other in self.participants() {
             for one in some {
                 if !some.contains(&other) {
                     self.cut(*one, other);

@@ -258,7 +258,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         for (out, lie, line) in LIES {
             let session = play.log_in("")?;
-            play.engine.send(Way::Nobody);
+            play.engine.send(Way::Neither);
             let readers = Readers::new(&session, 512, 1)?;
             let told = told_meanwhile(play, &readers)?;
             if !out {
@@ -309,7 +309,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         let session = play.log_in("")?;
         play.cache.has_heard(|heard| &heard.confirmed, 1)?;
-        play.engine.send(Way::Nobody);
+        play.engine.send(Way::Neither);
         let readers = Readers::new(&session, 8192, 1)?;
         told_meanwhile(play, &readers)?;
         let log = Log::from_now();
@@ -343,7 +343,7 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
             let session = play.log_in("")?;
             let number = play.target.requests();
             within(|| play.target.heard().confirmed.load(Acquire) as usize == number)?;
-            play.engine.send(Way::Nobody);
+            play.engine.send(Way::Neither);
             let readers = Readers::new(&session, 8192, 1)?;
             let (addr, key, _) = told_meanwhile(play, &readers)?.room().ok_or(EINVAL)?;
             let write = || play.cache.act(Deed::Write(&[0xa5; 64], addr, key));
@@ -385,7 +385,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         play.cache.has_heard(|heard| &heard.refused, 1)?;
         check!(!is_open(&session));
         // A cache that stops granting credits is accepted.
-        play.engine.send(Way::Nobody);
+        play.engine.send(Way::Neither);
         play.grant.0.store(0, Relaxed);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;

@@ -159,7 +159,7 @@ pub(super) enum Way {
     Cache,
     Either,
     Both,
-    Nobody,
+    Neither,
 }
 
 /// Commands that wait for an answer.
@@ -217,7 +217,7 @@ impl Script for Arc<Engine> {
             put(reply, 0, rsp);
             return rsp.len();
         }
-        let [target, cache, nobody] = [0, 1, 2];
+        let [target, cache, neither] = [0, 1, 2];
         match self.way.load(Relaxed) {
             way if way == Way::Cache as u32 => self.put(cache, told),
             way if way == Way::Either as u32 => self.put(random_u32() as usize % 2, told),
@@ -225,7 +225,7 @@ impl Script for Arc<Engine> {
                 self.put(target, told);
                 self.put(cache, told);
             }
-            _ => self.put(nobody, told),
+            _ => self.put(neither, told),
         }
         0
     }
