@@ -174,7 +174,7 @@ class Guest:
         a = self.args
         if self.uml:
             # nohz=off: an idle CPU may miss pending work and then sleep until its next timer. Writes to the disk go to
-            # a file beside the initramfs. `c`: no lock on the image, which QEMU would wait for.
+            # a file beside the initramfs. `c`: do not lock the image, as QEMU would wait for the lock.
             return [
                 f"{self.kernel}/vmlinuz", f"mem={a.memory}M", f"ncpus={a.smp}", "seccomp=on", "nohz=off",
                 f"initrd={initrd.name}", f"ubd0c={initrd.name}.cow,/guest/root.ext4", "con0=null,fd:1", "con=null",

@@ -75,7 +75,7 @@ finds "the same with use_imm_data=N" "$only"
 echo Y >$parameters/use_imm_data
 echo 8192 >$parameters/max_imm_data
 
-# sessions N: for `within`; with N = 1 sets `host` to its host.
+# sessions N: returns whether there are N sessions. With N = 1 it sets `host` to the host of the session.
 sessions() { find_hosts; set -- $1 $list; host=${2-}; [ $# = $(($1 + 1)) ]; }
 once() { timeout 60 srp_daemon -o -e -c -i vfab1 "$@" >$tmp/out 2>$tmp/err || fail "srp_daemon -e: $(cat $tmp/err)"; }
 printf '%s\n' "a dgid=$gid0,max_cmd_per_lun=7" d >$tmp/ruled

@@ -43,7 +43,7 @@ refused 'no RDMA port rxe0/2' DEVICE=rxe0/2 OVERWRITE=1
 loaded ib_srp || fail "the module has gone"
 [ -z "$(hosts)" ] || fail "it has logged in"
 
-# The bench exchanges the drivers. One that stops in the middle leaves either.
+# The bench replaces the driver. If it stops early, either driver may be loaded.
 exchanged=1
 clock; since=$now
 wall OVERWRITE=1 ROUNDS=2 SECONDS_EACH=1 ONLY=4k-write-qd1,4k-read-qd16,16-luns-read,128k-write || {

@@ -137,7 +137,7 @@ impl Ca {
         })
     }
 
-    /// Handles `mad`, which came in at port `number` from LID `slid`, or from this node itself.
+    /// Handles `mad`, which arrived at port `number` from LID `slid`, or from this node itself.
     /// Writes `reply` only if there is a response.
     pub fn process(&mut self, number: u8, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let smp = Smp::of(mad);
@@ -230,7 +230,7 @@ impl Ca {
         }
     }
 
-    /// The port that the modifier of PortInfo names; 0 means the port at which the SMP came in.
+    /// The port that the modifier of PortInfo names; 0 means the port at which the SMP arrived.
     fn named(&self, attr_mod: u32, number: u8) -> Result<u8, Refusal> {
         Ok(match self.node.named_port(attr_mod)? {
             0 => number,

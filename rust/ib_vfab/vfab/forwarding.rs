@@ -56,7 +56,7 @@ impl Forwarding {
             .filter(|port| *port <= last)
     }
 
-    /// The output ports of a packet for group `lid` that came in at `inport`, a bit for each.
+    /// Bit mask of the output ports of a packet for group `lid` that arrived at `inport`.
     pub fn multicast(&self, lid: u16, inport: u8) -> u32 {
         if !(FIRST_MULTICAST..PERMISSIVE).contains(&lid) {
             return 0;

@@ -99,7 +99,7 @@ impl<P, const N: usize> Node<P, N> {
             .ok_or(Refusal::Value)
     }
 
-    /// NodeInfo of a node of this type, for an SMP that came in at port `number`. `port_guid` is
+    /// NodeInfo of a node of this type, for an SMP that arrived at port `number`. `port_guid` is
     /// the GUID of the port with the agent.
     pub fn info(&self, node_type: u8, number: u8, port_guid: u64) -> NodeInfo {
         NodeInfo {

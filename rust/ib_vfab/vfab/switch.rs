@@ -150,7 +150,7 @@ impl Switch {
         self.forwarding.unicast(dlid, self.ports())
     }
 
-    /// The output ports of a packet for group `mlid` that came in at `inport`; bit n stands for
+    /// The output ports of a packet for group `mlid` that arrived at `inport`; bit n stands for
     /// port n.
     pub fn multicast(&self, mlid: u16, inport: u8) -> u32 {
         self.forwarding.multicast(mlid, inport)
@@ -173,7 +173,7 @@ impl Switch {
         self.forward(lid).filter(|port| self.is_up(*port))
     }
 
-    /// Handles an SMP that came in at port `inport`: executes, answers or forwards it. Updates
+    /// Handles an SMP that arrived at port `inport`: executes, answers or forwards it. Updates
     /// `lrh` and `mad` to the packet that leaves.
     pub fn smp(&mut self, inport: u8, lrh: &mut Lrh, mad: &mut Mad) -> Next {
         let smp = Smp::of_mut(mad);

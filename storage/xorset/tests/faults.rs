@@ -151,7 +151,7 @@ fn a_third_loss_is_refused() {
             world.until("time", 40_000, |w| w.now >= end);
             assert!(world.commands.is_empty());
             assert!(world.failed > 0);
-            // At most two nodes are put out.
+            // At most two nodes are excluded.
             let map = world.etcd.map.clone().unwrap().1;
             assert!(map.matches(" u").count() >= 4, "{map}");
             for n in nodes {
@@ -323,7 +323,7 @@ fn a_client_that_is_cut_off_ends() {
     }
 }
 
-/// A node that sleeps and wakes up after it was put out changes nothing.
+/// A node that sleeps and wakes up after it was excluded changes nothing.
 #[test]
 fn a_node_sleeps_with_a_write() {
     for seed in 8000..8060 {

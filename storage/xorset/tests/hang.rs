@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slow files: which node is put out, and which is not. The simulated world also checks each change
-//! of the map: a node that is put out must have had a fault.
+//! Slow files: which node is excluded, and which is not. The simulated world also checks each change
+//! of the map: a node that is excluded must have had a fault.
 
 mod world;
 
@@ -47,7 +47,7 @@ fn untouched(world: &World) -> Vec<usize> {
 }
 
 /// A node that waits for its file processes no answers meanwhile, or sends nothing that could be
-/// answered. Only this node is put out, and no command fails.
+/// answered. Only this node is excluded, and no command fails.
 #[test]
 fn who_waits_for_a_file_is_put_out_alone() {
     for n in 0..NODES {
@@ -82,7 +82,7 @@ fn who_waits_for_a_file_is_put_out_alone() {
     }
 }
 
-/// A file that is slow, but not slow enough to be put out, makes no node blame another one.
+/// A file that is slow, but not slow enough to be excluded, makes no node blame another one.
 #[test]
 fn a_slow_file_is_no_fault_of_others() {
     for n in 0..NODES {
@@ -188,7 +188,7 @@ fn a_log_does_not_fill_before_the_set_is_said_to_be_open() {
     }
 }
 
-/// A node that is cut off from two others is put out, whichever node complains first.
+/// A node that is cut off from two others is excluded, whichever node complains first.
 #[test]
 fn one_of_three_that_do_not_reach_each_other() {
     for n in 0..NODES {
@@ -211,7 +211,7 @@ fn one_of_three_that_do_not_reach_each_other() {
     }
 }
 
-/// All nodes are away for longer than the grace period. None is put out, as the set needs at least
+/// All nodes are away for longer than the grace period. None is excluded, as the set needs at least
 /// three.
 #[test]
 fn all_are_away_for_a_while() {
@@ -227,7 +227,7 @@ fn all_are_away_for_a_while() {
     }
 }
 
-/// A node that is killed and restarted at once is not put out, not even when its old key expires.
+/// A node that is killed and restarted at once is not excluded, not even when its old key expires.
 #[test]
 fn a_start_within_three_seconds() {
     for seed in 700..760 {
@@ -247,7 +247,7 @@ fn a_start_within_three_seconds() {
 }
 
 /// A client sleeps while it waits. When it takes over, it has received nothing from any node for
-/// long, and puts out none.
+/// long, and excludes none.
 #[test]
 fn a_client_that_takes_over_gives_up_no_node() {
     for seed in 800..860 {

@@ -14,7 +14,7 @@ load_srp() {
 	if rust_driver; then is_rust=1; fi
 }
 unload_srp() { timeout 60 rmmod ib_srp 2>$tmp/rmmod; }
-# Returns whether the driver is ours. Works also while it is unloaded.
+# Returns whether the driver is ours. Also works while it is unloaded.
 rust_driver() { [ -n "$is_rust" ] || grep -q O /sys/module/ib_srp/taint 2>/dev/null; }
 # use_driver ours|c [PARAMETER=VALUE]...: switches to that module. At the end of the test it is ours again.
 exchanged=

@@ -180,7 +180,7 @@ fn flags() {
     }
 }
 
-/// A channel that only answers grants nothing. Its limits for messages to the target are ignored.
+/// An answer channel grants no credits. Its limits for messages to the target are ignored.
 #[test]
 fn answer_channels() {
     use LoginError::*;

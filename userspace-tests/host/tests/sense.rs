@@ -152,7 +152,7 @@ fn information() {
             Some(0x1234),
         ),
         (last, Some(0x1_0000_0007)),
-        // Not counted, another length, too short, no descriptor; and formats without descriptors.
+        // Length 0, wrong descriptor length, truncated, no descriptor; formats without descriptors.
         ("72 03 11 00 000000 00 00 0a 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0b 80 00 0000000000001234", None),
         ("72 03 11 00 000000 0c 00 0a 80 00 00000000000012", None),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The words of requests beside the commands: fields read back as set, and no two words are equal.
+//! The atomic words of requests other than commands: fields read back as set, and no two words are
+//! equal.
 
 use srp_host::{
     logic::exchange::{self, Exchange, State},

@@ -27,7 +27,7 @@ use crate::{ib::Ib, say};
 
 /// The error of work requests of a connection that has ended.
 const FLUSHED: &str = "Work Request Flushed Error";
-/// How often credits and closing connections are looked at, in milliseconds.
+/// How often credits and closing connections are checked, in milliseconds.
 const TICK: i32 = 100;
 
 /// The rules as seen by [`act`].

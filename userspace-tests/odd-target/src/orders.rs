@@ -111,7 +111,7 @@ pub enum Grants {
     All,
     /// None, on all channels or only this one.
     None(Option<usize>),
-    /// None; the first channel gets one per so many seconds.
+    /// None, except one on the first channel each time this many seconds have passed.
     Every(u64),
 }
 

@@ -199,7 +199,7 @@ fn task_management() {
         let of_it = |m: &&(ChannelId, Vec<u8>)| Rsp::parse(&m.1).unwrap().tag == tag;
         rig.sent.iter().find(of_it).map(|(_, m)| m[39])
     };
-    // A confirmed abort: the command is forgotten, unless it is kept.
+    // A confirmed abort: the target drops the command, unless the rule says `keep`.
     for (line, answers) in [("tmf 0", 0), ("tmf 0 keep", 1)] {
         rig.tell(line);
         rig.tell("on 2a hold");
@@ -211,7 +211,7 @@ fn task_management() {
         rig.tell("answer");
         assert_eq!(rig.answers(write).len(), answers);
     }
-    // A refused one, or none: the command stays.
+    // A refused abort, or no response to it: the command stays.
     rig.tell("tmf 0");
     rig.tell("abort 5");
     rig.tell("on 2a hold 2");

@@ -57,7 +57,7 @@ impl Connection {
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
-        // A command that has its response meanwhile is about to be freed.
+        // A command that gets its response meanwhile is about to be freed.
         if is_out(&word) && self.begin_abort(cell, word) && !self.status.state().is_lost() {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);

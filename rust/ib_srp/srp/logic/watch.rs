@@ -56,7 +56,7 @@ pub enum Policy {
     Look,
     /// The test ends: an idle channel must have responded.
     Judge,
-    /// The disks are being removed, and no command of the session has ended in so many rounds.
+    /// The disks are being removed, and no command of the session has ended for `rounds` rounds.
     /// Pending writes may take as long as the midlayer allows, but the target must respond.
     Removal {
         /// Number of rounds without a completed command.
@@ -153,8 +153,8 @@ impl Watch {
         self.rounds = 0;
     }
 
-    /// Counts a round at whose end so many commands have ended. Returns the number of consecutive
-    /// rounds in which none has.
+    /// Counts a round. `ended`: how many commands have ended so far. Returns the number of
+    /// consecutive rounds in which none has.
     pub const fn round(&mut self, ended: i32) -> u32 {
         self.rounds = match self.ended == ended {
             true => self.rounds.saturating_add(1),

@@ -105,8 +105,8 @@ pub struct OptionError<'a> {
 }
 
 impl OptionError<'_> {
-    /// Whether the errno for user space is `ERANGE`, that of a number which does not fit into its
-    /// type, and not `EINVAL`.
+    /// Whether the errno for user space is `ERANGE`, because a number does not fit into its type.
+    /// Otherwise it is `EINVAL`.
     pub const fn is_range(&self) -> bool {
         matches!(self.why, Why::TooLarge)
     }

@@ -56,7 +56,7 @@ const RESET_TIMEOUT_MS: Msecs = 60_000;
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
     last: Option<(i64, Trouble)>,
-    /// The losses, of which a number is logged.
+    /// Counts the losses: only a limited number is logged.
     losses: Window,
     /// The last loss was not logged.
     pub(super) quiet: bool,

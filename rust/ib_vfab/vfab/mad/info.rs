@@ -43,7 +43,7 @@ pub struct NodeInfo {
     pub device_id: U16,
     /// Device revision, assigned by the vendor.
     pub revision: U32,
-    /// Port at which the SMP came in.
+    /// Port at which the SMP arrived.
     pub local_port_num: u8,
     /// OUI of the vendor.
     pub vendor_id: [u8; 3],
@@ -67,7 +67,7 @@ pub struct SwitchInfo {
     pub default_port: u8,
     /// Default output port for multicast LIDs without an entry.
     pub default_mcast_primary_port: u8,
-    /// The default output port for a multicast packet that came in by the primary port.
+    /// The default output port for a multicast packet that arrived at the primary port.
     pub default_mcast_not_primary_port: u8,
     /// LifeTimeValue, 5 bits; PortStateChange; OptimizedSLtoVLMappingProgramming, 2 bits.
     pub life_state: u8,
@@ -106,7 +106,7 @@ pub struct PortInfo {
     pub diag_code: U16,
     /// M_Key lease in seconds.
     pub mkey_lease_period: U16,
-    /// Port at which the SMP came in.
+    /// Port at which the SMP arrived.
     pub local_port_num: u8,
     /// Enabled widths, as bits.
     pub link_width_enabled: u8,

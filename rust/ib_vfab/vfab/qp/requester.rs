@@ -190,7 +190,7 @@ impl Requester {
         self.rnr_retries = self.attr.rnr_retry.into();
     }
 
-    /// Takes the peer out if `so`. The caller drops it without holding a lock.
+    /// Removes the peer if `so`. The caller drops it without holding a lock.
     pub(super) fn forget_peer_if(&mut self, so: bool) -> Option<impl Sized> {
         if so {
             self.peer.take()

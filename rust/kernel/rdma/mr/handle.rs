@@ -119,8 +119,7 @@ impl<T: ScatterList> Handle<T> {
     #[inline(always)]
     pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
-        // This holds also without a queue pair: the next connection replaces a reachable region
-        // first.
+        // Without a queue pair, too: the next connection first replaces a reachable region.
         if self.mapped.is_some() || !self.own().reachable.is_none() {
             return Err(EBUSY);
         }

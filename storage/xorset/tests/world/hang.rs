@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slow files, and which nodes may be put out for them.
+//! Slow files, and which nodes may be excluded for them.
 
 use super::*;
 
-/// A node without a fault for this long must not be put out, in milliseconds. Complaints about it
+/// A node without a fault for this long must not be excluded, in milliseconds. Complaints about it
 /// may be in flight that long.
 const GUILT: u64 = 9000;
 
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Checks a new map: a node that is put out must have had a fault.
+    /// Checks a new map: a node that is excluded must have had a fault.
     pub(super) fn blame(&mut self, before: Option<(u64, String)>) {
         let parse = |map: &Option<(u64, String)>| map.as_ref().and_then(|(_, m)| Map::parse(m));
         let (Some(old), Some(new)) = (parse(&before), parse(&self.etcd.map)) else {
@@ -129,7 +129,7 @@ impl World {
             let out = old.states[n] != State::Out && new.states[n] == State::Out;
             assert!(
                 !out || self.now < self.places[n].fault + GUILT,
-                "Node({n}) is put out, and has had no fault since {} of {}",
+                "Node({n}) is excluded, and has had no fault since {} of {}",
                 self.places[n].fault,
                 self.now
             );

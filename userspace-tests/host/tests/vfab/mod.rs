@@ -369,7 +369,7 @@ impl Manager {
             let info: NodeInfo = zerocopy::transmute!(info);
             let guid = info.node_guid.get();
             if let Some(from) = from {
-                // The other end of the link by which the path came.
+                // The other end of the last link of the path.
                 let (there, back) = ((guid, info.local_port_num), from);
                 self.nodes
                     .get_mut(&back.0)

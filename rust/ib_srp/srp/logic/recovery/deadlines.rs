@@ -61,7 +61,7 @@ fn fires(deadline: &mut Option<Ktime>, now: Ktime) -> bool {
 }
 
 impl Deadlines {
-    /// No test runs, and idle channels are not looked at.
+    /// No test runs, and idle channels are not checked.
     pub(super) const fn end_test(&mut self) {
         self.policy = Policy::Idle;
         self.test = None;
@@ -127,7 +127,7 @@ impl Recovery {
         self.deadlines.event = Some(self.deadlines.event.map_or(event, |due| due.min(event)));
     }
 
-    /// A command was refused for lack of a credit. The credits are looked at every `round`
+    /// A command was refused for lack of a credit. The credits are checked every `round`
     /// milliseconds, until no command waits or the connection is lost.
     pub const fn credit_missing(&mut self, now: Ktime, round: u32) {
         if !self.state.starving && !self.state.is_lost() {
