@@ -479,7 +479,7 @@ def arguments(prog, description):
 def main():
     a = arguments("vm.sh", "Runs a command or tests in a guest.").parse_args()
     guest = Guest(a, "/kernel")
-    # A kernel parameter, so that a group of tests can set it.
+    # A kernel parameter, so that the header of a test can set it.
     if m := re.search(r"\bpeer=(\S+)", a.append):
         guest.peer = peer.Peer(guest, m[1], with_parent)
     try:

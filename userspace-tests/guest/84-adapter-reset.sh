@@ -73,7 +73,7 @@ refusals() {
 		/vfab1: fault stop: [0-9]+ times$/ {n = $(NF - 1)}
 		END {print n + 0}'
 }
-# goes TEXT: removes the adapter, and checks that this ends in time, with all hosts.
+# goes TEXT: removes the adapter, and checks that the removal ends in time, and all hosts with it.
 goes() {
 	local t0 dir
 	dir=$(add_target 0)

@@ -71,8 +71,8 @@ pub enum Outcome {
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// On a connection; calls of [`Client::connected`] and [`Client::closed`] report what comes of
-    /// it.
+    /// Work on a connection; calls of [`Client::connected`] and [`Client::closed`] report its
+    /// outcome.
     Link(LinkAction),
     /// Send a request to etcd, then call [`Client::answered`].
     Ask {

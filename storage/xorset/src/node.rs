@@ -49,7 +49,7 @@ const COMPLAIN: u64 = 500;
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// On a connection; calls of [`Node::connected`] and [`Node::closed`] report what comes of it.
+    /// Work on a connection; calls of [`Node::connected`] and [`Node::closed`] report its outcome.
     Link(LinkAction),
     /// Make all earlier writes durable, then call [`Node::synced`].
     Sync {

@@ -13,7 +13,7 @@ struct Channel {
     watch: Watch,
     /// When the timer fires.
     at: u32,
-    /// When the without_response request was sent.
+    /// When the outstanding probe was sent.
     asked: Option<u32>,
     /// Number of commands that have ended.
     ended: i32,

@@ -29,7 +29,7 @@ struct Place {
     gsi: Gsi,
 }
 
-/// The connection manager at its places. A channel has the number of its request.
+/// The connection manager, on all its devices. A channel has the number of its request.
 pub(crate) struct Ib {
     places: Vec<Place>,
     pub(crate) requests: Requests<Origin>,

@@ -46,7 +46,7 @@ pub enum Item {
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     pub node: Node,
-    /// The node's number of the connection, and whether it is a channel.
+    /// The number that the node gave the connection, and whether it is a channel.
     pub(super) local: u64,
     pub(super) channel: bool,
     pub open: bool,

@@ -80,7 +80,7 @@ struct Out {
     conn: ConnId,
     keys: Vec<u32>,
     sent: u64,
-    /// If the command must be aborted, whether the operation is retried.
+    /// `Some` if the command must be aborted: whether the operation is retried.
     aborted: Option<bool>,
 }
 

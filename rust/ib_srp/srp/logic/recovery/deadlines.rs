@@ -78,7 +78,7 @@ impl Deadlines {
         self.commands = Watch::new(ended);
     }
 
-    /// The next look at idle channels is in `keep_alive` milliseconds, never if that is 0.
+    /// Schedules the next check of idle channels in `keep_alive` milliseconds, none if that is 0.
     const fn keep(&mut self, now: Ktime, keep_alive: u32) {
         self.end_test();
         if keep_alive > 0 {
