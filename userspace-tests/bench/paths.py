@@ -13,7 +13,7 @@ import sys
 import counts
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RULES, THINGS = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "things.tsv")
+RULES, SUBTREES = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "subtrees.tsv")
 # A copy of data takes at least LARGE instructions; smaller ones count for the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
 # In the order of the table. The first two are the purpose of an initiator's driver.
@@ -33,9 +33,9 @@ def lines(path):
 
 
 class Rules:
-    def __init__(self, path, things):
+    def __init__(self, path, subtrees):
         rows = lines(path)
-        self.things = [(name, re.compile(begins), re.compile(ends[0] if ends else "$")) for name, begins, *ends in lines(things)]
+        self.subtrees = [(name, re.compile(begins), re.compile(ends[0] if ends else "$")) for name, begins, *ends in lines(subtrees)]
         self.rules = {kind: [(name, re.compile(p)) for k, name, p in rows if k == kind] for kind in ("side", "layer")}
         self.known = {}
 
@@ -52,7 +52,7 @@ class Tree:
     def __init__(self, rules, tree, names):
         self.parts = {}  # (side, layer, function) -> instructions
         self.calls = {}
-        self.things = {}  # thing -> instructions of the initiator, including callees
+        self.subtrees = {}  # subtree -> instructions of the initiator, including callees
         self.user = tree[WIDTH + 3]
         self.shared = {}  # (side, contended locks or lines of another CPU) -> count
         n = len(tree) // WIDTH
@@ -92,13 +92,13 @@ class Tree:
                 below[i] = insns[i] * shares[i].get("initiator", 0)
         for i in range(n - 1, 1, -1):
             below[parents[i]] += below[i]
-        for name, begins, ends in rules.things:
+        for name, begins, ends in rules.subtrees:
             inside, found = [False] * n, 0
             for i in range(2, n):
                 within = inside[parents[i]]
                 inside[i] = not ends.match(functions[i]) if within else bool(begins.match(functions[i]))
                 found += below[i] * (inside[i] - within)
-            self.things[name] = found
+            self.subtrees[name] = found
         if abs(sum(self.parts.values()) + self.user - sum(insns)) > 1:
             sys.exit("the layers are not all that ran")
 
@@ -106,7 +106,7 @@ class Tree:
 class Runs:
     def __init__(self):
         self.machine = {}
-        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared, things), per I/O
+        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared, subtrees), per I/O
 
     def read(self, name, rules):
         device = os.path.basename(name).rpartition("-")[2]
@@ -125,8 +125,8 @@ class Runs:
                     key = layer, function
                     functions[key] = functions.get(key, 0) + insns / ios
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
-            things = {what: n / ios for what, n in tree.things.items()}
-            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared, things))
+            subtrees = {what: n / ios for what, n in tree.subtrees.items()}
+            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared, subtrees))
 
     def rows(self):
         """Yields workload, device, initiator, layer, instructions: medians of the rounds."""
@@ -142,7 +142,7 @@ class Runs:
                 for what in those[0][3]:
                     yield workload, device, variant, what, statistics.median(shared[what] for *_, shared, _ in those)
             for what in those[0][4]:
-                yield workload, device, variant, f"with all below: {what}", statistics.median(things[what] for *_, things in those)
+                yield workload, device, variant, f"with all below: {what}", statistics.median(subtrees[what] for *_, subtrees in those)
 
 
 def figure(n):
@@ -177,7 +177,7 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("names", nargs="+")
     a = p.parse_args()
-    runs, rules = Runs(), Rules(RULES, THINGS)
+    runs, rules = Runs(), Rules(RULES, SUBTREES)
     status = 0
     for name in a.names:
         try:
