@@ -126,7 +126,7 @@ echo running >/sys/block/${backdev[disk]#/dev/}/device/state
 
 # Once more without any fault.
 enter
-verify_io 60 $dev --iodepth=4 --rw=randwrite --bs=4k --size=2m || fail "I/O after all that"
+verify_io 60 $dev --iodepth=4 --rw=randwrite --bs=4k --size=2m || fail "I/O after the resets"
 logout "$host"
 clean
 ok "$kind"

@@ -106,7 +106,7 @@ pages() {
 }
 reset() { timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"; }
 pages reset
-! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours || fail "memory that may be had by I/O"
+! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours || fail "an allocation that may start I/O"
 say "$pages allocations of pages for a connection, all without I/O"
 
 # A login with the longest queue works with fragmented memory: allocations above 32 KiB do not need contiguous memory.

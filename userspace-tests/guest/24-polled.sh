@@ -75,7 +75,7 @@ for what in d H d H; do
 	timeout 60 sg_reset -$what $dev >$tmp/err 2>&1 || fail "sg_reset -$what: $(cat $tmp/err)"
 done
 reap 90 "polled I/O through resets" $fio || fail "polled I/O through resets: $(grep -iE 'err|verify' $tmp/c)"
-reap 90 "I/O beside it" $other || fail "I/O beside it: $(grep -iE 'err|verify' $tmp/fio)"
+reap 90 "I/O without polling" $other || fail "I/O without polling: $(grep -iE 'err|verify' $tmp/fio)"
 is "state" /sys/class/srp_remote_ports/port-${host#host}:1/state running
 
 say "aborts under polled I/O"

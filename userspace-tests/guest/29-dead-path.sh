@@ -58,7 +58,7 @@ fi
 echo 5 >$parameter
 enter ,ch_count=1
 for load in idle busy; do
-	note "$load, and the target stands still"
+	note "$load, and the target is paused"
 	if [ $load = busy ]; then
 		start_io $dev --iodepth=64 --rw=randread --bs=4k --size=4m --time_based --runtime=100
 		fio=$!

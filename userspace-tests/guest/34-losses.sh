@@ -31,7 +31,7 @@ for how in disabled unreachable; do
 	listen send done lost
 	journal $dev --rport port-${host#host}:1
 	alive 1
-	note "the target is $how for ever"
+	note "the target is $how and does not return"
 	if [ $how = disabled ]; then hit off; else hit hole both 0; fi
 	detected "$how"
 	until_event 30 $t0 '^error'

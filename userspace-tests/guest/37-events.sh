@@ -51,7 +51,7 @@ goes_on 20
 bound "after sleeping: I/O resumed" $t1 $at 10
 alive 1
 
-note "the address goes and comes"
+note "the address is removed and added"
 if [ $kind = rxe ]; then address=10.0.0.2/24; else address=fd00:0:0:0::2/64; fi
 clock; t0=$now
 ini ip addr del $address dev w0 || fail "ip addr del"
@@ -80,7 +80,7 @@ once
 
 # The disks are idle, so only the keep-alive after resume can detect the loss.
 if rust_driver; then
-	note "the path goes while the machine sleeps"
+	note "the path is lost while the machine sleeps"
 	quiet $dev
 	quiet $dev2
 	requests() { cat /sys/bus/scsi/devices/${host#host}:0:0:*/iorequest_cnt | tr '\n' ' '; }

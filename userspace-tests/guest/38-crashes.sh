@@ -51,7 +51,7 @@ trace $host
 journal $dev --rport port-${host#host}:1 --grace 60
 alive 2
 
-note "the target stands still"
+note "the target is paused"
 hit order pause
 detected pause
 sleep 3
@@ -80,7 +80,7 @@ backdev[disk]=$dev
 settle
 once
 
-note "the target is switched off for ever"
+note "the target is switched off and stays off"
 order kill
 sleep 1
 clock; t0=$now

@@ -36,7 +36,7 @@ for i in 1 2 3; do
 done
 scans() { times 'opcode=a0'; }
 sleep 5
-! there 2 || fail "looked again after $(((${EPOCHREALTIME/./} - t0) / 1000000)) s"
+! there 2 || fail "scanned again after $(((${EPOCHREALTIME/./} - t0) / 1000000)) s"
 
 # Other reports are answered too, and change nothing.
 mark
@@ -72,7 +72,7 @@ verified 2
 
 within 40 "the third unit" there 2
 clock; t=$(((now - t0) / 1000))
-[ $t -ge 28000 ] || fail "looked again after $t ms"
+[ $t -ge 28000 ] || fail "scanned again after $t ms"
 in_time "the next look" $t0 $now 36000000
 say "three reports: one scan, $t ms after the first"
 sleep 2

@@ -51,7 +51,7 @@ leave() {
 	within $(($2 + 30)) "$host gone" gone $host
 	clock
 	checked=$(python3 "$here/journal.py" check $tmp/disk.stable $tmp/journal 2>$tmp/check) ||
-		fail "$1: what was acknowledged was lost with the cache, $(ms $((now - t0))) after its begin: $checked $(head -n 3 $tmp/check)"
+		fail "$1: acknowledged data was lost with the cache, $(ms $((now - t0))) after the start: $checked $(head -n 3 $tmp/check)"
 	say "$1: $(ms $((now - t0))), $checked"
 	bound "$1" $t0 $now 3 $2
 	again $1

@@ -30,7 +30,7 @@ writes() { dd if=/dev/zero of=$1 bs=512 count=1 oflag=direct status=none 2>$tmp/
 reads() { dd if=$1 of=/dev/null bs=512 count=1 iflag=direct status=none 2>$tmp/err; }
 may() { writes $1 || fail "$1 may not write: $(cat $tmp/err)"; }
 may_not() {
-	! writes $1 || fail "$1 can write in spite of a reservation"
+	! writes $1 || fail "$1 can write despite a reservation"
 	reads $1 || fail "$1 cannot read: $(cat $tmp/err)"
 }
 pr --out --register --param-sark=0xa1 $dev1

@@ -15,7 +15,7 @@
 begin
 polls=/sys/module/ib_srp/parameters/poll_queues
 undo() { echo 0 >$polls; } 2>/dev/null
-rust_driver || skip "with the C driver the commands wait for ever"
+rust_driver || skip "with the C driver the commands wait forever"
 odd_target
 
 # reads COUNT: COUNT reads of 4 KiB in the background.

@@ -33,12 +33,12 @@ for which in $drivers; do
 	done
 	# Wait for the end of the last attempt that the port triggered.
 	sleep 35
-	state blocked || fail "the port is $now_state with no way to the target"
+	state blocked || fail "the port is $now_state without a path to the target"
 	clock; t1=$now
 	heal 0
 	within 150 "running again" state running
 	clock
-	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed attempts of the class; running $(ms $((now - t1))) after the way is back"
+	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed attempts of the class; running $(ms $((now - t1))) after the path is back"
 	! rust_driver || bound "running again" $t1 $now 5 $((3 * reconnect_delay))
 	logout $host
 done

@@ -35,7 +35,7 @@ fault vfab1 stop 1 19 1000000
 timeout -k 5 150 rmmod ib_srp 2>$tmp/rmmod &
 unload=$!
 sleep 7
-ended $unload && fail "the module went with memory that the adapter may reach: $(<$tmp/rmmod)"
+ended $unload && fail "the module was unloaded with memory that the adapter may reach: $(<$tmp/rmmod)"
 faulted vfab1 stop
 [ "$times" -gt 3 ] || fail "the adapter was asked $times times"
 logged 'a queue pair cannot be stopped'

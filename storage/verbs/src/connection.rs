@@ -172,7 +172,7 @@ impl Connection {
         data: &[u8],
     ) -> io::Result<Self> {
         // If the peer serves no RDMA READs, still ask for one, which it refuses: with a depth of 0
-        // a device may wait for ever.
+        // a device may wait forever.
         let depth = incoming.depth.clamp(1, 16);
         let id = incoming.id.as_ptr();
         let this = Self::on(incoming.id, device, token, buffers)?;

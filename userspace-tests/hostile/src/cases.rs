@@ -260,7 +260,7 @@ fn deaf(peer: &mut Peer) -> Result<String, Fault> {
             return Ok(format!("ended after {sent} commands"));
         }
     }
-    Err("it goes on for ever".into())
+    Err("it goes on forever".into())
 }
 
 fn ended(peer: &mut Peer, link: u64) -> Result<bool, Fault> {

@@ -170,7 +170,7 @@ impl Fabric {
                 }
             }
         }
-        panic!("an SMP that goes round for ever");
+        panic!("an SMP that circulates forever");
     }
 
     fn answer(&mut self, (node, port): End, lrh: &mut Lrh, mad: &Mad) -> Option<Mad> {
@@ -232,7 +232,7 @@ impl Fabric {
         let mut arrived = Vec::new();
         let mut out = VecDeque::from([from]);
         for hops in 0.. {
-            assert!(hops < 200, "copies that go round for ever");
+            assert!(hops < 200, "copies that circulate forever");
             let Some(end) = out.pop_front() else { break };
             if !self.is_active(end) {
                 continue;
