@@ -47,9 +47,6 @@ pub const IMM_DATA_OFFSET: usize = CMD_LEN + (MAX_CDB_LEN - BASE_CDB_LEN) + IMM_
 /// Length of the immediate data descriptor (`struct srp_imm_buf`), in bytes.
 const IMM_BUF_LEN: usize = 4;
 
-/// Maximum number of descriptors in one message: the count field has one byte.
-pub const MAX_DESCRIPTORS: usize = 255;
-
 const _: () = assert!(IMM_DATA_OFFSET == 68);
 
 wire! {
@@ -185,7 +182,7 @@ impl Cmd<'_> {
     /// Writes a command with a list of data buffers; returns its length in bytes.
     ///
     /// `table` describes the whole list in memory, `total` is the sum of the lengths in it, in
-    /// bytes, `list` holds its first 1 to [`MAX_DESCRIPTORS`] entries. If `list` is complete, the
+    /// bytes, `list` holds its first 1 to 255 entries. If `list` is complete, the
     /// target need not fetch the table, and LIO never does.
     pub fn build_indirect(
         &self,

@@ -116,7 +116,6 @@ impl Requested {
 
 wire! {
     /// Login request for the InfiniBand connection manager: `struct srp_login_req`, 64 bytes.
-    #[derive(Clone, Copy)]
     pub struct LoginReq[64] {
         opcode: u8,
         reserved1: [u8; 7],
@@ -159,7 +158,6 @@ impl LoginReq {
 wire! {
     /// Login request for RDMA/CM: `struct srp_login_req_rdma`, 56 bytes: the fields of
     /// [`LoginReq`] in another order, with fewer reserved bytes.
-    #[derive(Clone, Copy)]
     pub struct LoginReqRdma[56] {
         tag: U64,
         req_buf_fmt: U16,
@@ -264,7 +262,6 @@ wire! {
     }
 
     /// Refused login: `struct srp_login_rej`, 32 bytes.
-    #[derive(Clone, Copy)]
     pub struct LoginRej[32] {
         opcode: u8,
         reserved1: [u8; 3],

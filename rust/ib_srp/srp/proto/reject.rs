@@ -287,11 +287,7 @@ impl Redirect {
     }
 
     fn class_port_info(info: &[u8]) -> Result<Self, RedirectError> {
-        let (info, _) =
-            ClassPortInfo::read_from_prefix(info).map_err(|_| RedirectError::Short {
-                need: core::mem::size_of::<ClassPortInfo>(),
-                got: info.len(),
-            })?;
+        let info = read::<ClassPortInfo>(info)?;
         let gid = unicast(Gid(info.redirect_gid))?;
         let lid = info.redirect_lid.get();
         if gid.is_none() && lid == 0 {
@@ -311,17 +307,20 @@ impl Redirect {
     }
 
     fn gid(info: &[u8]) -> Result<Self, RedirectError> {
-        let (gid, _) = <[u8; 16]>::read_from_prefix(info).map_err(|_| RedirectError::Short {
-            need: 16,
-            got: info.len(),
-        })?;
         Ok(Self {
-            gid: Some(unicast(Gid(gid))?.ok_or(RedirectError::Nowhere)?),
+            gid: Some(unicast(Gid(read(info)?))?.ok_or(RedirectError::Nowhere)?),
             lid: None,
             pkey: None,
             qpn: None,
         })
     }
+}
+
+/// Reads the beginning of the additional information.
+fn read<T: FromBytes>(info: &[u8]) -> Result<T, RedirectError> {
+    let (need, got) = (core::mem::size_of::<T>(), info.len());
+    let (value, _) = T::read_from_prefix(info).map_err(|_| RedirectError::Short { need, got })?;
+    Ok(value)
 }
 
 /// Returns the GID, `None` if it is zero, or an error if it is a multicast GID.
