@@ -6,7 +6,5 @@
 . "$(dirname "$0")/lib.sh"
 
 counted "$@"
-kernel=${1:-kasan}
 pick_series
-"$top/ci/module.sh" "$kernel" "$built/kunit-$kernel" "$top" modules SRP_KUNIT=1 SRP_VFAB=1 >&2
-lab kunit "$kernel"
+lab kunit "$@"

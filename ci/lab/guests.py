@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-from . import TOP, headers, plan, results, script
+from . import TOP, boot, build, built, headers, plan, results, script
 
 BENCH = TOP / "userspace-tests/bench"
 IS_TEST = re.compile(r"\d\d-")
@@ -27,14 +27,13 @@ class Lab:
 
     def __init__(self, driver):
         self.driver = driver
-        self.series = os.environ["SERIES"]
-        self.built = TOP / "build" / self.series
+        self.built = built()
         self.logs = self.built / "log"
         self.files = []
 
     def module(self, kernel, name, source=TOP, *variables):
         target = ("modules", *variables) if variables else ()
-        script("module.sh", kernel, f"{self.built}/{name}", source, *target)
+        build("module.sh", kernel, self.built / name, source, *target)
 
     def prepare(self, guests):
         """Builds what these guests need."""
@@ -71,12 +70,12 @@ class Lab:
         # The 180 s are for what a test removes at its end.
         tests = [f"{p.name}:{p.deadline + 180}" for p in guest.places]
         command = [
-            TOP / "ci/vm.sh", guest.kernel, "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
+            "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
             "--append", " ".join(guest.append), "--results", f"/log/{record.name}",
             *(word for m in modules for word in ("--module", m)), *(word for f in files for word in ("--file", f)),
             "--group", name, "--", *tests,
         ]  # fmt: skip
-        command = list(map(str, command))
+        command = boot.command(guest.kernel, *command)
         p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         with PRINTING:
             sys.stdout.buffer.write(p.stdout)

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from . import TOP, results
+from . import TOP, boot, build, built, results
 
 IN_GUEST = """
 modprobe -a dummy rdma_rxe siw || exit 1
@@ -48,25 +48,27 @@ def verdicts(ktap):
 
 
 def main():
-    kernel = sys.argv[1]
-    built = TOP / "build" / os.environ["SERIES"]
-    modules = [f"{built}/kunit-{kernel}/rust/{name}.ko" for name in ("ib_srp", "ib_vfab")]
-    console = built / "log/kunit.log"
+    kernel = sys.argv[1] if len(sys.argv) > 1 else "kasan"
+    folder, log = built() / f"kunit-{kernel}", f"kunit-{kernel}"
+    build("module.sh", kernel, folder, TOP, "modules", "SRP_KUNIT=1", "SRP_VFAB=1")
+    modules = [f"{folder}/rust/{name}.ko" for name in ("ib_srp", "ib_vfab")]
+    console = built() / f"log/{log}.log"
     suites = os.environ.get("SUITES")
-    command = [TOP / "ci/vm.sh", kernel, "--log", "kunit", "--timeout", "1500", "--kunit"]
-    command += ["--append", f"kunit.filter_glob={suites}"] if suites else []
-    command += [word for m in modules for word in ("--module", m)] + ["--", "bash", "-c", IN_GUEST]
+    words = ["--log", log, "--timeout", "1500", "--kunit"]
+    words += ["--append", f"kunit.filter_glob={suites}"] if suites else []
+    words += [word for m in modules for word in ("--module", m)]
+    command = boot.command(kernel, *words, "--", "bash", "-c", IN_GUEST)
 
-    def boot():
+    def run():
         return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
 
-    guest = boot()
+    guest = run()
     # User-Mode Linux with several CPUs rarely dies in its own code. Such a guest is shown, and booted once more.
     died = guest.returncode != 0 and console.exists() and console.read_bytes()
     if died and b"Kernel panic" in died and not OURS.search(died):
         print(guest.stdout)
         print("kunit: the guest died without our code in its trace; once more")
-        guest = boot()
+        guest = run()
     found = verdicts(guest.stdout)
     if guest.returncode and not results.Sum(found)["fail"]:
         found.append(results.Result("kunit", "fail", reason="the guest failed"))
