@@ -103,7 +103,7 @@ host:
 	@cargo test -q --manifest-path userspace-tests/host/Cargo.toml --target-dir $(here)/build/host -p srp-host --lib --tests
 
 one:
-	@ci/one.sh
+	@ci/guests.sh --one '$(TEST)$(addprefix :,$(KIND))'
 
 lint:
 	@ci/lint.sh all

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 import contextlib
 import io
+import os
 import tempfile
 import unittest
+from unittest import mock
 
 from lab import guests, headers, kunit, plan, results, vm
 from lab.results import Result
@@ -207,6 +209,29 @@ class Runs(unittest.TestCase):
 
     def test_a_guest_that_does_not_run(self):
         self.assertEqual(self.run_one({}), (["fail", "fail"], 0, ["", "-again"]))
+
+
+class Choosing(unittest.TestCase):
+    def chosen(self, *words, one=True, **environment):
+        with mock.patch.dict(os.environ, environment):
+            if not environment:
+                os.environ.pop("LONG", None)
+            found = guests.chosen(list(words), one)
+            return [(p.test, p.set) for g in found for p in g.places], os.environ.get("LONG")
+
+    def test_one(self):
+        fast = {p.test for p in headers.every() if p.set == "fast"}
+        long = min({p.test for p in headers.every()} - fast)
+        self.assertEqual(self.chosen(min(fast)), ([(min(fast), "fast")], None))
+        self.assertEqual(self.chosen(long), ([(long, "long")], "1"))
+        self.assertEqual(self.chosen(min(fast), LONG="1"), ([(min(fast), "long")], "1"))
+        with self.assertRaises(headers.Refused):
+            self.chosen(long, one=False)
+
+    def test_what_is_not_there(self):
+        for words in ["99-nothing"], ["01-login:nothing"], [""], []:
+            with self.assertRaises(headers.Refused):
+                self.chosen(*words)
 
 
 class Ktap(unittest.TestCase):
