@@ -5,7 +5,7 @@ The program that runs a test appends a line of JSON to the file $RESULTS, and th
 prints the sum.
 
 python3 -m lab.results run COMMAND... runs a command with such a file, and prints the sum.
-python3 -m lab.results add NAME ok|fail|skip [REASON] adds a result; add --count N NAME ok|fail adds N of them."""
+python3 -m lab.results add NAME ok|fail|skip [REASON] adds a result."""
 
 import argparse
 import collections
@@ -29,7 +29,7 @@ class Result:
     reason: str = ""
     kind: str = ""
     kernel: str = ""
-    # How many tests that do not report one by one.
+    # How many tests have this result, if it is not known which ones.
     count: int = 1
 
     def __post_init__(self):
@@ -103,15 +103,13 @@ def main():
     one = sub.add_parser("run")
     one.add_argument("command", nargs=argparse.REMAINDER)
     one = sub.add_parser("add")
-    one.add_argument("--count", type=int, default=1)
     one.add_argument("name")
     one.add_argument("result", choices=VERDICTS)
     one.add_argument("reason", nargs="?", default="")
     a = p.parse_args()
     if a.action == "run":
         return run(a.command)
-    if a.count:
-        add(Result(a.name, a.result, reason=a.reason, count=a.count))
+    add(Result(a.name, a.result, reason=a.reason))
     return 0
 
 

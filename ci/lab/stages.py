@@ -110,7 +110,7 @@ def ahead(stages, series):
         if re.match(r"demo|bench|kunit|guests", s.name) or s.name == "node":
             needs.add((0, series, "guest.sh", ""))
         if s.name == "node":
-            needs.add((0, series, "node.sh", "base"))
+            needs.add((0, series, "node-base.sh", ""))
         needs |= {(1 if s.series == series else 2, s.series, "kernel.sh", k) for k in s.kernels}
     return sorted(needs)
 

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Performs the acts of an administrator on a node, and adds a result for each. node.sh, which calls this, describes
+them."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from . import STDERR, TOP, boot, build, built, in_root, results, script
+
+WORK = TOP / "build/node"
+RIG = WORK / "rig"
+TESTS = TOP / "userspace-tests"
+OURS = TOP / "ci/node"
+# Programs in the chroot of a disk behave as if it had booted its newest kernel.
+CHROOT_PATH = "PATH=/rig/root-bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# The acts that an act depends on, besides those that are always done.
+ALWAYS = ("kernel", "packages")
+NEEDS = {
+    "paths": ["multipath"],
+    "back": ["at_boot"],
+    "root_on_srp": ["root_image"],
+    "root_by_dracut": ["dracut_image", "off_srp"],
+    "off_srp": ["at_boot", "root_on_srp"],
+    "dump_image": ["root_image"],
+    "dump": ["crash"],
+    "crash": ["dump_image"],
+    "refused": ["firmware"],
+    "enrolled": ["firmware"],
+    "upgrade_kernel": ["at_boot"],
+    "upgrade_package": ["at_boot"],
+    "remove": ["at_boot"],
+    "c_driver": ["remove"],
+    "built": ["from_source", "remove"],
+}
+
+
+class Refused(Exception):
+    """An act that does not exist."""
+
+
+def is_boot(act):
+    return act[0].startswith("reboot")
+
+
+@dataclasses.dataclass
+class Plan:
+    """The acts as (name, seconds), in three places."""
+
+    # In the chroot of the disk, before it boots.
+    ahead: list
+    # In the chroot of a copy of the disk, instead of installing the packages.
+    instead: list
+    # In the guest. A name `reboot...` ends a boot and says how the next one is done.
+    booted: list
+
+    def acts(self):
+        """Returns all acts in their order."""
+        return [*self.ahead, *self.instead, *(act for act in self.booted if not is_boot(act))]
+
+    def has(self, name):
+        return any(act[0] == name for act in self.acts())
+
+
+def whole(long, previous):
+    """Returns the plan of a set. `previous` tells whether there is an older kernel series to upgrade from."""
+    ahead = [("kernel", 1200), ("packages", 1800), ("multipath", 600)]
+    at_boot = [("at_boot", 300), ("reboot", 0), ("back", 300)]
+    remove = [("remove", 1200), ("c_driver", 600)]
+    if not long:
+        return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, *remove])
+    ahead += [("root_image", 600), ("dracut_image", 900), ("dump_image", 900), ("firmware", 600)]
+    upgrade = [("upgrade_kernel", 14400), ("reboot", 0), ("back", 300)] if previous else []
+    booted = [
+        ("login", 300), ("paths", 600), ("patched_paths", 900), *at_boot,
+        ("reboot-srp", 0), ("root_on_srp", 300), ("reboot", 0), ("off_srp", 300),
+        ("reboot-dracut", 0), ("root_by_dracut", 300), ("reboot", 0), ("off_srp", 300),
+        ("reboot-srp", 0), ("crash", 1200), ("reboot-dump", 0), ("dump", 600),
+        ("reboot-secure", 0), ("refused", 1200), ("reboot-mok", 0), ("enrolled", 1200), ("reboot", 0),
+        *upgrade, ("upgrade_package", 7200), ("reboot-alone", 0), ("tests", 3600), ("reboot", 0),
+        *remove, ("built", 600),
+    ]  # fmt: skip
+    return Plan(ahead, [("make_dkms", 3600), ("from_source", 3600)], booted)
+
+
+def chosen(plan, names):
+    """Returns the plan with these acts and those that they need, and without boots that have none."""
+    known = dict.fromkeys(name for name, _ in plan.acts())
+    wanted, new = set(), [*ALWAYS, *names]
+    while new:
+        name = new.pop()
+        if name not in known:
+            hint = " without LONG=1" if whole(True, True).has(name) else ""
+            raise Refused(f"ACTS: no act '{name}'{hint}; there are {' '.join(known)}")
+        if name not in wanted:
+            wanted.add(name)
+            new += NEEDS.get(name, [])
+
+    def kept(acts):
+        before, found = [], []
+        for act in acts:
+            if is_boot(act):
+                before = [act]
+            elif act[0] in wanted:
+                found += [*before, act]
+                before = []
+        return found
+
+    return Plan(kept(plan.ahead), kept(plan.instead), kept(plan.booted))
+
+
+class Node:
+    """Performs a plan, and knows which acts are done."""
+
+    def __init__(self, plan):
+        self.plan, self.done = plan, 0
+
+    def told(self, name, verdict, seconds=0, reason=""):
+        self.done += 1
+        results.add(results.Result(f"node/{name}", verdict, seconds, reason))
+        print(f"{verdict:4} node/{name}: {reason or f'{seconds} s'}", flush=True)
+
+    def natively(self, tree, log, acts):
+        """Performs acts in the chroot of a disk that is not booted. Returns whether all have succeeded; those that
+        come after a failed one are not done."""
+        log = built() / f"log/{log}.log"
+        with open(log, "wb") as f:
+            for name, seconds in acts:
+                f.write(f"==> {name}\n".encode())
+                f.flush()
+                began = time.monotonic()
+                command = ["timeout", "-k", "20", seconds, "bash", "/rig/act", name]
+                status = in_disk(tree, *command, stdout=f, check=False)
+                took = int(time.monotonic() - began)
+                if status:
+                    self.told(name, "fail", took, f"status {status} after {took} s")
+                    break
+                self.told(name, "ok", took)
+            else:
+                return True
+        print("".join(f"    | {line}\n" for line in log.read_text(errors="replace").splitlines()[-80:]), end="")
+        for name, _ in self.plan.acts()[self.done :]:
+            self.told(name, "fail", reason="did not run")
+        return False
+
+    def boot(self):
+        """Boots the disk until its plan is done. Returns the status, which is 0 if that was good."""
+        record = built() / "log/node.results"
+        record.unlink(missing_ok=True)
+        words = ["--console", "/log/node.log", "--results", f"/log/{record.name}", "--memory", "4096", "--plan"]
+        words.append(",".join(f"{name}:{seconds}" for name, seconds in self.plan.booted))
+        status = subprocess.run(boot.in_lab("node", "stock", [f"{WORK}:/disk"], *words)).returncode
+        found = results.read(record)
+        for r in found:
+            results.add(r)
+        # Without results the guest did not run.
+        return 0 if status == 0 and found else 1
+
+
+def must(*words, **options):
+    """Runs a command, and ends this program if it fails."""
+    status = subprocess.run([str(w) for w in words], stdin=subprocess.DEVNULL, **options).returncode
+    if status:
+        sys.exit(f"node.sh: status {status}: {' '.join(map(str, words))}")
+
+
+def remove(tree):
+    must("rm", "-rf", "--one-file-system", tree)
+
+
+def in_disk(tree, *words, stdout=STDERR, check=True):
+    """Runs a command in the chroot of a disk with its rig, and returns its status."""
+    words = in_root(tree, [f"{RIG}:/rig:ro"], "env", CHROOT_PATH, "DEBIAN_FRONTEND=noninteractive", *words)
+    status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT).returncode
+    if status and check:
+        sys.exit(f"node.sh: status {status}: {' '.join(words)}")
+    return status
+
+
+def make_rig(late):
+    """Makes the disk at /rig: the tests, README, our packages and their source. The storage is LATE seconds late at
+    boot."""
+    remove(RIG)
+    for folder in "bin", "source":
+        (RIG / folder).mkdir(parents=True)
+    guest = TESTS / "guest"
+    files = [*(TESTS / "node").iterdir(), guest / "lib", guest / "lib.sh", TOP / "README.md", OURS / "root-bin"]
+    must("cp", "-r", *files, RIG)
+    must("cp", *packages(TOP / "build/deb"), RIG)
+    must("git", "-C", TOP, "archive", f"--output={WORK}/source.tar", "HEAD")
+    must("tar", "-x", "-C", RIG / "source", "-f", WORK / "source.tar")
+    (WORK / "source.tar").unlink()
+    (RIG / "late").write_text(f"{late}\n")
+    # There is no kernel to load modules, and only the plan reboots.
+    (RIG / "root-bin/modprobe").symlink_to("/bin/true")
+    (RIG / "bin/reboot").symlink_to("/bin/true")
+
+
+def packages(folder):
+    return sorted(pathlib.Path(folder).glob("*.deb"))
+
+
+def put_rig(tree):
+    """Adds the test to a base system: its disks, and the services that make the storage and run the plan."""
+    must("cp", "-r", f"{OURS}/disk/.", tree)
+    for folder in "rig", "var/lib/rig", "etc/systemd/system/multi-user.target.wants":
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+    with open(tree / "etc/initramfs-tools/modules", "a") as f:
+        f.write("virtio_pci\nvirtio_blk\next4\n")
+    (tree / "etc/systemd/system/multi-user.target.wants/rig.service").symlink_to("/etc/systemd/system/rig.service")
+
+
+def put_archive(tree, kernels, patched_multipath):
+    """Makes an archive at /rig, and the disk use it. On its first day it has no package of the newest kernel."""
+    pool = pathlib.Path(script("node-pool.sh", RIG)) / "pool"
+    (dkms,) = RIG.glob("ib-srp-rs-dkms_*.deb")
+    version = subprocess.check_output(["dpkg-deb", "-f", dkms, "Version"], text=True).strip()
+    build("deb.sh", f"{version}+rig", RIG / "newer")
+    for folder in "pool", "multipath":
+        (RIG / folder).mkdir()
+    # A pattern of awk.
+    newest = "\\nVersion: " + re.sub(r"[.+~]", r"[\g<0>]", kernels[0][2]) if len(kernels) > 1 else ""
+    base = pathlib.Path(script("node-base.sh")) / "tree"
+    for day, but in ("day1", newest), ("day2", ""):
+        binds = [f"{RIG}:/rig", f"{pool}:/rig/pool:ro", f"{OURS}:/node:ro"]
+        must(*in_root(base, binds, "bash", "/node/publish", day, but))
+    if patched_multipath:
+        must("cp", *packages(script("multipath.sh")), RIG / "multipath")
+    for package in packages(pool):
+        link(package, RIG / "pool" / package.name)
+    sources = tree / "etc/apt/sources.list"
+    lines = [line for line in sources.read_text().splitlines() if not line.startswith("deb")]
+    lines += [f"deb [trusted=yes] file:/rig/day1 {suite} main" for suite in ("trixie", "trixie-backports")]
+    sources.write_text("".join(f"{line}\n" for line in lines))
+
+
+def link(file, to):
+    """Links a file, or copies it to another file system."""
+    try:
+        os.link(file, to)
+    except OSError:
+        shutil.copy2(file, to)
+
+
+def upgrade(tree, release):
+    """Upgrades a disk from the second day's archive, as this takes an hour on an emulated CPU, and keeps the tree that
+    the module was built with."""
+    sources = tree / "etc/apt/sources.list"
+    sources.write_text(sources.read_text().replace("/day1", "/day2"))
+    with open(built() / "log/node-upgraded.log", "wb") as f:
+        in_disk(tree, "bash", "-euc", "apt update; apt full-upgrade", stdout=f)
+    (RIG / "kdir").mkdir()
+    must("cp", "-a", tree / "var/cache/ib-srp-rs" / release, RIG / "kdir")
+
+
+def make_disks(tree, acts):
+    """Makes the images that the guest boots from, with its plan."""
+    # A boot before the first act only says how that is done.
+    acts = acts[is_boot(acts[0]) :]
+    (tree / "var/lib/rig/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in acts))
+    for image in WORK.glob("*.ext4"):
+        image.unlink()
+    for options in (
+        ["-d", "/disk/tree", "/disk/node.ext4", "16G"],
+        ["-O", "^has_journal", "-m", "0", "-d", "/disk/rig", "/disk/rig.ext4", "6G"],
+    ):
+        must(*in_root(script("root.sh"), [f"{WORK}:/disk"], "mke2fs", "-q", "-t", "ext4", *options))
+
+
+def main():
+    long = bool(os.environ.get("LONG"))
+    # Series, release and version of the newest kernels.
+    kernels = [line.split() for line in script("series.sh").splitlines()[:2]] if long else []
+    plan, names = whole(long, len(kernels) > 1), os.environ.get("ACTS", "").split()
+    try:
+        plan = chosen(plan, names) if names else plan
+    except Refused as e:
+        sys.exit(f"node.sh: {e}")
+    node = Node(plan)
+    tree, copy = WORK / "tree", WORK / "copy"
+    for folder in WORK, built() / "log":
+        folder.mkdir(parents=True, exist_ok=True)
+    base = script("node-base.sh")
+    build("deb.sh")
+    make_rig(120 if long else 20)
+    remove(tree)
+    must("cp", "-a", f"{base}/tree", tree)
+    put_rig(tree)
+    if long:
+        put_archive(tree, kernels, plan.has("patched_paths"))
+    if not node.natively(tree, "node-root", plan.ahead):
+        return 1
+    if plan.has("upgrade_kernel") or plan.instead:
+        remove(copy)
+        must("cp", "-a", tree, copy)
+        if plan.has("upgrade_kernel"):
+            upgrade(copy, kernels[0][1])
+        if not node.natively(copy, "node-instead", plan.instead):
+            return 1
+        if plan.has("from_source"):
+            must("cp", "-a", copy / "var/lib/rig/desk/source", RIG / "built")
+        remove(copy)
+    if not plan.booted:
+        remove(tree)
+        return 0
+    make_disks(tree, plan.booted)
+    remove(tree)
+    status = node.boot()
+    for image in WORK.glob("*.ext4"):
+        image.unlink()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

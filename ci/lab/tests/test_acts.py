@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from lab import acts, results
+
+
+class Plans(unittest.TestCase):
+    def chosen(self, names, long=False, previous=True):
+        plan = acts.chosen(acts.whole(long, previous), names.split())
+        return [" ".join(name for name, _ in part) for part in (plan.ahead, plan.instead, plan.booted)]
+
+    def test_the_sets(self):
+        fast, long = acts.whole(False, False), acts.whole(True, True)
+        self.assertEqual(fast.instead, [])
+        self.assertTrue({name for name, _ in fast.acts()} < {name for name, _ in long.acts()})
+        self.assertTrue(long.has("upgrade_kernel"))
+        self.assertFalse(acts.whole(True, False).has("upgrade_kernel"))
+        for plan in fast, long:
+            self.assertFalse(any(name.startswith("reboot") for name, _ in plan.acts()))
+            self.assertEqual(plan, acts.chosen(plan, [name for name, _ in plan.acts()]))
+
+    def test_each_act_exists(self):
+        functions = (acts.TESTS / "node/act").read_text()
+        for name in {*acts.NEEDS, *(name for name, _ in acts.whole(True, True).acts())}:
+            self.assertIn(f"\n{name}() ", functions)
+
+    def test_what_an_act_needs(self):
+        self.assertEqual(self.chosen("login"), ["kernel packages", "", "login"])
+        self.assertEqual(self.chosen("paths"), ["kernel packages multipath", "", "paths"])
+        self.assertEqual(self.chosen("back"), ["kernel packages", "", "at_boot reboot back"])
+        booted = "at_boot reboot back reboot-srp crash reboot-dump dump"
+        self.assertEqual(self.chosen("dump back", True, False), ["kernel packages root_image dump_image", "", booted])
+        self.assertEqual(self.chosen("from_source", True), ["kernel packages", "from_source", ""])
+
+    def test_boots_without_an_act(self):
+        self.assertEqual(self.chosen("enrolled", True), ["kernel packages firmware", "", "reboot-mok enrolled"])
+        self.assertEqual(self.chosen("c_driver", True)[2], "at_boot reboot remove c_driver")
+
+    def test_what_is_not_there_is_refused(self):
+        for name, hint in ("tests", "without LONG=1"), ("nothing", "there are kernel packages"), ("reboot", ""):
+            with self.assertRaises(acts.Refused) as e:
+                self.chosen(name)
+            self.assertIn(f"no act '{name}'", str(e.exception))
+            self.assertIn(hint, str(e.exception))
+
+
+class Chroot(unittest.TestCase):
+    """Acts in a chroot, which are shell commands here."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.dict(os.environ, RESULTS=f"{self.folder}/results"))
+        self.enterContext(mock.patch.object(acts, "built", lambda: self.folder))
+        (self.folder / "log").mkdir()
+        self.out = self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+        self.node = acts.Node(acts.Plan([("a", 9), ("b", 9)], [("c", 9)], [("d", 9), ("reboot", 0), ("e", 9)]))
+
+    def natively(self, log, names, **commands):
+        """Performs acts, some of which are these commands."""
+
+        def in_root(tree, binds, *words):
+            self.assertEqual((tree, words[1][:19]), ("tree", "PATH=/rig/root-bin:"))
+            self.assertEqual(words[-7:-1], ("timeout", "-k", "20", 9, "bash", "/rig/act"))
+            return ["bash", "-c", commands.get(words[-1], f"echo this is {words[-1]}")]
+
+        with mock.patch.object(acts, "in_root", in_root):
+            return self.node.natively("tree", log, [(name, 9) for name in names])
+
+    def results(self):
+        return [(r.name.removeprefix("node/"), r.result) for r in results.read(self.folder / "results")]
+
+    def test_good(self):
+        self.assertTrue(self.natively("one", "ab"))
+        self.assertTrue(self.natively("two", "c"))
+        self.assertEqual(self.results(), [("a", "ok"), ("b", "ok"), ("c", "ok")])
+        self.assertEqual((self.folder / "log/one.log").read_text(), "==> a\nthis is a\n==> b\nthis is b\n")
+        self.assertNotIn("this is", self.out.getvalue())
+
+    def test_those_after_a_failure_do_not_run(self):
+        self.assertFalse(self.natively("one", "ab", a="echo why; exit 3"))
+        failed = [(name, "fail") for name in "abcde"]
+        self.assertEqual(self.results(), failed)
+        self.assertIn("    | why\n", self.out.getvalue())
+        self.assertNotIn("this is b", self.out.getvalue())
+
+    def test_a_failure_in_the_copy(self):
+        self.assertTrue(self.natively("one", "ab"))
+        self.assertFalse(self.natively("two", "c", c="exit 1"))
+        self.assertEqual(self.results(), [("a", "ok"), ("b", "ok"), ("c", "fail"), ("d", "fail"), ("e", "fail")])
+
+    def boot(self, *lines, status=0):
+        record = self.folder / "log/node.results"
+        text = "".join(f'{{"name": "node/{name}", "result": "{verdict}"}}\n' for name, verdict in lines)
+
+        def in_lab(module, kernel, binds, *words):
+            self.assertEqual((module, kernel, words[-1]), ("node", "stock", "d:9,reboot:0,e:9"))
+            return ["bash", "-c", f"printf %s '{text}' >>{record}; exit {status}"]
+
+        record.write_text('{"name": "node/old", "result": "fail"}\n')
+        with mock.patch.object(acts.boot, "in_lab", in_lab):
+            return self.node.boot(), self.results()
+
+    def test_the_guest(self):
+        self.assertEqual(self.boot(("d", "ok"), ("e", "ok")), (0, [("d", "ok"), ("e", "ok")]))
+
+    def test_a_guest_that_fails(self):
+        self.assertEqual(self.boot(("d", "fail"), status=1), (1, [("d", "fail")]))
+
+    def test_a_guest_that_does_not_run(self):
+        self.assertEqual(self.boot(), (1, []))
+
+
+class Files(unittest.TestCase):
+    """The disk's tree, in a folder."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for name in "WORK", "RIG":
+            path = self.folder if name == "WORK" else self.folder / "rig"
+            self.enterContext(mock.patch.object(acts, name, path))
+        self.tree = self.folder / "tree"
+        (self.tree / "etc/initramfs-tools").mkdir(parents=True)
+        (self.tree / "etc/initramfs-tools/modules").write_text("# first\n")
+        (self.tree / "var/lib/rig").mkdir(parents=True)
+
+    def test_the_tree(self):
+        acts.put_rig(self.tree)
+        modules = (self.tree / "etc/initramfs-tools/modules").read_text()
+        self.assertEqual(modules, "# first\nvirtio_pci\nvirtio_blk\next4\n")
+        wants = self.tree / "etc/systemd/system/multi-user.target.wants/rig.service"
+        self.assertTrue((self.tree / os.readlink(wants).lstrip("/")).exists())
+        self.assertEqual((self.tree / "etc/hostname").read_text(), "node\n")
+
+    def disks(self, *plan):
+        (self.folder / "old.ext4").touch()
+        commands = []
+        with mock.patch.object(acts, "must", lambda *words: commands.append(words)):
+            with mock.patch.object(acts, "script", lambda name: "/root"):
+                acts.make_disks(self.tree, list(plan))
+        self.assertFalse((self.folder / "old.ext4").exists())
+        self.assertEqual([words[-2] for words in commands], ["/disk/node.ext4", "/disk/rig.ext4"])
+        return (self.tree / "var/lib/rig/plan").read_text()
+
+    def test_the_plan_of_the_disk(self):
+        self.assertEqual(self.disks(("a", 3), ("reboot", 0), ("b", 4)), "a 3\nreboot 0\nb 4\n")
+        self.assertEqual(self.disks(("reboot-mok", 0), ("b", 4)), "b 4\n")
+
+    def test_a_command_that_fails_ends_it(self):
+        with self.assertRaises(SystemExit) as e:
+            acts.must("bash", "-c", "exit 3")
+        self.assertIn("status 3", str(e.exception))
+
+    def test_archive(self):
+        rig, tree = self.folder / "rig", self.tree
+        rig.mkdir()
+        (rig / "ib-srp-rs-dkms_1_all.deb").touch()
+        (self.folder / "made/pool").mkdir(parents=True)
+        (self.folder / "made/pool/linux.deb").write_text("package")
+        (self.folder / "made/multipath.deb").touch()
+        (tree / "etc/apt").mkdir()
+        (tree / "etc/apt/sources.list").write_text("# first\ndeb http://mirror trixie main\n")
+        published, built = [], []
+        mocks = {
+            "script": lambda *words: str(self.folder / "made"),
+            "build": lambda *words: built.append(words),
+            "must": lambda *words: published.append(words[-2:]) if words[0] == "root" else must(*words),
+            "in_root": lambda root, binds, *words: ["root", *words],
+        }
+        must = acts.must
+        for name, value in mocks.items():
+            self.enterContext(mock.patch.object(acts, name, value))
+        self.enterContext(mock.patch.object(acts.subprocess, "check_output", lambda *_, **__: "1.2\n"))
+        acts.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True)
+        self.assertEqual(published, [("day1", "\\nVersion: 7[.]3[.]4-1[~]bpo[+]1"), ("day2", "")])
+        self.assertEqual(built, [("deb.sh", "1.2+rig", rig / "newer")])
+        self.assertEqual((rig / "pool/linux.deb").read_text(), "package")
+        self.assertTrue((rig / "multipath/multipath.deb").exists())
+        lines = (tree / "etc/apt/sources.list").read_text().splitlines()
+        self.assertEqual(lines[0], "# first")
+        self.assertEqual(lines[1:], [f"deb [trusted=yes] file:/rig/day1 trixie{b} main" for b in ("", "-backports")])

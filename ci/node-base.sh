@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Prints the directory with tree/, the base system of every Debian and a kernel, which the node of node.sh begins with.
+. "$(dirname "$0")/lib.sh"
+
+make_base() {
+	local m; m=$(mirror)
+	bootstrap --variant=important --include=linux-image-amd64,initramfs-tools,zstd trixie "$1/tree" \
+		"deb $m trixie main" "deb $m trixie-backports main"
+	rm -rf "$1"/tree/var/cache/apt/archives/*.deb
+}
+
+step node-base "1 $(date +%Y-%m)" make_base
