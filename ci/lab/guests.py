@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-from . import TOP, boot, build, built, headers, plan, results, script
+from . import TOP, boot, built, headers, plan, results, script
 
 BENCH = TOP / "userspace-tests/bench"
 IS_TEST = re.compile(r"\d\d-")
@@ -33,10 +33,30 @@ class Lab:
 
     def module(self, kernel, name, source=TOP, *variables):
         target = ("modules", *variables) if variables else ()
-        build("module.sh", kernel, self.built / name, source, *target)
+        return ("module.sh", kernel, self.built / name, source, *target)
+
+    def builds(self, guests):
+        """Returns the scripts that build what these guests need, with their arguments, in any order."""
+        yield ("tools.sh",)
+        yield ("guest.sh",)
+        for kernel in sorted({g.kernel for g in guests}):
+            yield "initramfs.sh", kernel
+            if self.driver != "c":
+                yield self.module(kernel, kernel)
+            if any(g.kernel == kernel and g.kind == "vfab" for g in guests):
+                yield self.module(kernel, f"vfab-{kernel}", TOP, "SRP_VFAB=1")
+            if kernel == "rt":
+                # Preemption provokes the bugs of soft RoCE and of the target that patches/linux/applied repair in our
+                # own kernels.
+                patched = script("kernel.sh", "patched")
+                for folder in "sw/rxe", "ulp/srpt":
+                    yield self.module("rt", f"{folder.partition('/')[2]}-rt", f"{patched}/drivers/infiniband/{folder}")
+            yield self.module(kernel, f"slow_qp-{kernel}", f"{TOP}/userspace-tests/slow_qp")
 
     def prepare(self, guests):
-        """Builds what these guests need."""
+        """Builds what these guests need. A build of a module has mostly one thread."""
+        with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            list(pool.map(lambda words: script(*words), self.builds(guests)))
         tools = script("tools.sh")
         for name in "odd-target", "user-verbs", "srpctl", "srp-target", "srp-hostile", "wss", "xorset":
             self.files.append(f"{tools}/{name}")
@@ -44,19 +64,6 @@ class Lab:
         self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
         self.files += [f"{TOP}/tools/srplat", f"{TOP}/tools/srplat:srpslow"]
         self.files += [f"{BENCH}/{name}" for name in ("measure.py", "report.py", "counts.py", "workloads.tsv")]
-        for kernel in sorted({g.kernel for g in guests}):
-            script("initramfs.sh", kernel)
-            self.module(kernel, f"slow_qp-{kernel}", f"{TOP}/userspace-tests/slow_qp")
-            if self.driver != "c":
-                self.module(kernel, kernel)
-            if kernel == "rt":
-                # Preemption provokes the bugs of soft RoCE and of the target that patches/linux/applied repair in our
-                # own kernels.
-                patched = script("kernel.sh", "patched")
-                for folder in "sw/rxe", "ulp/srpt":
-                    self.module("rt", f"{folder.partition('/')[2]}-rt", f"{patched}/drivers/infiniband/{folder}")
-            if any(g.kernel == kernel and g.kind == "vfab" for g in guests):
-                self.module(kernel, f"vfab-{kernel}", TOP, "SRP_VFAB=1")
 
     def boot(self, guest, name):
         """Runs a guest. Returns its results and prints its output, at its end."""
@@ -177,6 +184,7 @@ def chosen(words, one):
 def main():
     p = argparse.ArgumentParser(prog="guests.sh", description="Runs guest tests.")
     p.add_argument("--list", action="store_true", help="only show the guests, with the time that they take about")
+    p.add_argument("--build", action="store_true", help="only build what the guests need")
     p.add_argument("--one", action="store_true", help="only the first test that is selected")
     p.add_argument("selection", nargs="*", help="TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
     a = p.parse_args()
@@ -190,6 +198,8 @@ def main():
         return 0
     lab = Lab(os.environ.get("DRIVER"))
     lab.prepare(guests)
+    if a.build:
+        return 0
     # A guest is idle half of the time.
     found, second = run(lab, guests, int(os.environ.get("GUESTS") or 2 * len(os.sched_getaffinity(0))))
     for r in found:

@@ -23,9 +23,9 @@ BENCH = "" if LONG else "4k-read-qd16,4k-write-qd16,128k-write,login-1-channel"
 # A stage: its name, its lane, whether it is quiet, the kernels it needs (built ahead of time), and the command. The
 # stages of a lane run one after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane
 # uses emulated CPUs, where two guests at once take more than twice the time. Stages with time limits run when these are
-# done: the demos, two at a time, and then the guests (lane last). Beside them run only the waiting lane, which mostly
-# waits for timers, and the idle lane, which counts instructions in the remaining CPU time. A quiet stage prints nothing
-# if it succeeds.
+# done: the demos, two at a time, and then the guests (lane last), for which all is built by then. Beside them run only
+# the waiting lane, which mostly waits for timers and the network, and the idle lane, which counts instructions in the
+# remaining CPU time. A quiet stage prints nothing if it succeeds.
 TABLE = f"""
 fmt           tools    quiet  -        ci/lint.sh fmt-check
 unsafe        tools    -      -        ci/lint.sh unsafe
@@ -43,11 +43,12 @@ test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
 clippy        tools    quiet  stock    ci/lint.sh clippy
 doc           tools    quiet  kasan    ci/lint.sh doc
+build         tools    quiet  rt,kasan ci/guests.sh --build
 kunit         waiting  -      kasan    ci/kunit.sh
+next          waiting  -      -        nice -n 19 ci/next.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
-next          tools    -      -        ci/next.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan{",test" if LONG else ""} ci/guests.sh

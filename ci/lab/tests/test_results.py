@@ -2,6 +2,7 @@
 import contextlib
 import io
 import os
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -209,6 +210,44 @@ class Runs(unittest.TestCase):
 
     def test_a_guest_that_does_not_run(self):
         self.assertEqual(self.run_one({}), (["fail", "fail"], 0, ["", "-again"]))
+
+
+class Builds(unittest.TestCase):
+    def prepared(self, *where, driver=None):
+        """Returns what is built for guests of these kinds and kernels: the scripts, and the folders of the modules."""
+        ran = []
+
+        def script(*words):
+            ran.append(words)
+            return "/made"
+
+        with mock.patch.dict(os.environ, SERIES="7.3"), mock.patch.object(guests, "script", script):
+            self.lab = guests.Lab(driver)
+            self.lab.prepare([plan.Guest((headers.Place("01-a", *w, "fast", (), 300, 10),)) for w in where])
+        folders = {words[2].name for words in ran if words[0] == "module.sh"}
+        return {words[:2] for words in ran if words[0] != "module.sh"}, folders
+
+    def test_what_guests_need(self):
+        always = {("tools.sh",), ("guest.sh",)}
+        scripts, folders = self.prepared(("rxe", "kasan"), ("vfab", "kasan"), ("siw", "kasan"))
+        self.assertEqual(scripts, always | {("initramfs.sh", "kasan")})
+        self.assertEqual(folders, {"kasan", "vfab-kasan", "slow_qp-kasan"})
+        self.assertIn("/made/srpctl", self.lab.files)
+        scripts, folders = self.prepared(("rxe", "rt"), ("vfab", "stock"))
+        more = {("initramfs.sh", "rt"), ("initramfs.sh", "stock"), ("kernel.sh", "patched")}
+        self.assertEqual(scripts, always | more)
+        self.assertEqual(folders, {"rt", "rxe-rt", "srpt-rt", "slow_qp-rt", "stock", "vfab-stock", "slow_qp-stock"})
+
+    def test_the_c_driver(self):
+        self.assertEqual(self.prepared(("rxe", "stock"), driver="c")[1], {"slow_qp-stock"})
+
+    def test_a_build_that_fails_ends_it(self):
+        def script(*words):
+            return sys.exit("no") if words[0] == "module.sh" else "/made"
+
+        with mock.patch.dict(os.environ, SERIES="7.3"), mock.patch.object(guests, "script", script):
+            with self.assertRaises(SystemExit):
+                guests.Lab(None).prepare([plan.Guest((headers.Place("01-a", "rxe", "kasan", "fast", (), 300, 10),))])
 
 
 class Choosing(unittest.TestCase):
