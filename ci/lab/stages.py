@@ -121,7 +121,7 @@ class Runner:
     autogroup of the scheduler, where `nice` has no effect."""
 
     def __init__(self, stages):
-        self.stages = stages
+        self.stages, self.began = stages, time.monotonic()
         self.done = {}
         self.failures = []
         self.running, self.ending = set(), False
@@ -168,10 +168,12 @@ class Runner:
             p.returncode = os.waitstatus_to_exitcode(status)
             self.running.discard(p)
         found = results.of_command(s.name, p.returncode, results.read(record))
-        self.report(s, found, log, time.monotonic() - began, usage.ru_utime + usage.ru_stime)
+        times = began - self.began, time.monotonic() - began, usage.ru_utime + usage.ru_stime
+        self.report(s, found, log, times)
 
-    def report(self, s, found, log, seconds, cpu):
+    def report(self, s, found, log, times):
         total = results.Sum(found)
+        began, seconds, cpu = times
         lines = log.read_text(errors="replace").splitlines()
         failed = [r for r in found if r.result == "fail"]
         for r in failed:
@@ -183,7 +185,7 @@ class Runner:
                 print("\n".join(lines[-60:] if s.quiet else lines))
             print(
                 f"stage {s.name}: {total['ok']} passed, {total['fail']} failed, {total.skipped} skipped "
-                f"({seconds:.0f} s, CPU {cpu:.0f} s)",
+                f"({seconds:.0f} s, CPU {cpu:.0f} s, began at {began:.0f} s)",
                 flush=True,
             )
             self.done[s.name] = total

@@ -3,6 +3,7 @@ import contextlib
 import dataclasses
 import io
 import pathlib
+import re
 import tempfile
 import unittest
 from unittest import mock
@@ -102,6 +103,12 @@ class Running(unittest.TestCase):
                 tools_c=f"sleep 0.3; echo c >>{log.name}", tools_d=f"echo d >>{log.name}",
             )  # fmt: skip
             self.assertEqual(log.read().split(), ["c", "d", "demo", "last"])
+
+    def test_when(self):
+        _, out = self.run_stages(tools_a="sleep 1.2", last_b="true")
+        (first,), (last,) = (re.findall(rf"stage {s}: .* began at (\d+) s\)", out) for s in ("tools_a", "last_b"))
+        self.assertEqual(first, "0")
+        self.assertGreaterEqual(int(last), 1)
 
     def test_quiet(self):
         runner = stages.Runner([stages.Stage("a", "tools", True, (), ("echo", "word"), "7.3", "stock")])
