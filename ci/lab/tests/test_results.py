@@ -2,6 +2,7 @@
 import contextlib
 import io
 import os
+import pathlib
 import sys
 import tempfile
 import unittest
@@ -288,3 +289,36 @@ class Ktap(unittest.TestCase):
     def test_a_guest_that_dies(self):
         self.assertEqual(self.sum(self.GOOD.partition("    ok 2")[0]), "1 passed, 1 failed")
         self.assertEqual(self.sum("no output"), "0 passed, 1 failed")
+
+    def run_guest(self, script, kernel="kasan"):
+        """Runs KUnit with a guest that is this script, whose console is $LOG; returns its status and the sum."""
+
+        def command(*words):
+            self.words = words
+            return ["bash", "-c", script]
+
+        with contextlib.ExitStack() as stack:
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            (folder / "log").mkdir()
+            variables = {"RESULTS": f"{folder}/results", "SUITES": "srp_*", "LOG": f"{folder}/log/kunit-{kernel}.log"}
+            stack.enter_context(mock.patch.dict(os.environ, variables))
+            stack.enter_context(mock.patch.object(kunit, "built", lambda: folder))
+            stack.enter_context(mock.patch.object(kunit, "build", lambda *words: self.assertEqual(words[1], kernel)))
+            stack.enter_context(mock.patch.object(kunit.boot, "command", command))
+            stack.enter_context(mock.patch("sys.argv", ["kunit"] + [kernel] * (kernel != "kasan")))
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            return kunit.main(), str(results.Sum(results.read(folder / "results")))
+
+    def test_a_guest(self):
+        for kernel in "kasan", "test":
+            self.assertEqual(self.run_guest(f"printf '{self.GOOD}'", kernel), (0, "2 passed, 0 failed"))
+            self.assertEqual((self.words[0], self.words[2]), (kernel, f"kunit-{kernel}"))
+            self.assertIn("kunit.filter_glob=srp_*", self.words)
+
+    def test_a_guest_that_fails(self):
+        self.assertEqual(self.run_guest(f"printf '{self.GOOD}'; exit 1"), (1, "2 passed, 1 failed"))
+
+    def test_a_kernel_that_dies_is_booted_once_more(self):
+        for trace, found in ("", (0, "2 passed, 0 failed")), ("[ib_srp]", (1, "0 passed, 1 failed")):
+            script = f"[ ! -e $LOG ] || {{ printf '{self.GOOD}'; exit; }}; echo 'Kernel panic {trace}' >$LOG; exit 1"
+            self.assertEqual(self.run_guest(script), found)
