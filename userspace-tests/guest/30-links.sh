@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The path is lost for 2 s, for 8 s, and repeatedly: behind a switch, so that the ports do not notice, and on siw also
-# by unplugging the cable.
+# by unplugging the cable. On rxe a port that is down during a login does not prevent the next one.
 #
 # deadline: 400
 # takes: 85
@@ -78,4 +78,18 @@ bound "bad contact: running again" $t1 $now 10
 alive 2
 settle
 once
+if [ $kind = rxe ]; then
+	note "the port is down while a login request is repeated"
+	logout $host
+	dark
+	write_login 0 "$(login_string 0)" >/dev/null &
+	sleep 2
+	ini ip link set w0 down || fail "ip link set w0 down"
+	# The connection manager repeats it every 4 s.
+	sleep 10
+	ini ip link set w0 up || fail "ip link set w0 up"
+	wait $!
+	light
+	attach 0
+fi
 ok "$kind"

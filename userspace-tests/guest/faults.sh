@@ -108,8 +108,7 @@ cm_message='udp dport 4791 @th,104,24 1'
 heal() { [ $kind != vfab ] || { cable up $1; return; }; nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
 
 # netem I OPTION...: configures netem on both sides of pair I. Call it before any traffic: a packet sent during the
-# change of a qdisc fails, and with it rxe's queue pair for CM messages, permanently. Without options the qdisc is
-# removed.
+# change of a qdisc fails, and with it rxe's queue pair. Without options the qdisc is removed.
 netem() {
 	[ $kind != vfab ] || skip "no network to be disturbed"
 	local i=$1 how=(limit 10000 corrupt 0% reorder 0% rate 0bit) verb=add
