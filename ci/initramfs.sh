@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
+# initramfs.sh stock|rt|test|rtdebug|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
 # kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive
 # that lab/vm.py appends.
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ wanted=(
 	sd_mod sg ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib
 	target_core_mod target_core_iblock target_core_file null_blk scsi_debug dummy veth
 	nvme_rdma nvmet_rdma ib_iser ib_isert iscsi_tcp
-	sch_netem nf_tables nft_reject_inet tcp_diag dm_multipath dm_round_robin dm_service_time scsi_dh_alua dm_raid
+	sch_netem nf_tables nft_reject_inet tcp_diag dm_multipath dm_round_robin dm_raid
 )
 
 pack() {
@@ -61,13 +61,13 @@ stock|rt)
 	vmlinuz=$modules/$release/vmlinuz
 	[ -e "$vmlinuz" ] || vmlinuz=$linux/image/boot/vmlinuz-$release
 	;;
-test|kasan)
+test|rtdebug|kasan)
 	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
 	vmlinuz=$tree/vmlinux
-	[ $kind != test ] || vmlinuz=$tree/arch/x86/boot/bzImage
+	[ $kind = kasan ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|rt|test|kasan" ;;
+*) die "usage: initramfs.sh stock|rt|test|rtdebug|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

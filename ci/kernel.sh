@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|test|kasan: prints the build folder of a kernel to build modules against. `stock` is Debian's
-# kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. `test` and `kasan` are
+# kernel.sh stock|rt|test|rtdebug|kasan: prints the build folder of a kernel to build modules against. `stock` is
+# Debian's kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. The others are
 # our kernels (see fragments), with modules installed under modules/ and patches/linux/applied/: fixes for soft
 # RDMA, the target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
 # kernel.sh patched: prints a folder with the parts of the source that these patches change, with the changes.
@@ -33,6 +33,7 @@ prepared() {
 fragments() {
 	case $1 in
 	test) echo common guests test ;;
+	rtdebug) echo common guests test rtdebug ;;
 	kasan) echo common guests um kasan ;;
 	esac
 }
@@ -76,8 +77,8 @@ options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/pa
 
 case ${1-} in
 stock|rt) step "kernel-$1" "1 $linux" prepared ;;
-test) step kernel-test "3 $linux $(options test)" ours test bzImage ;;
+test|rtdebug) step "kernel-$1" "3 $linux $(options "$1")" ours "$1" bzImage ;;
 patched) step patched "1 $linux $(options patched)" patches ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|test|kasan|patched" ;;
+*) die "usage: kernel.sh stock|rt|test|rtdebug|kasan|patched" ;;
 esac

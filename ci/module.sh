@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root against one
+# module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root against one
 # of our kernels, with object files in OUT. SRC defaults to this checkout.
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 2 ] || die "usage: module.sh stock|rt|test|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
+[ $# -ge 2 ] || die "usage: module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
 root=$("$top/ci/root.sh")
 pick_series
 linux=$("$top/ci/linux.sh")

@@ -8,7 +8,7 @@
 # runs: siw rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

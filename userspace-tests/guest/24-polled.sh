@@ -8,7 +8,7 @@
 # runs: rxe stock long
 # runs: vfab kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 # runs: rxe kasan long kmemleak=on
 . "$(dirname "$0")/lib.sh"
 

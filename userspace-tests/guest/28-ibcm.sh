@@ -7,7 +7,7 @@
 # deadline: 240
 # takes: 37
 # runs: rxe kasan fast long
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"

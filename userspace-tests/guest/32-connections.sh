@@ -7,7 +7,7 @@
 # takes: 45
 # runs: rxe kasan fast long
 # runs: siw rxe+user kasan long LONG=
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 

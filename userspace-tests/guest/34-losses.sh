@@ -9,7 +9,7 @@
 # runs: siw kasan fast long LONG=
 # runs: vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 # runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"

@@ -9,7 +9,7 @@
 # runs: rxe kasan fast long kmemleak=on
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
-# runs: rxe rt long LONG=
+# runs: rxe rt rtdebug long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 
