@@ -70,7 +70,7 @@ impl Session {
                     target: None,
                     last_error: sysfs::text(path.join("last_error"))
                         .filter(|text| !text.is_empty()),
-                    disks: Disk::all(sysfs, host),
+                    disks: Vec::new(),
                 };
                 if let Some(owner) = Owner::of(sysfs, &session) {
                     session.owner = Some(owner.owner);
@@ -80,16 +80,10 @@ impl Session {
                 Some(session)
             })
             .collect();
-        let disks = all.iter().flat_map(|session| &session.disks);
-        let names: Vec<_> = disks
-            .map(|disk| (disk.wwid.clone(), disk.name.clone()))
-            .collect();
-        for disk in all.iter_mut().flat_map(|session| &mut session.disks) {
-            let same = names.iter().filter(|(wwid, name)| match wwid {
-                Some(_) => *wwid == disk.wwid,
-                None => *name == disk.name,
-            });
-            disk.paths = same.map(|(_, name)| name.clone()).collect();
+        let hosts: Vec<u32> = all.iter().map(|session| session.host).collect();
+        let mut disks = Disk::all(sysfs, &hosts);
+        for session in &mut all {
+            session.disks = disks.remove(&session.host).unwrap_or_default();
         }
         all
     }

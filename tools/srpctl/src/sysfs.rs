@@ -31,7 +31,7 @@ impl Sysfs {
         let mut found: Vec<PathBuf> = fs::read_dir(self.path(folder))
             .map(|entries| entries.flatten().map(|e| e.path()).collect())
             .unwrap_or_default();
-        found.sort_by_key(|path| natural(&name(path)));
+        found.sort_by_cached_key(|path| natural(&name(path)));
         found
     }
 }
