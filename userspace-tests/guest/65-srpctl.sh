@@ -116,7 +116,7 @@ mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mou
 refused "${disk#/dev/} is mounted at $tmp/mnt" disconnect --all
 umount $tmp/mnt
 dmsetup create layer --table "0 2048 linear $disk 0" || fail "dmsetup"
-refused "layer (dm) uses it" disconnect $host
+refused "layer (device mapper) is made of ${disk#/dev/}" disconnect $host
 dmsetup remove --retry layer
 ours=$host
 login 0 ,initiator_ext=1

@@ -30,8 +30,9 @@ pub enum Command {
     Connect(Connect),
     /// Log out
     ///
-    /// Fails if a disk is mounted, is swap, or is part of a volume, an array or an encrypted disk.
-    /// A path of a multipath device that has other paths may be removed.
+    /// Fails if a disk is in use, and says by what: a file system in any mount namespace, swap, a
+    /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
+    /// device that has other paths may be removed.
     Disconnect(Disconnect),
     /// List all sessions and their disks
     List(List),
