@@ -9,6 +9,7 @@ volatile cache, which SYNCHRONIZE CACHE writes to FILE. The file RULE is polled 
     full N      each Nth gets status TASK SET FULL
     flush N     each Nth SYNCHRONIZE CACHE is held until the rule is `pass`, and no read or write
     all N       each Nth command of any kind is held until the rule is `pass`
+    grow        the size doubles, and the first read or write is told so by a unit attention
 
 Prints a line when the rule changes: the old rule and how many commands it hit."""
 
@@ -32,8 +33,8 @@ stable = open(sys.argv[4], "wb", buffering=0) if len(sys.argv) > 4 else None
 CACHING = bytes([8, 18, 4]) + bytes(17) if stable else b""
 
 
-def sense(key, asc):
-    return struct.pack(">BBBIBIBB", 0x70, 0, key, 0, 10, 0, asc, 0) + bytes(4)
+def sense(key, asc, ascq=0):
+    return struct.pack(">BBBIBIBB", 0x70, 0, key, 0, 10, 0, asc, ascq) + bytes(4)
 
 
 def inquiry(cdb):
@@ -183,6 +184,9 @@ while True:
     if new != current:
         print(current[0], hits, flush=True)
         current, hits, seen = new, 0, 0
+        if new[0] == "grow":
+            disk.extend(bytes(size))
+            size *= 2
     verb, every = current
     answered = False
     if verb == "pass":
@@ -199,7 +203,10 @@ while True:
                 if verb in ("hold", "flush", "all"):
                     held.append(c)
                     continue
-                status = BUSY if verb == "busy" else TASK_SET_FULL
+                if verb in ("busy", "full"):
+                    status = BUSY if verb == "busy" else TASK_SET_FULL
+                elif hits == 1:
+                    status, data = CHECK_CONDITION, sense(6, 0x2A, 9)
         if status is None:
             status, data = c.run(ring.shared)
         ring.answer(c, status, data)

@@ -34,6 +34,11 @@ pub enum Command {
     /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
     /// device that has other paths may be removed.
     Disconnect(Disconnect),
+    /// Look for disks that have come, gone, or changed their size
+    ///
+    /// If a target reports a change by a unit attention, udev runs this command, at most every 30
+    /// seconds for a session. A disk that is gone at the target stays until --remove.
+    Rescan(Rescan),
     /// List all sessions and their disks
     List(List),
     /// Show everything about a session
@@ -102,6 +107,23 @@ pub struct Disconnect {
     /// For srp-connect@.service, which is already stopping
     #[arg(long, hide = true)]
     pub unit: bool,
+}
+
+/// `srpctl rescan`.
+#[derive(Debug, Args)]
+pub struct Rescan {
+    /// A SCSI host (host7, or 7), or a target of /etc/srp/targets.d; all sessions if none is given
+    #[arg(value_name = "HOST|TARGET")]
+    pub sessions: Vec<String>,
+    /// Remove the disks that are gone at the target and not in use
+    #[arg(long)]
+    pub remove: bool,
+    /// For udev: have a rescan done in the background
+    #[arg(long, hide = true)]
+    pub event: bool,
+    /// For srp-rescan@.service: rescan when the interval has passed
+    #[arg(long, hide = true)]
+    pub queued: bool,
 }
 
 /// `srpctl list`.

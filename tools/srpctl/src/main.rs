@@ -16,10 +16,12 @@ mod generate;
 mod holder;
 mod kernel_log;
 mod list;
+mod lun;
 mod mount;
 mod out;
 mod owner;
 mod port;
+mod rescan;
 mod session;
 mod show;
 mod statistics;
@@ -27,6 +29,7 @@ mod stats;
 mod sysfs;
 mod target;
 mod timeouts;
+mod turn;
 mod unit;
 mod watch;
 
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Connect(args) => connect::run(&sysfs, &args),
         Command::Disconnect(args) => disconnect::run(&sysfs, &args),
+        Command::Rescan(args) => rescan::run(&sysfs, &args),
         Command::List(args) => list::run(&sysfs, &args),
         Command::Show(args) => show::run(&sysfs, &args),
         Command::Watch(args) => watch::run(&sysfs, &args),

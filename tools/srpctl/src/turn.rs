@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The turn of a rescan: one at a time for each SCSI host, and one more that waits. Lock files in
+//! `/run/srp/rescan`.
+
+use crate::{
+    error::{Error, Result},
+    sysfs::Sysfs,
+};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    thread::sleep,
+    time::{Duration, SystemTime},
+};
+
+const FOLDER: &str = "/run/srp/rescan";
+
+/// Minimum interval of rescans that a target asks for.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Delay of a rescan, so that LUNs that are mapped one after another are found at once.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// The right to rescan a host.
+pub struct Turn(Flock<File>);
+
+impl Turn {
+    /// Waits until no other rescan of the host is running.
+    pub fn now(sysfs: &Sysfs, host: &str) -> Result<Self> {
+        let file = open(sysfs, host)?;
+        let lock = Flock::lock(file, FlockArg::LockExclusive);
+        lock.map(Self).map_err(|(_, e)| failed(e))
+    }
+
+    /// Waits for the turn, and until the interval has passed since the last rescan. Returns nothing
+    /// if another one waits, because its rescan will find the same.
+    pub fn after_interval(sysfs: &Sysfs, host: &str) -> Result<Option<Self>> {
+        let Some(place) = wait_place(sysfs, host)? else {
+            return Ok(None);
+        };
+        let turn = Self::now(sysfs, host)?;
+        sleep(turn.delay()?);
+        // What the target reports from now on may be too late for this rescan.
+        drop(place);
+        Ok(Some(turn))
+    }
+
+    /// Returns whether a rescan is going to begin.
+    pub fn is_awaited(sysfs: &Sysfs, host: &str) -> Result<bool> {
+        Ok(wait_place(sysfs, host)?.is_none())
+    }
+
+    /// Ends the rescan.
+    pub fn end(mut self) -> Result {
+        // The time of the write counts.
+        let result = self.0.write_all(b"\n");
+        result.map_err(|e| Error::io(FOLDER, e))
+    }
+
+    /// Returns how long the rescan has to wait.
+    fn delay(&self) -> Result<Duration> {
+        let file = self.0.metadata().map_err(|e| Error::io(FOLDER, e))?;
+        if file.len() == 0 {
+            return Ok(DELAY);
+        }
+        let ended = file.modified().map_err(|e| Error::io(FOLDER, e))?;
+        // The clock may have been set back.
+        let passed = SystemTime::now().duration_since(ended).unwrap_or_default();
+        Ok(INTERVAL.saturating_sub(passed).max(DELAY))
+    }
+}
+
+/// Takes the place of the rescan that waits; nothing if it is taken.
+fn wait_place(sysfs: &Sysfs, host: &str) -> Result<Option<Flock<File>>> {
+    let file = open(sysfs, &format!("{host}.next"))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(Some(lock)),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+        Err((_, e)) => Err(failed(e)),
+    }
+}
+
+fn open(sysfs: &Sysfs, name: &str) -> Result<File> {
+    let folder = sysfs.path(FOLDER);
+    fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
+    let path = folder.join(name);
+    let file = OpenOptions::new().append(true).create(true).open(&path);
+    file.map_err(|e| Error::io(&path, e))
+}
+
+fn failed(e: Errno) -> Error {
+    Error::io(FOLDER, e.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, time::Instant};
+
+    #[test]
+    fn a_rescan_is_awaited_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(folder.path());
+        let running = Turn::now(&sysfs, "host7").unwrap();
+        assert!(!Turn::is_awaited(&sysfs, "host7").unwrap());
+        let (send, receive) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let turn = Turn::after_interval(&sysfs, "host7").unwrap();
+                send.send(turn.is_some()).unwrap();
+            });
+            while !Turn::is_awaited(&sysfs, "host7").unwrap() {
+                sleep(Duration::from_millis(1));
+            }
+            // Each other event leaves it to that rescan, which has not begun.
+            assert!(Turn::after_interval(&sysfs, "host7").unwrap().is_none());
+            assert!(!Turn::is_awaited(&sysfs, "host8").unwrap());
+            assert!(receive.try_recv().is_err());
+            drop(running);
+            assert!(receive.recv().unwrap());
+        });
+        assert!(!Turn::is_awaited(&sysfs, "host7").unwrap());
+    }
+
+    #[test]
+    fn a_rescan_waits_for_its_interval() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(folder.path());
+        let before = Instant::now();
+        let turn = Turn::now(&sysfs, "host7").unwrap();
+        assert_eq!(turn.delay().unwrap(), DELAY);
+        turn.end().unwrap();
+        let turn = Turn::now(&sysfs, "host7").unwrap();
+        assert!(turn.delay().unwrap() + before.elapsed() + DELAY > INTERVAL);
+        let past = SystemTime::now() - INTERVAL * 2;
+        turn.0.set_modified(past).unwrap();
+        assert_eq!(turn.delay().unwrap(), DELAY);
+        let future = SystemTime::now() + INTERVAL * 99;
+        turn.0.set_modified(future).unwrap();
+        assert_eq!(turn.delay().unwrap(), INTERVAL);
+    }
+}
