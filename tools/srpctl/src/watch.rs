@@ -11,12 +11,16 @@ use crate::{
     statistics::Statistics,
     sysfs::{self, Sysfs},
 };
+use nix::sys::{
+    signal::{SigSet, Signal},
+    signalfd::{SfdFlags, SignalFd},
+};
 use ratatui::{
     crossterm::event::{self, Event, KeyCode, KeyModifiers},
-    layout::Constraint,
+    layout::{Constraint, Layout},
     style::{Style, Stylize},
     widgets::{Row, Table},
-    DefaultTerminal,
+    DefaultTerminal, Frame,
 };
 use std::{
     collections::BTreeMap,
@@ -180,57 +184,144 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         }
         return Ok(());
     }
+    let signals = Signals::take().map_err(|e| Error::Program(format!("signals: {e}")))?;
     let mut terminal = ratatui::try_init()
         .map_err(|e| Error::Program(format!("no terminal: {e}; --count needs none")))?;
-    let result = until_quit(sysfs, interval, &mut terminal);
+    let result = until_quit(sysfs, interval, &signals, &mut terminal);
     ratatui::restore();
     result.map_err(|e| Error::Program(format!("terminal: {e}")))
 }
 
+/// The signals that end the program, which first restores the terminal.
+struct Signals(SignalFd);
+
+impl Signals {
+    fn take() -> nix::Result<Self> {
+        let all: SigSet = [Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        all.thread_block()?;
+        SignalFd::with_flags(&all, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map(Self)
+    }
+
+    /// Returns whether one has come.
+    fn came(&self) -> bool {
+        matches!(self.0.read_signal(), Ok(Some(_)))
+    }
+}
+
+/// Maximum time until a signal is noticed.
+const SLICE: Duration = Duration::from_millis(200);
+
 fn until_quit(
     sysfs: &Sysfs,
     interval: Duration,
+    signals: &Signals,
     terminal: &mut DefaultTerminal,
 ) -> std::io::Result<()> {
     let mut before = Look::now(sysfs);
     let mut lines = before.lines(&before);
+    let mut first = 0;
     loop {
-        terminal.draw(|frame| frame.render_widget(table(&lines), frame.area()))?;
-        let end = before.at + interval;
-        while event::poll(end.saturating_duration_since(Instant::now()))? {
+        let page = terminal.size()?.height.saturating_sub(2).max(1).into();
+        first = first.min(lines.len().saturating_sub(page));
+        terminal.draw(|frame| draw(frame, &lines, first))?;
+        let left = (before.at + interval).saturating_duration_since(Instant::now());
+        if event::poll(left.min(SLICE))? {
             match event::read()? {
-                Event::Key(key) if key.code == KeyCode::Char('q') => return Ok(()),
-                Event::Key(key)
-                    if key.code == KeyCode::Char('c') && key.modifiers == KeyModifiers::CONTROL =>
-                {
-                    return Ok(());
-                }
+                Event::Key(key) => match key.code {
+                    KeyCode::Char('q') => return Ok(()),
+                    KeyCode::Char('c') if key.modifiers == KeyModifiers::CONTROL => return Ok(()),
+                    KeyCode::Down => first += 1,
+                    KeyCode::Up => first = first.saturating_sub(1),
+                    KeyCode::PageDown => first += page,
+                    KeyCode::PageUp => first = first.saturating_sub(page),
+                    _ => {}
+                },
                 Event::Resize(..) => terminal.autoresize()?,
                 _ => {}
             }
         }
-        let now = Look::now(sysfs);
-        lines = now.lines(&before);
-        before = now;
+        if signals.came() {
+            return Ok(());
+        }
+        if before.at.elapsed() >= interval {
+            let now = Look::now(sysfs);
+            lines = now.lines(&before);
+            before = now;
+        }
     }
 }
 
-fn table(lines: &[[String; HEAD.len()]]) -> Table<'_> {
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        let widest = cells.chain([HEAD[column].len()]).max().unwrap_or(0);
-        Constraint::Length(u16::try_from(widest).unwrap_or(u16::MAX))
+/// Draws the lines from `first`, and how to see the others.
+fn draw(frame: &mut Frame<'_>, lines: &[[String; HEAD.len()]], first: usize) {
+    let [body, foot] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+    let rows = usize::from(body.height).saturating_sub(1);
+    let shown = &lines[first.min(lines.len())..];
+    frame.render_widget(table(shown, body.width.into()), body);
+    let text = if rows < lines.len() {
+        let last = lines.len().min(first + rows);
+        format!(
+            "{} to {last} of {}, arrow keys scroll, q quits",
+            first + 1,
+            lines.len()
+        )
+    } else {
+        "q quits".into()
     };
+    frame.render_widget(text.dim(), foot);
+}
+
+/// Columns that are left out on a narrow terminal, the first one first.
+const SPARE: [&str; 6] = [
+    "WAY",
+    "CREDITS",
+    "IN FLIGHT",
+    "LOST",
+    "WRITE MB/S",
+    "READ MB/S",
+];
+/// Minimum width of the column TARGET, which is cut off.
+const TARGET_WIDTH: usize = 12;
+/// Space between two columns.
+const SPACE: u16 = 1;
+
+fn table(lines: &[[String; HEAD.len()]], width: usize) -> Table<'_> {
+    let widest = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.chain([HEAD[column].len()]).max().unwrap_or(0)
+    };
+    let mut columns: Vec<(usize, usize)> = (0..HEAD.len()).map(|c| (c, widest(c))).collect();
+    let others = |columns: &[(usize, usize)]| -> usize {
+        let other = columns
+            .iter()
+            .filter(|(column, _)| HEAD[*column] != "TARGET");
+        let spaces = usize::from(SPACE) * (columns.len() - 1);
+        other.map(|(_, width)| width).sum::<usize>() + spaces
+    };
+    for name in SPARE {
+        if others(&columns) + TARGET_WIDTH > width {
+            columns.retain(|(column, _)| HEAD[*column] != name);
+        }
+    }
+    let rest = width.saturating_sub(others(&columns));
+    for (column, width) in &mut columns {
+        if HEAD[*column] == "TARGET" {
+            *width = rest.min(*width);
+        }
+    }
     let rows = lines.iter().map(|line| {
-        let row = Row::new(line.iter().map(String::as_str));
+        let row = Row::new(columns.iter().map(|(column, _)| line[*column].as_str()));
         match line[2].as_str() {
             "running" => row,
             _ => row.style(Style::new().red()),
         }
     });
-    Table::new(rows, (0..HEAD.len()).map(width))
-        .header(Row::new(HEAD).style(Style::new().bold()))
-        .column_spacing(2)
+    let widths = columns.iter().map(|(_, width)| *width);
+    let widths = widths.map(|width| Constraint::Length(width.try_into().unwrap_or(u16::MAX)));
+    let head = columns.iter().map(|(column, _)| HEAD[*column]);
+    Table::new(rows, widths)
+        .header(Row::new(head).style(Style::new().bold()))
+        .column_spacing(SPACE)
 }
 
 #[cfg(test)]
@@ -294,25 +385,60 @@ mod tests {
         assert_eq!(before.lines(&before)[0][7], "-");
     }
 
+    /// Returns the lines of a screen.
+    fn screen(width: u16, height: u16, sessions: usize, first: usize) -> Vec<String> {
+        let now = look(Instant::now(), 5, "fail-fast");
+        let lines = vec![now.lines(&now)[0].clone(); sessions];
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &lines, first)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y: u16| -> String { (0..width).map(|x| buffer[(x, y)].symbol()).collect() };
+        (0..height)
+            .map(|y| line(y).trim_end().to_string())
+            .collect()
+    }
+
     #[test]
     fn fits_a_terminal() {
-        let now = look(Instant::now(), 5, "running");
-        let mut terminal = Terminal::new(TestBackend::new(140, 3)).unwrap();
-        let lines = now.lines(&now);
-        terminal
-            .draw(|frame| frame.render_widget(table(&lines), frame.area()))
-            .unwrap();
-        let buffer = terminal.backend().buffer();
-        let line = |y: u16| -> String { (0..140).map(|x| buffer[(x, y)].symbol()).collect() };
+        let wide = screen(140, 4, 1, 0);
         assert!(
-            line(0).starts_with("HOST   TARGET  STATE    READ/S  WRITE/S  "),
-            "{}",
-            line(0)
+            wide[0].starts_with("HOST  TARGET STATE     READ/S WRITE/S "),
+            "{wide:?}"
+        );
+        assert!(wide[0].ends_with("WAY LOST"), "{wide:?}");
+        assert!(
+            wide[1].starts_with("host7 disk1  fail-fast 0      0 "),
+            "{wide:?}"
+        );
+        assert_eq!(wide[3], "q quits");
+        let narrow = screen(80, 4, 1, 0);
+        assert_eq!(
+            narrow[0],
+            "HOST  TARGET STATE     READ/S WRITE/S READ MB/S WRITE MB/S MS LOST"
         );
         assert!(
-            line(1).starts_with("host7  disk1   running  0       0  "),
-            "{}",
-            line(1)
+            narrow[1].starts_with("host7 disk1  fail-fast 0 "),
+            "{narrow:?}"
         );
+        let tiny = screen(45, 4, 1, 0);
+        assert_eq!(tiny[0], "HOST  TARGET STATE     READ/S WRITE/S MS");
+        screen(1, 1, 1, 0);
+    }
+
+    #[test]
+    fn each_session_can_be_reached() {
+        let first = screen(80, 10, 30, 0);
+        assert_eq!(first[9], "1 to 8 of 30, arrow keys scroll, q quits");
+        let last = screen(80, 10, 30, 22);
+        assert_eq!(last[9], "23 to 30 of 30, arrow keys scroll, q quits");
+        assert!(last[8].starts_with("host7 "), "{last:?}");
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        let signals = Signals::take().unwrap();
+        assert!(!signals.came());
+        nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+        assert!(signals.came());
     }
 }
