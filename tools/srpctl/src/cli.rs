@@ -368,6 +368,18 @@ mod tests {
     }
 
     #[test]
+    fn help_fits_a_page() {
+        let mut command = Cli::command();
+        command.build();
+        let parts = command.get_subcommands().map(|part| part.clone());
+        for mut part in parts.chain([command.clone()]) {
+            let text = part.render_long_help().to_string();
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(100), "{longest:?} columns: {text}");
+        }
+    }
+
+    #[test]
     fn the_driver_knows_every_option() {
         for (name, ..) in OPTIONS {
             let text = format!("{name}=1");
