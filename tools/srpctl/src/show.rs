@@ -65,25 +65,26 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     if sessions.is_empty() {
         return Err(Error::NotFound(format!("{}: not logged in", args.session)));
     }
-    for session in &sessions {
+    let all = sessions.iter().map(|session| {
         let read = |folder: std::path::PathBuf, names: &[&'static str]| {
             names
                 .iter()
                 .filter_map(|name| Some((*name, sysfs::text(folder.join(name))?)))
                 .collect::<BTreeMap<_, _>>()
         };
-        let details = Details {
+        Details {
             session,
             driver: read(session.folder(sysfs), &DRIVER),
             statistics: Statistics::of(sysfs, session.host),
             transport: read(Session::remote_port(sysfs, session.host), &TRANSPORT),
-        };
-        if args.json {
-            list::json(&details)?;
-        } else {
-            print(&details);
         }
+    });
+    let all: Vec<Details<'_>> = all.collect();
+    // One document, however many sessions the argument names.
+    if args.json {
+        return list::json(&all);
     }
+    all.iter().for_each(print);
     Ok(())
 }
 
