@@ -8,7 +8,12 @@ use crate::{
     sysfs::Sysfs,
 };
 use serde::{Deserialize, Serialize};
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{
+    fs::{self, Permissions},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+};
+use tempfile::NamedTempFile;
 
 const FOLDER: &str = "/run/srp";
 
@@ -44,7 +49,16 @@ impl Owner {
         };
         let path = folder.join(session.name());
         let text = toml::to_string(&owner).map_err(|e| Error::Program(e.to_string()))?;
-        fs::write(&path, text).map_err(|e| Error::io(&path, e))
+        // Monitoring programs of other users read it, whatever the umask is.
+        let write = || -> io::Result<()> {
+            let mut file = NamedTempFile::new_in(&folder)?;
+            file.write_all(text.as_bytes())?;
+            let mode = Permissions::from_mode(0o644);
+            file.as_file().set_permissions(mode)?;
+            file.persist(&path)?;
+            fs::set_permissions(&folder, Permissions::from_mode(0o755))
+        };
+        write().map_err(|e| Error::io(&path, e))
     }
 
     pub fn of(sysfs: &Sysfs, session: &Session) -> Option<Self> {
@@ -64,4 +78,26 @@ fn inode(sysfs: &Sysfs, session: &Session) -> Result<u64> {
     let folder = session.folder(sysfs);
     let found = fs::metadata(&folder).map_err(|e| Error::io(&folder, e))?;
     Ok(found.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_may_read_it() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let session = Session::default();
+        fs::create_dir_all(session.folder(&sysfs)).unwrap();
+        // As with a umask of 077.
+        let folder = root.path().join("run/srp");
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        Owner::record(&sysfs, &session, "srpctl", None, "0x1").unwrap();
+        let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(folder.join("host0")), 0o644);
+        assert_eq!(mode(folder.clone()), 0o755);
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
+    }
 }
