@@ -32,7 +32,7 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
         .into_iter()
         .map(|session| Counters {
             statistics: Statistics::of(sysfs, session.host),
-            running: session.state == "running",
+            running: is_connected(&session),
             host: session.host,
             id_ext: session.id_ext,
             ioc_guid: session.ioc_guid,
@@ -46,6 +46,12 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
         Format::Prometheus => out::write(format_args!("{}", prometheus(&all))),
     }
     Ok(())
+}
+
+/// Returns whether a session has a connection. With both timeouts off the transport class says
+/// `running` without one.
+fn is_connected(session: &Session) -> bool {
+    session.state == "running" && session.channels > 0
 }
 
 /// Formats the counters in the Prometheus text format, version 0.0.4.
@@ -156,6 +162,24 @@ const HELP: [(&str, &str); 15] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_without_channels_is_not_connected() {
+        let mut session = Session {
+            state: "running".into(),
+            channels: 2,
+            ..Session::default()
+        };
+        assert!(is_connected(&session));
+        session.channels = 0;
+        assert!(!is_connected(&session));
+        session = Session {
+            state: "fail-fast".into(),
+            channels: 2,
+            ..session
+        };
+        assert!(!is_connected(&session));
+    }
 
     #[test]
     fn prometheus_reads_it() {
