@@ -11,7 +11,11 @@ use std::{
 /// Writes text. If the reader has closed the pipe, exits with status 0; other errors give status 1.
 pub fn write(text: fmt::Arguments<'_>) {
     if let Err(e) = stdout().write_fmt(text) {
-        exit(i32::from(e.kind() != ErrorKind::BrokenPipe));
+        if e.kind() == ErrorKind::BrokenPipe {
+            exit(0);
+        }
+        eprintln!("srpctl: standard output: {e}");
+        exit(1);
     }
 }
 
