@@ -51,7 +51,7 @@ deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
-guests        last     -      stock,rt,kasan{",test" if LONG else ""} ci/guests.sh
+guests        last     -      stock,rt,kasan{",test,rtdebug" if LONG else ""} ci/guests.sh
 """
 # Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
 ONLY_LONG = ("test", "kunit-test")
