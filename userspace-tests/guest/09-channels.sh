@@ -9,7 +9,7 @@
 # runs: siw rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

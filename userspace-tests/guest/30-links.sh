@@ -88,7 +88,7 @@ if [ $kind = rxe ]; then
 	# The connection manager repeats it every 4 s.
 	sleep 10
 	ini ip link set w0 up || fail "ip link set w0 up"
-	wait $!
+	reap 60 "the login" $! || true
 	light
 	attach 0
 fi

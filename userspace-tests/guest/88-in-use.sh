@@ -33,7 +33,7 @@ refused() {
 	dd if=$disk of=/dev/null bs=4k count=1 iflag=direct status=none || fail "reading $disk"
 }
 # ends PID: ends a process that uses the disk.
-ends() { kill $1; wait $1; }
+ends() { kill $1; reap 20 "$1" $1; }
 unused() { ! lsblk -no MOUNTPOINTS $disk | grep -q .; }
 
 srpctl connect --id-ext $guid --ioc-guid $guid --dest 10.0.0.1:$port

@@ -77,7 +77,7 @@ srpctl rescan --remove
 [ $status = 7 ] && says "${gone1#/dev/} is open in sleep (process $reader)" || fail "a disk in use: status $status: $said"
 there 1 || fail "LUN 1 is removed in use"
 kill $reader
-wait $reader
+reap 20 "the reader" $reader || true
 reader=
 works rescan --remove
 says "${gone1#/dev/} is removed"

@@ -71,16 +71,10 @@ fn a_try_at_once_is_earned_by_a_life_that_doubles() {
     assert_eq!(pauses[6..], [None; 2]);
     // From then on 64 s are enough.
     assert_eq!(flap(&mut backoff, 64 * SECOND, 3), [at_once; 3]);
-    assert_eq!(
-        flap(&mut backoff, 64 * SECOND - 1, 1),
-        [None]
-    );
+    assert_eq!(flap(&mut backoff, 64 * SECOND - 1, 1), [None]);
     // Ten minutes clear the count.
     assert_eq!(flap(&mut backoff, 600 * SECOND, 1), [at_once]);
-    assert_eq!(
-        flap(&mut backoff, SECOND, 2),
-        [Some(2000), Some(4000)]
-    );
+    assert_eq!(flap(&mut backoff, SECOND, 2), [Some(2000), Some(4000)]);
     // If a connection dies at once, even the first retry has a pause.
     let mut backoff = Backoff::default();
     assert_eq!(flap(&mut backoff, 0, 1), [Some(1000)]);
