@@ -186,6 +186,7 @@ attribute_group! {
     static HOST_ATTRIBUTES: Host<Io> {
         id_ext: 0o444, show = |io: &Io, page| line(page, io.session.key().0);
         ioc_guid: 0o444, show = |io: &Io, page| line(page, io.session.key().1);
+        initiator_ext: 0o444, show = |io: &Io, page| line(page, io.session.key().2);
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
         pkey: 0o444, show = |io: &Io, page| line(page, fmt!("{:#06x}", service(io)?.pkey));
         sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
