@@ -15,7 +15,7 @@ use std::{fs, io::ErrorKind, os::unix::fs::symlink};
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
 /// Returns the names of all files in targets.d, each with its parsed content.
-fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
+pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
     let all = sysfs.entries(FOLDER).into_iter();
     all.filter(|path| path.extension().is_some_and(|end| end == "conf"))
         .filter(|path| !sysfs::name(path).starts_with('.'))

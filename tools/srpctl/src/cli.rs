@@ -25,8 +25,9 @@ pub enum Command {
     ///
     /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which
     /// has the same names as add_target, `device` and `port`, as `name = "value"`. The RDMA port is
-    /// the one that the route to the target goes through, unless --device or --port say otherwise.
-    /// A session that already exists is no error.
+    /// that of --device and --port, or the one that has the address --src, or the one that the
+    /// route to the target goes through. Without --src the address is the port's. A session that
+    /// already exists is no error, unless it leads to another address, or is that of another file.
     Connect(Connect),
     /// Log out
     ///
@@ -81,6 +82,9 @@ pub struct Connect {
     /// respond
     #[arg(long, value_name = "SECONDS")]
     pub retry: Option<u64>,
+    /// Make one more session with the target: choose an --initiator-ext that is not in use
+    #[arg(long, conflicts_with_all = ["name", "initiator_ext"])]
+    pub path: bool,
     /// Name that is recorded as the creator of the session
     #[arg(long, hide = true, default_value = "srpctl")]
     pub owner: String,

@@ -3,46 +3,121 @@
 //! `srpctl connect`.
 
 use crate::{
+    boot,
     cli::Connect,
-    disk,
+    disk::{self, Disk},
     draft::Draft,
     error::{Error, Result},
     kernel_log::KernelLog,
+    lock::Lock,
     out::say,
     owner::Owner,
     port::{self, Port},
     session::Session,
-    sysfs::Sysfs,
-    target::Target,
+    sysfs::{self, Sysfs},
+    target::{End, Target},
     timeouts::Timeouts,
     unit,
 };
 use std::{
+    collections::BTreeSet,
     fs::OpenOptions,
     io::{ErrorKind, Write},
+    net::IpAddr,
     process::Command,
     thread::sleep,
     time::{Duration, Instant},
 };
 
-/// Delay between two login attempts.
+/// Delay after the first attempt. It doubles, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a session that is logging out: it exists for a moment longer than its SCSI host.
 const LOGOUT: Duration = Duration::from_secs(5);
 
-/// A session, its port, and whether this login created it.
+/// A session, and whether this login created it.
 struct Login {
     session: Session,
-    port: Port,
     new: bool,
+}
+
+/// A login that is about to be made.
+struct Attempt {
+    /// The target with the port that was chosen, as a file has it.
+    target: Target,
+    port: Port,
+    /// Held until the session is on record: only one login at a target through a port at a time.
+    _lock: Lock,
+}
+
+impl Attempt {
+    /// Chooses the port and, for another path, the initiator extension.
+    fn new(sysfs: &Sysfs, target: &Target, another_path: bool) -> Result<Self> {
+        let mut target = target.clone();
+        let port = port::choose(sysfs, &target)?;
+        let (id_ext, ioc_guid, _) = target.key()?;
+        let lock = format!("login-{}-{}-{id_ext}-{ioc_guid}", port.device, port.number);
+        let lock = Lock::take(sysfs, &lock)?;
+        if another_path {
+            let number = unused(sysfs, &target, &port)?;
+            target.set("initiator_ext", format!("{number:x}"));
+        }
+        target.device = Some(port.device.clone());
+        target.port = Some(port.number);
+        Ok(Self {
+            target,
+            port,
+            _lock: lock,
+        })
+    }
+
+    /// Returns the string for add_target.
+    fn login_string(&self, sysfs: &Sysfs) -> Result<String> {
+        let mut target = self.target.clone();
+        if let Some((None, dest)) = target.ends()? {
+            let dest = port::with_scope(sysfs, dest)?;
+            match port::source(sysfs, &self.port, dest) {
+                Some(IpAddr::V4(ip)) => target.set("src", ip.to_string()),
+                Some(IpAddr::V6(ip)) => target.set("src", format!("[{ip}]")),
+                None => true,
+            };
+        }
+        Ok(target.login_string())
+    }
+}
+
+/// Returns the lowest initiator extension that neither a session with the target through `port` nor
+/// a file has.
+fn unused(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<u64> {
+    let (id_ext, ioc_guid, _) = target.key()?;
+    let sessions = Session::hosts(sysfs).into_iter().filter(|session| {
+        (&session.id_ext, &session.ioc_guid) == (&id_ext, &ioc_guid)
+            && (session.device.as_str(), session.port) == (port.device.as_str(), port.number)
+    });
+    // A session of the C driver that is not on record has most likely the default.
+    let used = sessions.map(|session| session.initiator_ext.unwrap_or_else(|| extension(0)));
+    let files = boot::files(sysfs)
+        .into_iter()
+        .filter_map(|(_, target)| target.ok()?.key().ok())
+        .filter(|key| (&key.0, &key.1) == (&id_ext, &ioc_guid))
+        .map(|key| key.2);
+    let used: BTreeSet<String> = used.chain(files).collect();
+    (0..)
+        .find(|number| !used.contains(&extension(*number)))
+        .ok_or_else(|| Error::Usage("no initiator_ext is left".into()))
+}
+
+/// Returns an initiator extension in the format of sysfs.
+fn extension(number: u64) -> String {
+    format!("{number:#018x}")
 }
 
 /// Logs in, waits for the disks, and prints them.
 pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
-    let mut target = Target::of(sysfs, args)?;
+    let target = Target::of(sysfs, args)?;
     target.check()?;
     let draft = match &args.save {
-        Some(name) => Some((name, Draft::new(sysfs, name, &target)?)),
+        Some(name) => Some((name.as_str(), Draft::new(sysfs, name, &target)?)),
         None => None,
     };
     load(sysfs)?;
@@ -50,48 +125,78 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         true => None,
         false => Some(Timeouts::of_module(sysfs).with(&target.timeouts)?),
     };
-    let end = Instant::now() + Duration::from_secs(args.retry.unwrap_or(0));
-    let login = loop {
-        match log_in(sysfs, &target) {
-            Ok(login) => break login,
-            Err(error) if error.may_pass() && Instant::now() < end => {
-                eprintln!("srpctl: {error}; trying again");
-                sleep(PAUSE);
-            }
-            Err(error) => return Err(error),
-        }
-    };
-    let session = &login.session;
     let name = args.save.as_deref().or(args.name.as_deref());
+    let (attempt, login) = retry(args.retry.unwrap_or(0), || {
+        let attempt = Attempt::new(sysfs, &target, args.path)?;
+        // The file is whole before the login, and then has only to get its name.
+        if let Some((_, draft)) = &draft {
+            draft.write(&attempt.target)?;
+        }
+        let login = log_in(sysfs, &attempt, name)?;
+        Ok((attempt, login))
+    })?;
+    let session = &login.session;
+    if args.path && !login.new {
+        return Err(Error::Usage(format!(
+            "{} is already logged in with this initiator_ext; choose one with --initiator-ext",
+            session.name()
+        )));
+    }
+    let kept = draft.map_or(Ok(()), |(name, draft)| draft.keep(name));
+    let name = name.filter(|_| kept.is_ok());
     // Do not take over a session of another owner.
     if login.new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
-        let (_, _, initiator_ext) = target.key()?;
+        let (_, _, initiator_ext) = attempt.target.key()?;
         Owner::record(sysfs, session, &args.owner, name, &initiator_ext)?;
     }
     if let Some(timeouts) = timeouts {
         timeouts.set(sysfs, session)?;
     }
-    if let Some((name, draft)) = draft {
-        target.device = Some(login.port.device.clone());
-        target.port = Some(login.port.number);
-        draft.keep(name, &target)?;
+    report(&login);
+    kept?;
+    if let Some(name) = &args.save {
         // Tell systemd of the new file, and start its unit, because the session exists.
         unit::reload()?;
         unit::systemctl(&["start", "--no-block"], name)?;
     }
+    Ok(())
+}
+
+/// Calls `attempt` until it succeeds, has failed for good, or `seconds` have passed.
+fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    let end = Instant::now().checked_add(Duration::from_secs(seconds));
+    let mut pause = PAUSE;
+    let mut said = String::new();
+    loop {
+        match attempt() {
+            Err(error) if error.may_pass() && end.is_none_or(|end| Instant::now() < end) => {
+                let why = error.to_string();
+                // The journal has each reason once.
+                if why != said {
+                    eprintln!("srpctl: {why}; trying again");
+                    said = why;
+                }
+                sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Prints the session and its disks.
+fn report(login: &Login) {
+    let session = &login.session;
     let verb = if login.new {
         "logged in"
     } else {
         "already logged in"
     };
-    let through = target
-        .option("dest")
-        .or(target.option("dgid"))
-        .unwrap_or_default();
     say!(
-        "{}: {verb} at {through} through {}",
+        "{}: {verb} at {} through {}",
         session.name(),
-        login.port.name()
+        session.address,
+        session.port_name()
     );
     for disk in &session.disks {
         let names = [Some(disk.device()), disk.link.clone(), disk.by_path.clone()];
@@ -106,7 +211,6 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     if session.disks.is_empty() {
         say!("  no disks: the target exports none to this initiator (LIO: map a LUN in its ACL)");
     }
-    Ok(())
 }
 
 /// Loads the driver unless its files are in sysfs.
@@ -137,30 +241,27 @@ fn advice(said: &str) -> &'static str {
 }
 
 /// Makes one login attempt. If there is a session already, returns that one.
-fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
-    let dest = target.dest(sysfs)?;
-    let port = port::choose(sysfs, target.device.as_deref(), target.port, dest)?;
+fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login> {
+    let Attempt { target, port, .. } = attempt;
+    let login = attempt.login_string(sysfs)?;
     let end = Instant::now() + LOGOUT;
     let before = loop {
-        let before = Session::to(sysfs, target, &port)?;
+        let before = Session::to(sysfs, target, port)?;
         let mut log = KernelLog::from_now();
-        let Err(e) = add_target(&port, target) else {
+        let Err(e) = add_target(port, &login) else {
             break before;
         };
         let Error::Io { source, .. } = &e else {
             return Err(e);
         };
         if source.kind() != ErrorKind::AlreadyExists {
-            let why = log.as_mut().and_then(|log| log.reason(&port, target));
+            let why = log.as_mut().and_then(|log| log.reason(port, target));
             return Err(Error::Login(why.unwrap_or_else(|| source.to_string())));
         }
-        // A session on record certainly matches; prefer it.
+        // A session whose key is known certainly matches; prefer it.
         if let Some(session) = before.into_iter().min_by_key(|s| s.initiator_ext.is_none()) {
-            return Ok(Login {
-                session,
-                port,
-                new: false,
-            });
+            agree(sysfs, &session, target, name)?;
+            return Ok(with_disks(sysfs, session, false));
         }
         if Instant::now() >= end {
             return Err(Error::Login(
@@ -170,27 +271,68 @@ fn log_in(sysfs: &Sysfs, target: &Target) -> Result<Login> {
         sleep(LOGOUT / 50);
     };
     settle();
-    let new = Session::to(sysfs, target, &port)?
+    let new = Session::to(sysfs, target, port)?
         .into_iter()
         .find(|session| before.iter().all(|old| old.host != session.host));
     let session = new.ok_or_else(|| {
         Error::Login("the session ended right after the login; see the kernel log".into())
     })?;
-    Ok(Login {
-        session,
-        port,
-        new: true,
-    })
+    Ok(with_disks(sysfs, session, true))
 }
 
-fn add_target(port: &Port, target: &Target) -> Result {
+fn with_disks(sysfs: &Sysfs, mut session: Session, new: bool) -> Login {
+    session.disks = Disk::all(sysfs, session.host);
+    Login { session, new }
+}
+
+/// Checks that the session that is there is the one that was wanted: the key alone does not say so.
+fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) -> Result {
+    let file = |file: &str| sysfs::text(session.folder(sysfs).join(file));
+    let host = session.name();
+    let other = |what: String| {
+        Err(Error::Usage(format!(
+            "{host} is already logged in {what}; for one more session use --path, or another \
+             initiator_ext"
+        )))
+    };
+    if let Some((src, dest)) = target.ends()? {
+        let present = End::parse(&session.address);
+        if present.is_some_and(|present| !present.is(&dest)) {
+            return other(format!("at {}", session.address));
+        }
+        let present = file("src").and_then(|text| End::parse(&text));
+        if let (Some(src), Some(present)) = (src, present) {
+            if src.ip.to_canonical() != present.ip.to_canonical() {
+                return other(format!("from {}", present.ip));
+            }
+        }
+    }
+    if let (Some(dgid), Some(present)) = (target.dgid()?, file("orig_dgid")) {
+        if dgid != present {
+            return other(format!("at {present}"));
+        }
+    }
+    match (name, session.target.as_deref()) {
+        (Some(name), Some(known)) if name != known => {
+            // A file that was renamed or removed has no claim.
+            let has_file = Target::path(sysfs, known).is_ok_and(|path| path.exists());
+            match has_file {
+                true => other(format!("as target {known}")),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_target(port: &Port, login: &str) -> Result {
     let path = port.folder.join("add_target");
     let mut file = OpenOptions::new()
         .write(true)
         .open(&path)
         .map_err(|e| Error::io(&path, e))?;
     // A login string must be written with a single write().
-    file.write(target.login_string().as_bytes())
+    file.write(login.as_bytes())
         .map_err(|e| Error::io(&path, e))?;
     Ok(())
 }
@@ -206,6 +348,8 @@ fn settle() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tests::machine;
+    use std::{cell::Cell, fs};
 
     #[test]
     fn a_key_that_is_not_known() {
@@ -215,5 +359,99 @@ mod tests {
             advice("modprobe: FATAL: Module ib_srp not found in directory"),
             ""
         );
+    }
+
+    /// Target `one` of [`machine`], whose session is host10.
+    fn one(sysfs: &Sysfs) -> (Session, Target) {
+        let session = Session::hosts(sysfs).remove(1);
+        assert_eq!(session.host, 10);
+        (session, Target::named(sysfs, "one").unwrap())
+    }
+
+    #[test]
+    fn a_session_at_another_address_is_not_the_wanted_one() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let (session, mut target) = one(&sysfs);
+        agree(&sysfs, &session, &target, Some("one")).unwrap();
+        for dest in ["10.0.0.3:5555", "10.0.0.1:5556", "[fd00::1]:5555"] {
+            target.set("dest", dest.into());
+            let error = agree(&sysfs, &session, &target, Some("one")).unwrap_err();
+            assert_eq!(error.status(), 2);
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("host10 is already logged in at 10.0.0.1:5555; "),
+                "{error}"
+            );
+        }
+        target.set("dest", "[::ffff:10.0.0.1]:5555".into());
+        agree(&sysfs, &session, &target, Some("one")).unwrap();
+        // The local address.
+        target.set("dest", "10.0.0.1:5555".into());
+        let src = session.folder(&sysfs).join("src");
+        fs::write(src, "10.0.0.2:33477\n").unwrap();
+        target.set("src", "10.0.0.2".into());
+        agree(&sysfs, &session, &target, Some("one")).unwrap();
+        target.set("src", "10.0.0.12".into());
+        let error = agree(&sysfs, &session, &target, Some("one")).unwrap_err();
+        assert!(error.to_string().contains(" from 10.0.0.2; "), "{error}");
+    }
+
+    #[test]
+    fn a_session_is_not_taken_from_another_file() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let (session, target) = one(&sysfs);
+        Owner::record(&sysfs, &session, "srpctl", Some("one"), &extension(0)).unwrap();
+        let (session, _) = one(&sysfs);
+        agree(&sysfs, &session, &target, Some("one")).unwrap();
+        agree(&sysfs, &session, &target, None).unwrap();
+        let error = agree(&sysfs, &session, &target, Some("two")).unwrap_err();
+        assert!(error.to_string().contains(" as target one; "), "{error}");
+        fs::remove_file(Target::path(&sysfs, "one").unwrap()).unwrap();
+        agree(&sysfs, &session, &target, Some("two")).unwrap();
+    }
+
+    #[test]
+    fn another_path_has_an_extension_of_its_own() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let (session, target) = one(&sysfs);
+        let port = Port {
+            folder: folder.path().into(),
+            device: session.device.clone(),
+            number: session.port,
+        };
+        // 0 is the default of the file and of the session.
+        assert_eq!(unused(&sysfs, &target, &port).unwrap(), 1);
+        fs::write(
+            session.folder(&sysfs).join("initiator_ext"),
+            "0x0000000000000001\n",
+        )
+        .unwrap();
+        assert_eq!(unused(&sysfs, &target, &port).unwrap(), 2);
+        // A file whose session is not there.
+        let file = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.3:5555\"\n";
+        let path = Target::path(&sysfs, "two").unwrap();
+        fs::write(path, format!("{file}initiator_ext = \"2\"\n")).unwrap();
+        assert_eq!(unused(&sysfs, &target, &port).unwrap(), 3);
+    }
+
+    #[test]
+    fn only_what_may_pass_is_retried() {
+        let calls = Cell::new(0);
+        let mut result = retry(u64::MAX, || {
+            calls.set(calls.get() + 1);
+            match calls.get() {
+                1 => Err(Error::NoPort("none".into())),
+                _ => Ok(()),
+            }
+        });
+        assert!(result.is_ok() && calls.get() == 2);
+        result = retry(60, || Err(Error::Usage("wrong".into())));
+        assert_eq!(result.unwrap_err().status(), 2);
+        result = retry(0, || Err(Error::Login("away".into())));
+        assert_eq!(result.unwrap_err().status(), 1);
     }
 }

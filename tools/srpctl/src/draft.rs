@@ -48,7 +48,8 @@ impl Draft {
         Ok(draft)
     }
 
-    fn write(&self, target: &Target) -> Result {
+    /// Replaces the content, and waits until it is on the disk.
+    pub fn write(&self, target: &Target) -> Result {
         let write = || {
             let text = target.to_file();
             let file = self.file.as_file();
@@ -61,14 +62,13 @@ impl Draft {
         write().map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Writes the final `target` and renames the file.
+    /// Renames the file.
     ///
     /// # Errors
     ///
     /// [`Error::Usage`] if the name was taken meanwhile (that file stays as it is), [`Error::Io`]
     /// otherwise.
-    pub fn keep(self, name: &str, target: &Target) -> Result {
-        self.write(target)?;
+    pub fn keep(self, name: &str) -> Result {
         let Self { file, path } = self;
         file.persist_noclobber(&path)
             .map_err(|e| match e.error.kind() {
@@ -121,7 +121,8 @@ mod tests {
         let draft = Draft::new(&sysfs, "disk1", &target).unwrap();
         target.options.clear();
         target.device = Some("mlx5_0".into());
-        draft.keep("disk1", &target).unwrap();
+        draft.write(&target).unwrap();
+        draft.keep("disk1").unwrap();
         assert_eq!(names(&folder), ["disk1.conf"]);
         let path = folder.join("disk1.conf");
         assert_eq!(fs::read_to_string(&path).unwrap(), "device = \"mlx5_0\"\n");
@@ -139,7 +140,7 @@ mod tests {
         let draft = Draft::new(&sysfs, "disk1", &target).unwrap();
         let path = Target::path(&sysfs, "disk1").unwrap();
         fs::write(&path, "# of another\n").unwrap();
-        assert_eq!(draft.keep("disk1", &target).unwrap_err().status(), 2);
+        assert_eq!(draft.keep("disk1").unwrap_err().status(), 2);
         assert_eq!(fs::read_to_string(&path).unwrap(), "# of another\n");
         assert_eq!(names(path.parent().unwrap()), ["disk1.conf"]);
         assert_eq!(

@@ -16,6 +16,7 @@ mod generate;
 mod holder;
 mod kernel_log;
 mod list;
+mod lock;
 mod lun;
 mod mount;
 mod out;

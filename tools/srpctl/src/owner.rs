@@ -15,7 +15,7 @@ use std::{
 };
 use tempfile::NamedTempFile;
 
-const FOLDER: &str = "/run/srp";
+pub const FOLDER: &str = "/run/srp";
 
 /// The record of a session. Sessions created by srp_daemon or by hand have none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -24,8 +24,8 @@ pub struct Owner {
     pub owner: String,
     /// Name of the target's file in targets.d.
     pub target: Option<String>,
-    /// Initiator extension, which distinguishes sessions with one target. The kernel does not show
-    /// it.
+    /// Initiator extension, which distinguishes sessions with one target. The C driver does not
+    /// show it.
     pub initiator_ext: String,
     /// Inode of the host's directory in sysfs, because host numbers are reused.
     pub inode: u64,

@@ -5,8 +5,9 @@
 use crate::{
     error::{Error, Result},
     sysfs::{self, Sysfs},
+    target::{End, Target},
 };
-use nix::ifaddrs::getifaddrs;
+use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 use serde::Deserialize;
 use std::{
     collections::BTreeSet,
@@ -127,6 +128,45 @@ fn links() -> Vec<Link> {
         .unwrap_or_default()
 }
 
+/// An address of a network interface of this machine.
+struct Own {
+    interface: String,
+    address: IpAddr,
+    mask: Option<IpAddr>,
+}
+
+impl Own {
+    /// Returns whether `other` is in the subnet of this address.
+    fn is_near(&self, other: IpAddr) -> bool {
+        match (self.address, self.mask, other) {
+            (IpAddr::V4(own), Some(IpAddr::V4(mask)), IpAddr::V4(other)) => {
+                own.to_bits() & mask.to_bits() == other.to_bits() & mask.to_bits()
+            }
+            (IpAddr::V6(own), Some(IpAddr::V6(mask)), IpAddr::V6(other)) => {
+                own.to_bits() & mask.to_bits() == other.to_bits() & mask.to_bits()
+            }
+            _ => false,
+        }
+    }
+}
+
+fn ip(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+}
+
+/// Returns the addresses of all network interfaces.
+fn own_addresses() -> std::io::Result<Vec<Own>> {
+    let all = getifaddrs()?.filter_map(|entry| {
+        Some(Own {
+            address: ip(entry.address?)?,
+            mask: entry.netmask.and_then(ip),
+            interface: entry.interface_name,
+        })
+    });
+    Ok(all.collect())
+}
+
 /// Returns the network interface and the local address of the route to `dest`. Sends nothing.
 fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
     let any: IpAddr = match dest {
@@ -136,22 +176,58 @@ fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(dest)?;
     let local = socket.local_addr()?.ip();
-    let own = getifaddrs()?
-        .filter(|entry| {
-            entry.address.is_some_and(|address| {
-                address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip())) == Some(local)
-                    || address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())) == Some(local)
-            })
-        })
-        .map(|entry| entry.interface_name)
-        .next();
-    own.map(|name| (name, local))
+    let own = own_addresses()?
+        .into_iter()
+        .find(|own| own.address == local);
+    own.map(|own| (own.interface, local))
         .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// Combines an address and a port; `scope` names or numbers the interface of a link-local address.
-pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> Result<SocketAddr> {
-    match (ip, scope) {
+/// Returns the network interface that has the address `src`; `scope` names or numbers it.
+fn interface_of(sysfs: &Sysfs, src: IpAddr, scope: Option<&str>) -> Result<String> {
+    let index = scope.and_then(|scope| {
+        sysfs::text(sysfs.path(format!("/sys/class/net/{scope}/ifindex")))
+            .or_else(|| Some(scope.to_string()))
+    });
+    let has_scope = |name: &str| {
+        index.is_none()
+            || sysfs::text(sysfs.path(format!("/sys/class/net/{name}/ifindex"))) == index
+    };
+    let all = own_addresses().map_err(|e| Error::NoPort(format!("no addresses: {e}")))?;
+    let own = all
+        .into_iter()
+        .find(|own| own.address == src && has_scope(&own.interface));
+    own.map(|own| own.interface)
+        .ok_or_else(|| Error::NoPort(format!("no network interface has the address {src}")))
+}
+
+/// Returns the address to log in from if the route to `dest` does not go through `port`: one of the
+/// port's, preferably in the subnet of `dest`. `None` leaves it to the route.
+pub fn source(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Option<IpAddr> {
+    let links = links();
+    let routed = interface_to(dest).ok();
+    if routed.is_some_and(|(interface, _)| port.has(sysfs, &interface, &links)) {
+        return None;
+    }
+    let mut own = own_addresses().ok()?;
+    own.retain(|own| {
+        own.address.is_ipv4() == dest.is_ipv4()
+            && !matches!(own.address, IpAddr::V6(ip) if ip.is_unicast_link_local())
+            && port.has(sysfs, &own.interface, &links)
+    });
+    nearest(own, dest.ip())
+}
+
+/// Returns the first address in the subnet of `dest`, or the first of all.
+fn nearest(own: Vec<Own>, dest: IpAddr) -> Option<IpAddr> {
+    let near = own.iter().find(|own| own.is_near(dest));
+    near.or(own.first()).map(|own| own.address)
+}
+
+/// Returns the address for a socket; the scope names or numbers the interface of a link-local one.
+pub fn with_scope(sysfs: &Sysfs, end: End) -> Result<SocketAddr> {
+    let (ip, port) = (end.ip, end.port.unwrap_or(0));
+    match (ip, end.scope.as_deref()) {
         (IpAddr::V6(ip), Some(scope)) => {
             let index = sysfs::number(sysfs.path(format!("/sys/class/net/{scope}/ifindex")))
                 .or_else(|| scope.parse().ok())
@@ -164,14 +240,10 @@ pub fn with_scope(sysfs: &Sysfs, ip: IpAddr, port: u16, scope: Option<&str>) -> 
 
 /// Chooses the port of a login.
 ///
-/// `device` and `number` restrict the choice, then the route to `dest`. Without `dest` there must
-/// be only one such port.
-pub fn choose(
-    sysfs: &Sysfs,
-    device: Option<&str>,
-    number: Option<u32>,
-    dest: Option<SocketAddr>,
-) -> Result<Port> {
+/// Its device and number restrict the choice, then the interface of its `src`, or the route to its
+/// `dest`. Without these there must be only one such port.
+pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
+    let (device, number) = (target.device.as_deref(), target.port);
     if !sysfs.path("/sys/class/infiniband_srp").exists() {
         return Err(Error::NoModule(String::new()));
     }
@@ -205,9 +277,14 @@ pub fn choose(
             names(&all.iter().collect::<Vec<_>>())
         )));
     }
-    if let ([_, _, ..], Some(dest)) = (&fit[..], dest) {
-        let (interface, local) = interface_to(dest)
-            .map_err(|e| Error::NoPort(format!("there is no route to {}: {e}", dest.ip())))?;
+    let ends = target.ends()?;
+    if let ([_, _, ..], Some((src, dest))) = (&fit[..], ends) {
+        let dest = with_scope(sysfs, dest)?;
+        let (interface, local) = match src {
+            Some(src) => (interface_of(sysfs, src.ip, src.scope.as_deref())?, src.ip),
+            None => interface_to(dest)
+                .map_err(|e| Error::NoPort(format!("there is no route to {}: {e}", dest.ip())))?,
+        };
         let links = links();
         let through: Vec<&Port> = fit
             .iter()
@@ -244,4 +321,31 @@ pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let of_net = sysfs.entries("/sys/class/net").into_iter().map(sysfs::name);
     let of_net = of_net.filter(|name| port.has(sysfs, name, &links));
     of_gids.into_iter().chain(of_links).chain(of_net).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_in_the_subnet_is_taken() {
+        let own = |address: &str, mask: &str| Own {
+            interface: "eth0".into(),
+            address: address.parse().unwrap(),
+            mask: mask.parse().ok(),
+        };
+        let all = || {
+            vec![
+                own("192.0.2.2", "255.255.255.0"),
+                own("10.1.2.3", "255.255.0.0"),
+                own("fd00::2", "ffff:ffff:ffff:ffff::"),
+            ]
+        };
+        let from = |dest: &str| nearest(all(), dest.parse().unwrap()).map(|ip| ip.to_string());
+        assert_eq!(from("10.1.9.9").as_deref(), Some("10.1.2.3"));
+        assert_eq!(from("fd00::1").as_deref(), Some("fd00::2"));
+        // Through a router.
+        assert_eq!(from("10.2.9.9").as_deref(), Some("192.0.2.2"));
+        assert_eq!(nearest(Vec::new(), "10.1.9.9".parse().unwrap()), None);
+    }
 }

@@ -33,7 +33,8 @@ pub struct Session {
     pub channels: u32,
     /// Creator of the session, `srpctl` or `initramfs`; `None` if there is no record of it.
     pub owner: Option<String>,
-    /// Initiator extension; `None` if there is no record of the session.
+    /// Initiator extension; `None` if the driver does not show it (the C driver) and there is no
+    /// record of the session.
     pub initiator_ext: Option<String>,
     /// Name of the target's file in `/etc/srp/targets.d`, if it is on record.
     pub target: Option<String>,
@@ -44,9 +45,10 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn all(sysfs: &Sysfs) -> Vec<Self> {
+    /// Returns all sessions, without their disks.
+    pub fn hosts(sysfs: &Sysfs) -> Vec<Self> {
         let hosts = sysfs.entries("/sys/class/scsi_host");
-        let mut all: Vec<Self> = hosts
+        hosts
             .iter()
             .filter(|path| sysfs::text(path.join("proc_name")).as_deref() == Some("ib_srp"))
             .filter_map(|path| {
@@ -66,7 +68,7 @@ impl Session {
                         .unwrap_or_else(|| "lost".into()),
                     channels: sysfs::number(path.join("ch_count")).unwrap_or(0),
                     owner: None,
-                    initiator_ext: None,
+                    initiator_ext: sysfs::text(path.join("initiator_ext")),
                     target: None,
                     last_error: sysfs::text(path.join("last_error"))
                         .filter(|text| !text.is_empty()),
@@ -74,12 +76,17 @@ impl Session {
                 };
                 if let Some(owner) = Owner::of(sysfs, &session) {
                     session.owner = Some(owner.owner);
-                    session.initiator_ext = Some(owner.initiator_ext);
+                    session.initiator_ext.get_or_insert(owner.initiator_ext);
                     session.target = owner.target;
                 }
                 Some(session)
             })
-            .collect();
+            .collect()
+    }
+
+    /// Returns all sessions with their disks.
+    pub fn all(sysfs: &Sysfs) -> Vec<Self> {
+        let mut all = Self::hosts(sysfs);
         let hosts: Vec<u32> = all.iter().map(|session| session.host).collect();
         let mut disks = Disk::all(sysfs, &hosts);
         for session in &mut all {
@@ -135,10 +142,10 @@ impl Session {
             && target.port.is_none_or(|port| port == self.port)
     }
 
-    /// Returns the sessions with `target` through `port`.
+    /// Returns the sessions with `target` through `port`, without their disks.
     pub fn to(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<Vec<Self>> {
         let key = target.key()?;
-        let mut all = Self::all(sysfs);
+        let mut all = Self::hosts(sysfs);
         all.retain(|session| {
             session.is_of(target, &key)
                 && session.device == port.device
@@ -159,14 +166,19 @@ impl Session {
             }
             return Ok(all);
         }
+        Self::named(sysfs, all, argument)
+    }
+
+    /// Returns those of the sessions that are with the target `name`.
+    pub fn named(sysfs: &Sysfs, mut all: Vec<Self>, name: &str) -> Result<Vec<Self>> {
         // Sessions recorded under that name take precedence over those that match the file.
-        let is_known = |session: &Self| session.target.as_deref() == Some(argument);
+        let is_known = |session: &Self| session.target.as_deref() == Some(name);
         if all.iter().any(is_known) {
             all.retain(is_known);
             return Ok(all);
         }
         // Otherwise, the sessions that match the file and are not recorded under another name.
-        let target = Target::named(sysfs, argument)?;
+        let target = Target::named(sysfs, name)?;
         let key = target.key()?;
         all.retain(|session| session.target.is_none() && session.is_of(&target, &key));
         Ok(all)
@@ -180,13 +192,13 @@ pub fn host(argument: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::{cli::List, list};
     use std::{fs, os::unix::fs::symlink, path::Path};
 
     /// A machine with two sessions, two paths to one disk, and a disk of another driver.
-    fn machine() -> tempfile::TempDir {
+    pub fn machine() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = folder.path().join(path);
@@ -331,5 +343,9 @@ mod tests {
         assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
         Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000000").unwrap();
         assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
+        // What the driver shows counts, whatever is on record.
+        let host = session.folder(&sysfs);
+        fs::write(host.join("initiator_ext"), "0x0000000000000001\n").unwrap();
+        assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
     }
 }

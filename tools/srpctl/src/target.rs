@@ -5,14 +5,16 @@
 use crate::{
     cli::{Connect, ANSWERS_FROM, OPTIONS, TIMEOUTS},
     error::{Error, Result},
-    port,
-    proto::options::{self, Defaults, Options},
+    proto::{
+        address::Address,
+        options::{Defaults, Options, Target as Place},
+    },
     session,
     sysfs::Sysfs,
     timeouts::Timeouts,
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, fmt::Write, fs, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Write, fs, net::IpAddr, path::PathBuf};
 use toml::{Spanned, Value};
 
 pub const FOLDER: &str = "/etc/srp/targets.d";
@@ -24,6 +26,43 @@ const NAME_MAX: usize = 255 - "srp-connect@.service".len();
 /// Returns whether the text can be the value of a single option in a login string.
 fn is_value(text: &str) -> bool {
     !text.contains([',', '\n', '\0'])
+}
+
+/// Parses a login string as the driver does.
+fn options(login: &str) -> Result<Options<'_>> {
+    Options::parse(login.as_bytes(), &Defaults::default()).map_err(|e| Error::Usage(e.to_string()))
+}
+
+/// One end of a connection: an IP address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct End {
+    pub ip: IpAddr,
+    pub port: Option<u16>,
+    /// Name or number of the interface that an IPv6 address belongs to.
+    pub scope: Option<String>,
+}
+
+impl End {
+    /// Reads an address of sysfs.
+    pub fn parse(text: &str) -> Option<Self> {
+        Address::parse(text).ok().map(Self::from)
+    }
+
+    /// Returns whether both are the same address and port. `[::ffff:10.0.0.1]` is `10.0.0.1`. The
+    /// scope is not compared: it is a name or a number.
+    pub fn is(&self, other: &Self) -> bool {
+        self.ip.to_canonical() == other.ip.to_canonical() && self.port == other.port
+    }
+}
+
+impl From<Address<'_>> for End {
+    fn from(address: Address<'_>) -> Self {
+        Self {
+            ip: address.ip,
+            port: address.port,
+            scope: address.scope.map(str::to_string),
+        }
+    }
 }
 
 /// A target and the path to it.
@@ -180,7 +219,7 @@ impl Target {
 
     /// Replaces a value, or adds it in the case of [`ANSWERS_FROM`]. Returns false if the name is
     /// unknown.
-    fn set(&mut self, name: &str, value: String) -> bool {
+    pub fn set(&mut self, name: &str, value: String) -> bool {
         let option = OPTIONS
             .iter()
             .map(|(known, ..)| *known)
@@ -215,23 +254,14 @@ impl Target {
 
     /// Performs the checks of the driver and the transport class.
     pub fn check(&self) -> Result {
-        let login = self.login_string();
-        Options::parse(login.as_bytes(), &Defaults::default())
-            .map(|_| ())
-            .map_err(|e| Error::Usage(e.to_string()))?;
+        options(&self.login_string())?;
         Timeouts::default().with(&self.timeouts).map(|_| ())
-    }
-
-    pub fn option(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.options.iter().find(|(known, _)| *known == name)?;
-        Some(value)
     }
 
     /// Returns `id_ext`, `ioc_guid` and `initiator_ext` in the format of sysfs.
     pub fn key(&self) -> Result<(String, String, String)> {
         let login = self.login_string();
-        let options = Options::parse(login.as_bytes(), &Defaults::default())
-            .map_err(|e| Error::Usage(e.to_string()))?;
+        let options = options(&login)?;
         let (id_ext, ioc_guid, initiator_ext) = options.key();
         Ok((
             id_ext.to_string(),
@@ -240,17 +270,25 @@ impl Target {
         ))
     }
 
-    /// Returns the IP address of the target, or `None` if it is addressed by GID.
-    pub fn dest(&self, sysfs: &Sysfs) -> Result<Option<SocketAddr>> {
+    /// Returns the local address, if there is one, and that of the target; `None` if it is addressed
+    /// by GID.
+    pub fn ends(&self) -> Result<Option<(Option<End>, End)>> {
         let login = self.login_string();
-        let options = Options::parse(login.as_bytes(), &Defaults::default())
-            .map_err(|e| Error::Usage(e.to_string()))?;
-        match options.target {
-            options::Target::Rdma { dest, .. } => {
-                port::with_scope(sysfs, dest.ip, dest.port.unwrap_or(0), dest.scope).map(Some)
-            }
-            options::Target::Ib { .. } => Ok(None),
-        }
+        let options = options(&login)?;
+        Ok(match options.target {
+            Place::Rdma { src, dest } => Some((src.map(End::from), dest.into())),
+            Place::Ib { .. } => None,
+        })
+    }
+
+    /// Returns the GID of the target in the format of sysfs, or `None`.
+    pub fn dgid(&self) -> Result<Option<String>> {
+        let login = self.login_string();
+        let options = options(&login)?;
+        Ok(match options.target {
+            Place::Ib { dgid, .. } => Some(dgid.to_string()),
+            Place::Rdma { .. } => None,
+        })
     }
 
     /// Returns the content of the target's file.
@@ -356,7 +394,8 @@ mod tests {
     fn who_answers_may_be_several() {
         let one = format!("{GOOD}answers_from = \"192.0.2.2:5555\"\n");
         let target = Target::parse("x", &one).unwrap();
-        assert_eq!(target.option(ANSWERS_FROM), Some("192.0.2.2:5555"));
+        let login = target.login_string();
+        assert!(login.ends_with(",answers_from=192.0.2.2:5555"), "{login}");
         let two = format!("{GOOD}answers_from = [\"192.0.2.2:5555\", \"192.0.2.3:5555\"]\n");
         let target = Target::parse("x", &two).unwrap();
         let login = target.login_string();
