@@ -74,7 +74,7 @@ install-tools:
 
 install-srpctl:
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(srpctl)
-	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/srp-connect@.service tools/systemd/srp-rescan@.service
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/*.service tools/systemd/*.timer
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/61-srp-rescan.rules
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/systemd/system-generators tools/systemd/srp-generator
 	@install -D -m 755 tools/initramfs/hook $(DESTDIR)/usr/share/initramfs-tools/hooks/srp

@@ -61,6 +61,9 @@ pub enum Command {
     /// Print the files of the targets that the initramfs logs in to; for its hooks
     #[command(hide = true)]
     Targets(Targets),
+    /// Log in again to the targets whose session is gone; for srp-restore.timer
+    #[command(hide = true)]
+    Restore,
 }
 
 /// `srpctl connect`.
@@ -88,6 +91,9 @@ pub struct Connect {
     /// Name that is recorded as the creator of the session
     #[arg(long, hide = true, default_value = "srpctl")]
     pub owner: String,
+    /// For srp-connect@.service, which is already starting
+    #[arg(long, hide = true)]
+    pub unit: bool,
     /// Options of the login, and timeouts of the session.
     #[command(flatten)]
     pub settings: Settings,

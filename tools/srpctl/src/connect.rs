@@ -154,10 +154,18 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     }
     report(&login);
     kept?;
-    if let Some(name) = &args.save {
-        // Tell systemd of the new file, and start its unit, because the session exists.
+    // The initramfs has no units, and none is for a target that it logs in to.
+    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.initramfs);
+    let Some(name) = name else {
+        return Ok(());
+    };
+    if args.save.is_some() {
+        // Tell systemd of the new file.
         unit::reload()?;
-        unit::systemctl(&["start", "--no-block"], name)?;
+    }
+    // The session is there; its unit logs in again when it is gone.
+    if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {
+        eprintln!("srpctl: {error}; no login again when the session is gone");
     }
     Ok(())
 }

@@ -27,15 +27,24 @@ const PATIENCE: Duration = Duration::from_secs(80);
 const MOMENT: Duration = Duration::from_millis(500);
 
 pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
+    let _lock = match args.unit {
+        true => None,
+        false => Some(unit::lock(sysfs)?),
+    };
     if args.all {
         let mut all = Session::all(sysfs);
         all.retain(|session| session.owner.as_deref() == Some("srpctl"));
-        return log_out(sysfs, &all, args);
+        log_out(sysfs, &all, args)?;
+        return unit::stop_all();
     }
     let mut all = Vec::new();
     let mut targets = Vec::new();
     for argument in &args.sessions {
-        let meant = Session::meant(sysfs, argument)?;
+        let meant = match Session::meant(sysfs, argument) {
+            // A unit that stops because of --forget has lost its file.
+            Err(Error::NotFound(_)) if args.unit => Vec::new(),
+            meant => meant?,
+        };
         if meant.is_empty() {
             say!("{argument}: not logged in");
         }
@@ -129,4 +138,25 @@ pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
         several => several.iter().map(|one| format!("\n  {one}")).collect(),
     };
     Err(Error::Busy(format!("in use:{said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_stops_without_its_file() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let mut args = Disconnect {
+            sessions: vec!["gone".into()],
+            all: false,
+            forget: false,
+            force: false,
+            unit: true,
+        };
+        run(&sysfs, &args).unwrap();
+        args.unit = false;
+        assert_eq!(run(&sysfs, &args).unwrap_err().status(), 6);
+    }
 }

@@ -101,13 +101,18 @@ parameter ip= says and logs in; this session is never logged out. An invalid lin
 nothing is done; `update-initramfs` and `dracut` then fail.
 .IP
 At boot the login is retried for 60 seconds before remote file systems are mounted, then every few \
-seconds while the boot continues; when it succeeds, failed mounts are retried. In fstab such a \
+seconds while the boot continues; when it succeeds, failed mounts are retried. When the session is \
+gone later, because of dev_loss_tmo, the adapter or the module, srp-restore.timer has the service \
+log in again, until `srpctl disconnect`. In fstab such a \
 file system needs the option _netdev, and nofail if the machine must boot without it. At shutdown \
 the logout follows after the file systems are unmounted.
 .TP
 .I /run/srp/hostN
 The program that created the session: srpctl or initramfs. A session without such a file was \
 created by srp_daemon or another program, and `srpctl disconnect --all` does not end it.
+.TP
+.I /run/srp/*.lock
+Held while a login or a logout goes on.
 ";
 
 #[cfg(test)]

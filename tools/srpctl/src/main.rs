@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(&args),
         Command::Generator(args) => boot::generator(&sysfs, &args),
         Command::Targets(args) => boot::targets(&args),
+        Command::Restore => unit::restore(&sysfs),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
