@@ -289,7 +289,9 @@ fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login>
 }
 
 fn with_disks(sysfs: &Sysfs, mut session: Session, new: bool) -> Login {
-    session.disks = Disk::all(sysfs, session.host);
+    session.disks = Disk::all(sysfs, &[session.host])
+        .remove(&session.host)
+        .unwrap_or_default();
     Login { session, new }
 }
 

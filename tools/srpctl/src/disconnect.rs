@@ -135,7 +135,7 @@ pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
     let said = match &holders.sentences[..] {
         [] => return Ok(holders.claims),
         [one] => format!(" {one}"),
-        several => several.iter().map(|one| format!("\n  {one}")).collect(),
+        several => format!("\n  {}", several.join("\n  ")),
     };
     Err(Error::Busy(format!("in use:{said}")))
 }

@@ -139,16 +139,18 @@ impl DelayedItem<DISKS> for Session {
         let (_, host) = this.parts();
         match (this.state().life, host) {
             (Life::Connecting, Some(host)) => host.scan(),
-            (Life::Live, Some(host)) => {
+            (Life::Live, host) => {
                 this.last_scan.store(ktime_get());
-                session_log!(Info, this, "the target's LUNs have changed, rescanning");
-                host.rescan();
+                if let Some(host) = host {
+                    session_log!(Info, this, "the target's LUNs have changed, rescanning");
+                    host.rescan();
+                }
             }
             (Life::Recovering, _) => {
                 this.last_scan.store(ktime_get());
                 this.begin_rescan();
             }
-            (Life::Failed | Life::Removing | Life::Gone, _) | (_, None) => {}
+            (Life::Connecting, None) | (Life::Failed | Life::Removing | Life::Gone, _) => {}
         }
         // A login may wait for this run, whatever the session has become meanwhile.
         this.scanned.complete_all();
