@@ -7,7 +7,7 @@
 # runs: rxe kasan fast long kmemleak=on
 # runs: siw vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
