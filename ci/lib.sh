@@ -26,7 +26,7 @@ step() {
 			mkdir -p "$tmp"
 			began=$SECONDS
 			say "$name: making it (log: $cache/$name.log)"
-			# Not as a condition, where bash would continue after a failed command.
+			# Not as a condition: bash ignores `set -e` there.
 			set +e
 			(set -e; "$@" "$tmp") >"$cache/$name.log" 2>&1 {lock}>&-
 			status=$?

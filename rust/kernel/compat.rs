@@ -28,8 +28,8 @@ pub fn count(n: impl TryInto<u32>) -> u32 {
     n.try_into().unwrap_or(0)
 }
 
-/// Whether the ports of the kernel's own driver are in the network namespace of their RDMA device:
-/// `/sys/class/infiniband_srp` shows only those of the reader's namespace.
+/// Whether the ports of the kernel's own driver belong to the network namespace of their RDMA
+/// device. If so, `/sys/class/infiniband_srp` shows only those of the reader's namespace.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 
 /// Whether the softirqs of a CPU are serialised. With PREEMPT_RT, two tasks of one CPU may

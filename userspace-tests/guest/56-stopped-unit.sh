@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A unit reports that it must be started while it withholds the response to another command. The error handler would
-# start it and then end both commands, although the target may still write to the memory of one of them.
+# A unit reports that it must be started while the target holds another command. The error handler must not start the
+# unit and end both commands: the target may still write to the memory of the held command.
 #
 # deadline: 200
 # takes: 56

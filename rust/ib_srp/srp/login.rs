@@ -64,7 +64,7 @@ macro_rules! refuse {
     };
 }
 
-/// What the SCSI host of a connected session is created from.
+/// The parameters of the SCSI host of a connected session.
 pub struct HostParams<'a> {
     /// The session.
     pub session: &'a Arc<Session>,

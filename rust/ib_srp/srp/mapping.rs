@@ -34,7 +34,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The direction of a command's data, for its message.
+/// The direction of a command's data, as SRP_CMD states it.
 pub fn direction(cmd: &scsi::Command) -> Direction {
     match cmd.direction() {
         _ if cmd.data_len() == 0 => Direction::None,

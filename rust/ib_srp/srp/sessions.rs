@@ -158,7 +158,7 @@ impl Sessions {
         }
     }
 
-    /// Waits until this session has ended, after a failed login. Sleeps.
+    /// Waits until the session of a failed login has ended. Sleeps.
     pub fn wait_gone(&self, session: &Arc<Session>) {
         let mut list = self.list.lock();
         while list.all.iter().any(|other| Arc::ptr_eq(other, session)) {

@@ -155,7 +155,7 @@ impl CqTarget {
     }
 }
 
-/// A device to report events of, while it is registered.
+/// The device whose events are reported; none while it is not registered.
 #[pin_data]
 pub struct DeviceTarget {
     #[pin]

@@ -258,7 +258,7 @@ impl Pages {
         taken
     }
 
-    /// Like `ib_sg_to_pages()` for pieces: takes each entry unchanged, as many as fit.
+    /// Like `ib_sg_to_pages()`, but stores each entry as one piece, until the list is full.
     ///
     /// # Safety
     ///

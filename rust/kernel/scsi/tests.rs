@@ -145,7 +145,7 @@ impl Fake {
         };
         // SAFETY: The command is alive.
         let device = unsafe { (*raw).device };
-        // SAFETY: A device stays as long as its commands.
+        // SAFETY: A device outlives its commands.
         let shost = unsafe { (*device).host };
         self.keep.store(true, Relaxed);
         // SAFETY: The command has ended and has its `CmdPriv` behind it.
@@ -394,7 +394,7 @@ fn another_is_given_back() -> Result<(u32, bool)> {
     let raw = hold_first(&fake, &host)?;
     // SAFETY: The command is held, so it has no other user.
     let device = unsafe { (*raw).device };
-    // SAFETY: A device stays as long as its commands.
+    // SAFETY: A device outlives its commands.
     let shost = unsafe { (*device).host };
     let queue = Template::<Fake>::get().queuecommand.ok_or(EINVAL)?;
 
@@ -437,7 +437,7 @@ fn error_handling() -> Result<[u32; 10]> {
 
     // SAFETY: The command is held, so it has no other user.
     let device = unsafe { (*raw).device };
-    // SAFETY: A device stays as long as its commands.
+    // SAFETY: A device outlives its commands.
     let shost = unsafe { (*device).host };
     let ask = |handler: EhHandler, cmd| {
         // SAFETY: `cmd` is a command in flight, as the error handler passes, or like that of

@@ -156,8 +156,8 @@ unsafe extern "C" fn show<O: Operations>(
     _attr: *mut bindings::device_attribute,
     page: *mut c_char,
 ) -> isize {
-    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`. The access
-    // lasts until this function returns.
+    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`, whose
+    // attribute is in use until this function returns.
     let data = unsafe { O::Container::data(dev) };
     // SAFETY: By the safety requirements, `page` points at `PAGE_SIZE` bytes. sysfs treats a full
     // page as an error, so the last byte is left out.
@@ -181,8 +181,8 @@ unsafe extern "C" fn store<O: Operations>(
     text: *const c_char,
     len: usize,
 ) -> isize {
-    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`. The access
-    // lasts until this function returns.
+    // SAFETY: By the safety requirements, `dev` is the device of an `O::Container`, whose
+    // attribute is in use until this function returns.
     let data = unsafe { O::Container::data(dev) };
     // SAFETY: By the safety requirements, `text` points at `len` bytes.
     let text = unsafe { core::slice::from_raw_parts(text, len) };

@@ -36,8 +36,8 @@ pub fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect(name))
 }
 
-/// Runs SEEDS schedules (default `usual`) from seed FIRST, and adds up their counters, named by
-/// `names`. With SEED, runs only that one and returns `None`.
+/// Runs `$SEEDS` schedules (default `usual`) from seed `$FIRST` and sums up their counters, named
+/// by `names`. If `$SEED` is set, runs only that seed and returns `None`.
 pub fn schedules<const N: usize>(
     usual: u64,
     names: [&str; N],

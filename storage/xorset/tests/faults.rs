@@ -210,7 +210,7 @@ fn a_kill_between_the_two_deltas() {
     assert_eq!(found, 12 * 4 * 2);
 }
 
-/// All nodes repeatedly lose power at once, with data that is not durable.
+/// All nodes lose power at the same time, repeatedly, while data is not durable.
 #[test]
 fn power_loss_of_all() {
     for seed in 4000..4120 {

@@ -127,7 +127,7 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
 pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
     let mut holders = Holders::of(sysfs, going, layers);
     if !holders.sentences.is_empty() {
-        // The second look would find these.
+        // The second scan would report our exclusive opens as users.
         holders.claims.clear();
         sleep(MOMENT);
         holders = Holders::of(sysfs, going, layers);

@@ -24,7 +24,7 @@ const OPEN: Duration = Duration::from_secs(5);
 /// Programs that open each disk and whose interest ends with it.
 const WATCHERS: [&str; 4] = ["multipathd", "systemd-udevd", "(udev-worker)", "udevd"];
 
-/// How disks are used, and the claims on those that are free.
+/// The users of disks, and exclusive opens of the disks without a user.
 pub struct Holders {
     /// A sentence for each holder.
     pub sentences: Vec<String>,

@@ -200,7 +200,7 @@ impl Nexus {
         self.descriptors.load(Relaxed)
     }
 
-    /// Maximum number of concurrent RDMA reads of the target that we serve.
+    /// Maximum number of concurrent RDMA reads that the target may send.
     pub(super) fn responder_resources(&self) -> u8 {
         let device = &self.status.geometry.device;
         device.max_qp_rd_atom.min(RESPONDER_RESOURCES)

@@ -354,7 +354,7 @@ fn addresses_are_what_the_driver_takes(soft: &Soft) -> Result {
     ] {
         for _ in 0..4 {
             let (address, page) = address_with(soft, driver)?;
-            // What ocrdma passes to its device: the offset of the address from the first page.
+            // ocrdma passes this difference to its device as the offset in the first page.
             check!(address.wrapping_sub(page) < PAGE_SIZE as u64);
         }
     }

@@ -44,7 +44,7 @@ impl Held {
         let raw = hold_first(&fake, &host)?;
         // SAFETY: The command is held, so it has no other owner.
         let device = unsafe { (*raw).device };
-        // SAFETY: A device stays as long as its commands.
+        // SAFETY: A device outlives its commands.
         let shost = unsafe { (*device).host };
         Ok(Self {
             fake,

@@ -187,7 +187,7 @@ impl<T> Drop for Transport<T> {
 // SAFETY: By the type invariant the template is registered until the object is dropped.
 // `srp_timed_out()` is for hosts with a template of its class.
 unsafe impl<T: 'static> super::Transport for Transport<T> {
-    /// With both timeouts off, the commands of a blocked device wait for a reconnect.
+    /// With fast_io_fail_tmo and dev_loss_tmo off, commands of a blocked device do not time out.
     const TIMED_OUT: Option<TimedOut> = Some(bindings::srp_timed_out);
 
     fn template(&self) -> *mut bindings::scsi_transport_template {

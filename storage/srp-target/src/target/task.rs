@@ -35,7 +35,7 @@ pub(super) struct Task<B> {
     pub(super) state: State,
     /// Whether the task is aborted: no response is sent.
     pub(super) aborted: bool,
-    /// Credits of its response, if granted in advance.
+    /// Credits that are granted for the response, if another role sends it.
     granted: Option<i32>,
     command: Command,
     data: Data,

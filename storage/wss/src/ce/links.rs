@@ -70,7 +70,7 @@ impl Engine {
         );
     }
 
-    /// A connection has ended or could not be made. The peer cannot access the arena.
+    /// Handles a connection that has ended or failed. The peer cannot access the arena.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(to) = self.whose(peer) {
             self.lost(to);

@@ -181,7 +181,7 @@ enum Stage {
     Answering,
 }
 
-/// The part of a command in one line.
+/// The part of a command that falls into one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     store: u32,

@@ -21,7 +21,7 @@ pub(super) struct Relay {
     pub(super) waits: Mask,
     /// Nodes that it must be sent to.
     pub(super) due: Mask,
-    /// Nodes that were in another epoch when it was sent.
+    /// Nodes that refused it in another epoch. The next tick sends it again.
     pub(super) again: Mask,
     /// Number of its log record.
     pub(super) lsn: u64,

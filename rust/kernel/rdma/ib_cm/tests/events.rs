@@ -66,7 +66,7 @@ const ENDS: [Effect; 5] = [
     (None, State::Over),
 ];
 
-/// Returns [`NOTHING`] with another effect in one state.
+/// Returns [`NOTHING`], except for `effect` in `state`.
 const fn only(state: State, effect: Effect) -> [Effect; 5] {
     let mut effects = NOTHING;
     effects[state as usize] = effect;
