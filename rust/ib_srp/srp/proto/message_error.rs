@@ -96,7 +96,8 @@ pub(super) fn split<T: FromBytes>(bytes: &[u8], opcode: u8) -> Result<(T, &[u8])
 /// Writes a part of a message at this offset of `buf`; returns the offset of its end.
 pub(super) fn put(buf: &mut [u8], at: usize, part: &[u8]) -> Result<usize, BuildError> {
     let (need, have) = (at.saturating_add(part.len()), buf.len());
-    buf.get_mut(at..need)
+    buf.get_mut(at..)
+        .and_then(|rest| rest.get_mut(..part.len()))
         .ok_or(BuildError::NoSpace { need, have })?
         .copy_from_slice(part);
     Ok(need)
