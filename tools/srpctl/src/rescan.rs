@@ -113,6 +113,12 @@ fn queued(sysfs: &Sysfs, unit: &str) -> Result {
     turn.end()
 }
 
+/// Returns the disks that a session has now.
+fn disks(sysfs: &Sysfs, session: &Session) -> Vec<Disk> {
+    let mut all = Disk::all(sysfs, &[session.host]);
+    all.remove(&session.host).unwrap_or_default()
+}
+
 /// Rescans a session and prints what has changed. Returns the disks that are gone at the target.
 pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
     let host = session.name();
@@ -120,10 +126,12 @@ pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
         let state = &session.state;
         return Err(Error::Program(format!("{host} is {state}, not rescanned")));
     }
+    // Another rescan may have found some of them while this one waited for its turn.
+    let before = disks(sysfs, session);
     let scan = session.folder(sysfs).join("scan");
     fs::write(&scan, "- - -").map_err(|e| Error::io(&scan, e))?;
     let mut answers = BTreeMap::new();
-    for disk in &session.disks {
+    for disk in &before {
         let answer = lun::ask(sysfs, disk);
         // The size of a disk that is gone would become 0.
         if answer == Answer::There {
@@ -133,10 +141,8 @@ pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
         answers.insert(disk.name.clone(), answer);
     }
     await_probes(sysfs, session.host);
-    let now = Disk::all(sysfs, &[session.host])
-        .remove(&session.host)
-        .unwrap_or_default();
-    let said = changes(&session.disks, &now, &answers);
+    let now = disks(sysfs, session);
+    let said = changes(&before, &now, &answers);
     for line in &said {
         say!("{host}: {line}");
     }
