@@ -147,6 +147,7 @@ impl Connection {
             |iu| inquiry.build(iu),
             |wr| wr.post(true),
         )
+        // A failed post has ended the connection already, so its reason does not matter here.
         .map_err(|e| match e {
             EBUSY => Lost::KeepAlive,
             e => Lost::Post(e),

@@ -56,8 +56,8 @@ pub struct Backoff {
     attempts: u32,
     /// Attempts requested by the transport class since the connection was lost.
     wanted: u32,
-    /// Minimum pause before an attempt, in milliseconds; `None` if the attempt waits for the timer of
-    /// the transport class.
+    /// Minimum pause before an attempt, in milliseconds; `None` if the attempt waits for the timer
+    /// of the transport class. Each loss sets it.
     least: Option<u32>,
     /// Number of successive port events that took effect while there was no connection.
     events: u32,
@@ -147,9 +147,9 @@ impl Backoff {
         self.attempts
     }
 
-    /// The pause before the next attempt, in milliseconds; `None` if the timer of the transport class
-    /// starts it. `reconnect_delay_s` is in seconds. `random` adds up to a quarter, so that sessions
-    /// that lost their connections together do not reconnect together.
+    /// The pause before the next attempt, in milliseconds; `None` if the timer of the transport
+    /// class starts it. `reconnect_delay_s` is in seconds. `random` adds up to a quarter, so that
+    /// sessions that lost their connections together do not reconnect together.
     pub fn pause(&self, reconnect_delay_s: u32, random: u16) -> Option<u32> {
         let doubled_ms = match self.attempts {
             0 => 0,

@@ -222,7 +222,7 @@ impl Cmd<'_> {
         Ok(need)
     }
 
-    /// Writes a command that is not [`Self::short`], and `data` behind its CDB.
+    /// Writes a command of any CDB, and `data` behind it.
     #[cold]
     #[inline(never)]
     fn build_long(
