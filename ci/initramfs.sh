@@ -9,7 +9,7 @@
 # modules that we use, so all of them are included.
 wanted=(
 	virtio_blk virtio-rng ext4 configfs dm_delay
-	sd_mod sg ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib
+	sd_mod sg loop ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib
 	target_core_mod target_core_iblock target_core_file null_blk scsi_debug dummy veth
 	nvme_rdma nvmet_rdma ib_iser ib_isert iscsi_tcp
 	sch_netem nf_tables nft_reject_inet tcp_diag dm_multipath dm_round_robin dm_raid

@@ -5,7 +5,7 @@
 #
 # deadline: 240
 # takes: 60
-# runs: rxe kasan fast long
+# runs: rxe stock fast long
 . "$(dirname "$0")/lib.sh"
 
 begin
