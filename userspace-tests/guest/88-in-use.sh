@@ -83,7 +83,11 @@ swapoff $disk || fail "swapoff"
 
 printf 'label: gpt\nsize=32MiB\n' | sfdisk -q --wipe always $disk >$tmp/err 2>&1 || fail "sfdisk: $(cat $tmp/err)"
 within 20 "a partition" test -b ${disk}1
-mkfs.ext4 -q ${disk}1 && mount ${disk}1 $tmp/mnt || fail "mount ${disk}1"
+# udev reads the partition table again when a program closes the disk, and the partition is away for a moment.
+udevadm settle -t 20
+mkfs.ext4 -q ${disk}1 || fail "mkfs ${disk}1"
+udevadm settle -t 20
+mount ${disk}1 $tmp/mnt || fail "mount ${disk}1"
 refused "${short}1 is mounted at $tmp/mnt"
 umount $tmp/mnt
 
