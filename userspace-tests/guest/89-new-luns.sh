@@ -66,6 +66,16 @@ sleep 1
 attention
 within 50 "the new size" grown
 
+# A rescan at once does not wait for one that lets its interval pass.
+back_null d3 16
+lun 0 3 d3
+attention
+sleep 2
+t0=$SECONDS
+works rescan $host
+says "is new: LUN 3"
+[ $((SECONDS - t0)) -lt 15 ] || fail "a rescan at once took $((SECONDS - t0)) s"
+
 # What is gone stays until it is removed by --remove.
 gone1=$(disk $host 1)
 unmap 1

@@ -229,10 +229,7 @@ impl Tree {
             let links = fs::read_dir(process.join("fd")).into_iter().flatten();
             let open: BTreeSet<&String> = links
                 .flatten()
-                .filter_map(|fd| fs::read_link(fd.path()).ok())
-                .filter_map(|to| to.to_str().map(str::to_string))
-                .filter_map(|to| mount::device(sysfs, &to))
-                .filter_map(|name| self.devices.get(&name))
+                .filter_map(|fd| self.opened(sysfs, &fd.path()))
                 .map(|device| &device.shown)
                 .collect();
             let program = sysfs::text(process.join("comm")).unwrap_or_default();
@@ -242,6 +239,24 @@ impl Tree {
             }
         }
         sentences
+    }
+
+    /// Returns the device that a process has open, by a link in `/proc/PID/fd`.
+    fn opened(&self, sysfs: &Sysfs, fd: &Path) -> Option<&Device> {
+        let to = fs::read_link(fd).ok()?;
+        let to = to.to_string_lossy();
+        // A look at another file may wait for a server.
+        if !to.contains("/dev/") {
+            return None;
+        }
+        // The name is that of the process's own /dev, so the file that is open counts.
+        match fs::metadata(fd) {
+            Ok(file) => {
+                let number = mount::number(&file)?;
+                self.devices.values().find(|device| device.number == number)
+            }
+            Err(_) => self.devices.get(&mount::device(sysfs, &to)?),
+        }
     }
 
     /// Opens the free devices exclusively. Returns them, and a sentence for each that is claimed.
@@ -436,6 +451,28 @@ mod tests {
             machine.sentences(&["sdb"]),
             ["sdb is mounted at /mnt in the mount namespace of sleep (process 812)"]
         );
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_no_mount() {
+        let machine = Machine::new();
+        let text =
+            b"29 1 8:0 / /\xff rw - ext4 /dev/sda rw\n30 1 8:16 / /b rw - ext4 /dev/sdb rw\n";
+        let path = machine.0.path().join("proc/self/mountinfo");
+        fs::write(path, text).unwrap();
+        assert_eq!(machine.sentences(&["sdb"]), ["sdb is mounted at /b"]);
+        assert_eq!(machine.sentences(&["sda"]), ["sda is mounted at /\u{fffd}"]);
+    }
+
+    #[test]
+    fn an_open_file_counts_whatever_its_name() {
+        let machine = Machine::new();
+        // No block device, but named as if it were one.
+        machine.put("srv/dev/sdb", "");
+        let file = machine.0.path().join("srv/dev/sdb");
+        machine.put("proc/812/comm", "sleep");
+        machine.link("proc/812/fd/3", file.to_str().unwrap());
+        assert_eq!(machine.sentences(&["sdb"]), [""; 0]);
     }
 
     #[test]

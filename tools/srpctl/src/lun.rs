@@ -3,10 +3,7 @@
 //! Whether a logical unit is still there: an INQUIRY, by the SCSI generic driver's interface of
 //! read() and write().
 
-use crate::{
-    disk::Disk,
-    sysfs::{self, Sysfs},
-};
+use crate::sysfs::{self, Sysfs};
 use nix::{errno::Errno, fcntl::OFlag};
 use std::{
     fs::{File, OpenOptions},
@@ -40,15 +37,17 @@ pub enum Answer {
     Gone,
     /// No answer, or another one.
     None,
+    /// It cannot be asked without the module sg.
+    Unasked,
 }
 
 /// Asks the logical unit of a disk.
-pub fn ask(sysfs: &Sysfs, disk: &Disk) -> Answer {
-    let folder = format!("/sys/class/block/{}/device/scsi_generic", disk.name);
-    let generic = sysfs.entries(folder).first().map(sysfs::name);
-    generic
-        .and_then(|name| reply(sysfs, &name))
-        .map_or(Answer::None, |reply| answer(&reply))
+pub fn ask(sysfs: &Sysfs, disk: &str) -> Answer {
+    let folder = format!("/sys/class/block/{disk}/device/scsi_generic");
+    let Some(generic) = sysfs.entries(folder).first().map(sysfs::name) else {
+        return Answer::Unasked;
+    };
+    reply(sysfs, &generic).map_or(Answer::None, |reply| answer(&reply))
 }
 
 /// Sends an INQUIRY and returns the reply with its header.

@@ -6,7 +6,7 @@ use crate::sysfs::{self, Sysfs};
 use nix::sys::stat::{major, minor};
 use std::{
     collections::BTreeSet,
-    fs,
+    fs::{self, Metadata},
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::Path,
 };
@@ -52,7 +52,9 @@ pub fn all(sysfs: &Sysfs) -> Vec<Mount> {
         }
         let program = sysfs::text(path.join("comm")).unwrap_or_default();
         let process = (path != own).then(|| format!("{program} (process {})", sysfs::name(&path)));
-        let text = sysfs::text(path.join("mountinfo")).unwrap_or_default();
+        // A name in it may be no UTF-8.
+        let text = fs::read(path.join("mountinfo")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let lines = text.lines();
         found.extend(lines.filter_map(|line| parse(sysfs, line, process.clone())));
     }
@@ -131,6 +133,13 @@ pub fn of_several(sysfs: &Sysfs) -> Vec<OfSeveral> {
     btrfs.chain(bcachefs).collect()
 }
 
+/// Returns the number of a block device, such as `8:16`; nothing for other files.
+pub fn number(file: &Metadata) -> Option<String> {
+    let device = file.rdev();
+    let is_block = file.file_type().is_block_device();
+    is_block.then(|| format!("{}:{}", major(device), minor(device)))
+}
+
 /// Returns the kernel's name of the block device at `path`; nothing if that is no path in `/dev`,
 /// because a look at another one may wait for a server.
 pub fn device(sysfs: &Sysfs, path: &str) -> Option<String> {
@@ -138,10 +147,7 @@ pub fn device(sysfs: &Sysfs, path: &str) -> Option<String> {
         return None;
     }
     let node = sysfs.path(path);
-    let number = fs::metadata(&node)
-        .ok()
-        .filter(|found| found.file_type().is_block_device())
-        .map(|found| format!("{}:{}", major(found.rdev()), minor(found.rdev())));
+    let number = fs::metadata(&node).ok().and_then(|found| number(&found));
     let link = number.and_then(|number| {
         fs::read_link(sysfs.path(Path::new("/sys/dev/block").join(number))).ok()
     });

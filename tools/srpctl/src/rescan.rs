@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     lun::{self, Answer},
     out::say,
-    session::Session,
+    session::{self, Session},
     sysfs::{self, Sysfs},
     turn::Turn,
 };
@@ -23,6 +23,21 @@ use std::{
 
 /// Time limit for the block devices of new disks, which appear after the scan.
 const PROBES: Duration = Duration::from_secs(5);
+/// Time limit of a reconnect that a queued rescan waits for.
+const RECONNECT: Duration = Duration::from_secs(600);
+/// Interval of looks at the state of a session.
+const POLL: Duration = Duration::from_secs(1);
+
+/// A disk that is gone at the target.
+#[derive(Debug)]
+pub struct Gone {
+    name: String,
+    /// The kernel may give the name to another disk, but not with the same identity.
+    identity: Identity,
+}
+
+/// HOST:CHANNEL:TARGET:LUN of a disk and its sequence number, which some kernels do not have.
+type Identity = (String, Option<String>);
 
 pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
     if args.event {
@@ -54,15 +69,14 @@ pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
     let mut gone = Vec::new();
     for session in &sessions {
         let turn = Turn::now(sysfs, &session.name())?;
-        match look(sysfs, session) {
-            Ok(found) => gone.extend(found),
-            Err(error) => result = later(result, error),
+        if let Err(error) = look(sysfs, session, &mut gone) {
+            result = later(result, error);
         }
         turn.end()?;
     }
     if args.remove {
-        for name in &gone {
-            if let Err(error) = remove(sysfs, name, &gone) {
+        for disk in &gone {
+            if let Err(error) = remove(sysfs, disk, &gone) {
                 result = later(result, error);
             }
         }
@@ -99,18 +113,49 @@ fn event(sysfs: &Sysfs, host: &str) -> Result {
     }
 }
 
-/// Rescans a host, named by itself or by its unit, when its interval has passed.
+/// Rescans a host, named by itself or by its unit, when its interval has passed and it is connected.
 fn queued(sysfs: &Sysfs, unit: &str) -> Result {
     let host = unit.split(':').next().unwrap_or(unit);
-    let Some(turn) = Turn::after_interval(sysfs, host)? else {
-        return Ok(());
-    };
-    // The session may have ended meanwhile.
-    let sessions = Session::meant(sysfs, host).unwrap_or_default();
-    for session in &sessions {
-        look(sysfs, session)?;
+    let end = Instant::now() + RECONNECT;
+    loop {
+        let ready = || await_connection(sysfs, host, end);
+        let Some(turn) = Turn::after_interval(sysfs, host, ready)? else {
+            return Ok(());
+        };
+        // The session may have ended meanwhile.
+        let sessions = Session::meant(sysfs, host).unwrap_or_default();
+        let mut result = Ok(());
+        for session in &sessions {
+            if let Err(error) = look(sysfs, session, &mut Vec::new()) {
+                result = later(result, error);
+            }
+        }
+        turn.end()?;
+        // The target does not report again what a lost connection kept from this rescan.
+        let lost = sessions
+            .iter()
+            .any(|session| state(sysfs, session.host) != "running");
+        if result.is_ok() || !lost || Instant::now() >= end {
+            return result;
+        }
     }
-    turn.end()
+}
+
+/// Waits until a session is connected or has ended.
+fn await_connection(sysfs: &Sysfs, host: &str, end: Instant) {
+    let Some(number) = session::host(host) else {
+        return;
+    };
+    let folder = sysfs.path(format!("/sys/class/scsi_host/host{number}"));
+    while folder.exists() && state(sysfs, number) != "running" && Instant::now() < end {
+        sleep(POLL);
+    }
+}
+
+/// Returns the present state of a session.
+fn state(sysfs: &Sysfs, host: u32) -> String {
+    let file = Session::remote_port(sysfs, host).join("state");
+    sysfs::text(file).unwrap_or_else(|| "lost".into())
 }
 
 /// Returns the disks that a session has now.
@@ -119,11 +164,12 @@ fn disks(sysfs: &Sysfs, session: &Session) -> Vec<Disk> {
     all.remove(&session.host).unwrap_or_default()
 }
 
-/// Rescans a session and prints what has changed. Returns the disks that are gone at the target.
-pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
+/// Rescans a session and prints what has changed. Adds the disks that are gone at the target.
+fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
     let host = session.name();
-    if session.state != "running" {
-        let state = &session.state;
+    // It may have changed while this rescan waited for its turn.
+    let state = state(sysfs, session.host);
+    if state != "running" {
         return Err(Error::Program(format!("{host} is {state}, not rescanned")));
     }
     // Another rescan may have found some of them while this one waited for its turn.
@@ -131,14 +177,25 @@ pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
     let scan = session.folder(sysfs).join("scan");
     fs::write(&scan, "- - -").map_err(|e| Error::io(&scan, e))?;
     let mut answers = BTreeMap::new();
+    let mut result = Ok(());
     for disk in &before {
-        let answer = lun::ask(sysfs, disk);
+        let identity = identity(sysfs, &disk.name);
+        let answer = lun::ask(sysfs, &disk.name);
         // The size of a disk that is gone would become 0.
-        if answer == Answer::There {
+        if matches!(answer, Answer::There | Answer::Unasked) {
             let rescan = folder(sysfs, &disk.name).join("rescan");
-            fs::write(&rescan, "1").map_err(|e| Error::io(&rescan, e))?;
+            if let Err(e) = fs::write(&rescan, "1") {
+                result = later(result, Error::io(&rescan, e));
+            }
+        }
+        if let (Answer::Gone, Some(identity)) = (answer, identity) {
+            let name = disk.name.clone();
+            gone.push(Gone { name, identity });
         }
         answers.insert(disk.name.clone(), answer);
+    }
+    if answers.values().any(|answer| *answer == Answer::Unasked) {
+        eprintln!("srpctl: {host}: without the module sg, disks that are gone are not found");
     }
     await_probes(sysfs, session.host);
     let now = disks(sysfs, session);
@@ -149,8 +206,7 @@ pub fn look(sysfs: &Sysfs, session: &Session) -> Result<Vec<String>> {
     if said.is_empty() {
         say!("{host}: no change");
     }
-    answers.retain(|_, answer| *answer == Answer::Gone);
-    Ok(answers.into_keys().collect())
+    result
 }
 
 /// Returns a sentence for each change of the disks.
@@ -191,18 +247,51 @@ fn changes(before: &[Disk], now: &[Disk], answers: &BTreeMap<String, Answer>) ->
 }
 
 /// Removes a disk that is gone at the target, as are those of `gone`, unless it is in use.
-fn remove(sysfs: &Sysfs, name: &str, gone: &[String]) -> Result {
-    let all: Vec<&str> = gone.iter().map(String::as_str).collect();
+fn remove(sysfs: &Sysfs, disk: &Gone, gone: &[Gone]) -> Result {
+    let Gone { name, identity } = disk;
+    let is_same = || self::identity(sysfs, name).as_ref() == Some(identity);
+    if !is_same() {
+        return Ok(());
+    }
     // A claim on the disk ends with it.
     let going: Vec<&str> = match disk::other_paths(sysfs, name).is_empty() {
         true => vec![name],
-        false => all,
+        false => gone
+            .iter()
+            .filter(|other| {
+                let now = self::identity(sysfs, &other.name);
+                now.is_none_or(|now| now == other.identity)
+            })
+            .map(|other| other.name.as_str())
+            .collect(),
     };
-    disconnect::free(sysfs, &going, true)?;
-    let delete = folder(sysfs, name).join("delete");
+    // Nothing else can start to use the disk before it is removed.
+    let claims = disconnect::free(sysfs, &going, true)?;
+    // The rescan of other sessions may have taken long.
+    let answer = lun::ask(sysfs, name);
+    if !is_same() {
+        return Ok(());
+    }
+    if answer != Answer::Gone {
+        say!("{name} is not removed: it is no longer gone at the target");
+        return Ok(());
+    }
+    // By its address, since the name may change hands even now.
+    let delete = sysfs.path(format!(
+        "/sys/class/scsi_device/{}/device/delete",
+        identity.0
+    ));
     fs::write(&delete, "1").map_err(|e| Error::io(&delete, e))?;
+    drop(claims);
     say!("{name} is removed");
     Ok(())
+}
+
+/// Returns the identity of the disk that has this name now.
+fn identity(sysfs: &Sysfs, name: &str) -> Option<Identity> {
+    let address = fs::read_link(folder(sysfs, name)).ok()?;
+    let sequence = sysfs::text(sysfs.path(format!("/sys/class/block/{name}/diskseq")));
+    Some((sysfs::name(address), sequence))
 }
 
 /// Returns the directory of a disk's SCSI device.
@@ -233,6 +322,7 @@ fn await_probes(sysfs: &Sysfs, host: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tests::machine;
 
     fn disk(name: &str, lun: u64, size: u64) -> Disk {
         Disk {
@@ -289,13 +379,69 @@ mod tests {
 
     #[test]
     fn a_session_without_a_connection_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let session = Session {
-            host: 7,
-            state: "blocked".into(),
-            ..Session::default()
-        };
-        let error = look(&Sysfs::below(folder.path()), &session).unwrap_err();
-        assert_eq!(error.to_string(), "host7 is blocked, not rescanned");
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        // As it was before this rescan waited for its turn.
+        let session = &Session::all(&sysfs)[0];
+        let file = Session::remote_port(&sysfs, 9).join("state");
+        fs::write(file, "blocked\n").unwrap();
+        let error = look(&sysfs, session, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "host9 is blocked, not rescanned");
+    }
+
+    #[test]
+    fn a_queued_rescan_waits_for_the_connection() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let file = Session::remote_port(&sysfs, 9).join("state");
+        fs::write(&file, "blocked\n").unwrap();
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(POLL / 4);
+                fs::write(&file, "running\n").unwrap();
+            });
+            await_connection(&sysfs, "host9", start + RECONNECT);
+        });
+        assert!(start.elapsed() >= POLL / 4);
+        assert_eq!(state(&sysfs, 9), "running");
+        // A session that has ended is not waited for.
+        await_connection(&sysfs, "host7", start + RECONNECT);
+        assert!(start.elapsed() < RECONNECT);
+    }
+
+    #[test]
+    fn without_the_module_sg_sizes_are_still_read() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let session = &Session::all(&sysfs)[0];
+        let mut gone = Vec::new();
+        look(&sysfs, session, &mut gone).unwrap();
+        assert!(gone.is_empty());
+        let device = super::folder(&sysfs, "sdb");
+        assert_eq!(fs::read_to_string(device.join("rescan")).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_disk_that_has_the_name_of_one_that_is_gone_stays() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let device = folder.path().join("sys/class/scsi_device/9:0:0:3/device");
+        fs::create_dir_all(&device).unwrap();
+        let block = sysfs.path("/sys/class/block/sdb");
+        fs::write(block.join("diskseq"), "41\n").unwrap();
+        let identity = identity(&sysfs, "sdb").unwrap();
+        assert_eq!(identity, ("9:0:0:3".into(), Some("41".into())));
+        let name = "sdb".to_string();
+        let gone = [Gone { name, identity }];
+        // It is there again, or at least does not say that it is gone.
+        remove(&sysfs, &gone[0], &gone).unwrap();
+        // Another disk at the same address.
+        fs::write(block.join("diskseq"), "42\n").unwrap();
+        remove(&sysfs, &gone[0], &gone).unwrap();
+        assert!(!device.join("delete").exists());
+        // None at all.
+        fs::remove_dir_all(block).unwrap();
+        remove(&sysfs, &gone[0], &gone).unwrap();
     }
 }

@@ -36,14 +36,17 @@ impl Turn {
         lock.map(Self).map_err(|(_, e)| failed(e))
     }
 
-    /// Waits for the turn, and until the interval has passed since the last rescan. Returns nothing
-    /// if another one waits, because its rescan will find the same.
-    pub fn after_interval(sysfs: &Sysfs, host: &str) -> Result<Option<Self>> {
+    /// Waits until the interval has passed since the last rescan, until `ready` returns, and for
+    /// the turn. Returns nothing if another one waits, because its rescan will find the same.
+    pub fn after_interval(sysfs: &Sysfs, host: &str, ready: impl FnOnce()) -> Result<Option<Self>> {
         let Some(place) = wait_place(sysfs, host)? else {
             return Ok(None);
         };
+        // An administrator's rescan need not wait for the interval, so the turn is free meanwhile.
+        let delay = Self::now(sysfs, host)?.delay()?;
+        sleep(delay);
+        ready();
         let turn = Self::now(sysfs, host)?;
-        sleep(turn.delay()?);
         // What the target reports from now on may be too late for this rescan.
         drop(place);
         Ok(Some(turn))
@@ -110,17 +113,24 @@ mod tests {
         let (send, receive) = mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let turn = Turn::after_interval(&sysfs, "host7").unwrap();
+                let turn = Turn::after_interval(&sysfs, "host7", || ()).unwrap();
                 send.send(turn.is_some()).unwrap();
             });
             while !Turn::is_awaited(&sysfs, "host7").unwrap() {
                 sleep(Duration::from_millis(1));
             }
             // Each other event leaves it to that rescan, which has not begun.
-            assert!(Turn::after_interval(&sysfs, "host7").unwrap().is_none());
+            let other = Turn::after_interval(&sysfs, "host7", || ()).unwrap();
+            assert!(other.is_none());
             assert!(!Turn::is_awaited(&sysfs, "host8").unwrap());
             assert!(receive.try_recv().is_err());
             drop(running);
+            // Another rescan goes first while that one lets its interval pass.
+            sleep(DELAY / 10);
+            let first = Turn::now(&sysfs, "host7").unwrap();
+            assert!(receive.try_recv().is_err());
+            assert!(Turn::is_awaited(&sysfs, "host7").unwrap());
+            drop(first);
             assert!(receive.recv().unwrap());
         });
         assert!(!Turn::is_awaited(&sysfs, "host7").unwrap());
