@@ -53,7 +53,10 @@ cat >$tmp/bin/systemctl <<-END
 	start) grep -qx 'active\|activating' $units/\$name 2>/dev/null || starts \$name ;;
 	try-restart) [ "\$(cat $units/\$name 2>/dev/null)" != active ] || { stops \$name; starts \$name; } ;;
 	stop) for f in $units/\$name; do [ ! -e "\$f" ] || stops \${f##*/}; done ;;
-	list-units) for f in \$(grep -lx active $units/* 2>/dev/null); do echo "srp-connect@\${f##*/}.service loaded active exited"; done ;;
+	list-units)
+		states='active\|activating'
+		[[ " \$* " != *" --state=active "* ]] || states=active
+		for f in \$(grep -lx \$states $units/* 2>/dev/null); do echo "srp-connect@\${f##*/}.service loaded \$(<\$f) exited"; done ;;
 	*) echo "what is \$verb?" >&2; exit 1 ;;
 	esac
 	true

@@ -13,6 +13,7 @@ use crate::{
     target::{self, Target},
     unit,
 };
+use nix::errno::Errno;
 use std::{
     fs::{self, File},
     io::ErrorKind,
@@ -20,6 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Error of a write to a file of sysfs that is being removed.
+const ENODEV: i32 = Errno::ENODEV as i32;
 /// Time limit of a logout. It takes about a second, or 10 s if the target does not respond;
 /// removing the disks may take as long as a command.
 const PATIENCE: Duration = Duration::from_secs(80);
@@ -34,8 +37,10 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     if args.all {
         let mut all = Session::all(sysfs);
         all.retain(|session| session.owner.as_deref() == Some("srpctl"));
-        log_out(sysfs, &all, args)?;
-        return unit::stop_all();
+        let names = unit::ours(sysfs)?;
+        let (ending, failed) = begin(sysfs, &all, args)?;
+        let stopped = unit::stop(&names);
+        return failed.and(wait(sysfs, &ending)).and(stopped);
     }
     let mut all = Vec::new();
     let mut targets = Vec::new();
@@ -69,29 +74,44 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     all.dedup_by_key(|session| session.host);
     targets.sort();
     targets.dedup();
-    log_out(sysfs, &all, args)?;
-    for name in &targets {
-        if args.forget {
-            let path = Target::path(sysfs, name)?;
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io(&path, e)),
-                _ => {}
-            }
-        }
-        if !args.unit {
-            unit::systemctl(&["stop", "--no-block"], name)?;
-        }
-    }
-    if args.forget {
-        unit::reload()?;
-    }
-    Ok(())
+    let (ending, failed) = begin(sysfs, &all, args)?;
+    // The wait may fail or be interrupted: by then nothing must log in again.
+    let stopped = match args.unit {
+        true => Ok(()),
+        false => unit::stop(&targets),
+    };
+    let forgotten = match args.forget {
+        true => forget(sysfs, &targets),
+        false => Ok(()),
+    };
+    let ended = wait(sysfs, &ending);
+    failed.and(ended).and(stopped).and(forgotten)
 }
 
-/// Logs out of all sessions, or of none if a disk is in use.
-fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
+/// Removes the files of targets, and tells systemd.
+fn forget(sysfs: &Sysfs, targets: &[String]) -> Result {
+    let mut result = Ok(());
+    for name in targets {
+        let removed = Target::path(sysfs, name).and_then(|path| match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io(&path, e)),
+            _ => Ok(()),
+        });
+        result = result.and(removed);
+    }
+    result.and(unit::reload())
+}
+
+/// Begins the logout of all sessions, or of none if a disk is in use. Returns the sessions that are
+/// ending, and the first error if others are not; an error if none is.
+fn begin<'a>(
+    sysfs: &Sysfs,
+    sessions: &'a [Session],
+    args: &Disconnect,
+) -> Result<(Vec<&'a Session>, Result)> {
     let going: Vec<&str> = sessions
         .iter()
+        // The disks of a session that is ending already cannot be kept.
+        .filter(|session| Session::remote_port(sysfs, session.host).exists())
         .flat_map(|session| &session.disks)
         .map(|disk| disk.name.as_str())
         .collect();
@@ -100,11 +120,27 @@ fn log_out(sysfs: &Sysfs, sessions: &[Session], args: &Disconnect) -> Result {
         true => Vec::new(),
         false => free(sysfs, &going, !args.unit)?,
     };
+    let mut ending = Vec::new();
+    let mut failed = Ok(());
     for session in sessions {
         let delete = Session::remote_port(sysfs, session.host).join("delete");
-        fs::write(&delete, "1").map_err(|e| Error::io(&delete, e))?;
+        match fs::write(&delete, "1") {
+            // The remote port goes first when a session ends: its unit or the driver was faster.
+            Err(e) if e.kind() != ErrorKind::NotFound && e.raw_os_error() != Some(ENODEV) => {
+                failed = failed.and(Err(Error::io(&delete, e)));
+            }
+            _ => ending.push(session),
+        }
     }
     drop(claims);
+    match failed {
+        Err(error) if ending.is_empty() => Err(error),
+        failed => Ok((ending, failed)),
+    }
+}
+
+/// Waits until the sessions are gone.
+fn wait(sysfs: &Sysfs, sessions: &[&Session]) -> Result {
     let end = Instant::now() + PATIENCE;
     for session in sessions {
         while session.folder(sysfs).exists() {

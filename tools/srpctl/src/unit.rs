@@ -8,7 +8,7 @@ use crate::{
     lock::Lock,
     out::say,
     session::Session,
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
 };
 use std::{path::Path, process::Command};
 
@@ -64,27 +64,57 @@ pub fn systemctl(verb: &[&str], name: &str) -> Result {
     run(&arguments).map(drop)
 }
 
-/// Stops the units of all targets, also of those that are being logged in to.
-pub fn stop_all() -> Result {
-    systemctl(&["stop", "--no-block"], "*")
+/// Begins the stop of the units of targets.
+pub fn stop(names: &[String]) -> Result {
+    let stops = |name: &String| systemctl(&["stop", "--no-block"], name);
+    // One that fails does not keep the others running.
+    names.iter().map(stops).fold(Ok(()), Result::and)
+}
+
+/// Lists the units of targets, further limited by the options.
+fn list(options: &[&str]) -> Result<String> {
+    let unit = unit("*");
+    let mut arguments = vec!["list-units", "--plain", "--no-legend", "--full"];
+    arguments.extend(options);
+    arguments.push(&unit);
+    run(&arguments)
+}
+
+/// Returns the targets that have a unit, also those that are being logged in to. A unit that has
+/// found the session of another is left out, because its stop would log out.
+pub fn ours(sysfs: &Sysfs) -> Result<Vec<String>> {
+    let units = list(&[])?;
+    let names = without_others(sysfs, &targets(&units));
+    Ok(names.into_iter().map(str::to_string).collect())
+}
+
+/// Returns those of the targets that have no session but srpctl's.
+fn without_others<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
+    let sessions = Session::hosts(sysfs);
+    let is_other = |session: &Session| session.owner.as_deref() != Some("srpctl");
+    // The unit of a file that cannot be read has no session to log out of.
+    let has_other = |name: &str| {
+        Session::named(sysfs, sessions.clone(), name).is_ok_and(|found| found.iter().any(is_other))
+    };
+    let all = targets.iter().copied();
+    all.filter(|name| !has_other(name)).collect()
+}
+
+/// Returns whether the driver is loaded, and is not being loaded or unloaded.
+fn is_live(sysfs: &Sysfs) -> bool {
+    let state = sysfs.path("/sys/module/ib_srp/initstate");
+    sysfs::text(state).as_deref() == Some("live")
 }
 
 /// Restarts the unit of each target that is logged in to by its unit, and whose session is gone.
-/// Without the driver there is nothing to log in with: that it is not loaded is the decision of an
-/// administrator.
+/// While the driver is not loaded or is being unloaded, which is the decision of an administrator,
+/// it does nothing: a login would load it again.
 pub fn restore(sysfs: &Sysfs) -> Result {
-    if !sysfs.path("/sys/class/infiniband_srp").exists() {
+    if !is_live(sysfs) {
         return Ok(());
     }
     let _lock = lock(sysfs)?;
-    let active = run(&[
-        "list-units",
-        "--state=active",
-        "--plain",
-        "--no-legend",
-        "--full",
-        &unit("*"),
-    ])?;
+    let active = list(&["--state=active"])?;
     for name in lost(sysfs, &targets(&active)) {
         say!("{name}: the session is gone; logging in again");
         // A unit that is about to be stopped stays as it is.
@@ -120,13 +150,42 @@ fn lost<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{owner::Owner, session::tests::machine};
 
     #[test]
     fn the_units_of_a_list_have_targets() {
         let list = "srp-connect@disk-1.service loaded active exited SRP target disk-1\n\
             srp-connect@a.b.service loaded active exited SRP target a.b\n\n";
         assert_eq!(targets(list), ["disk-1", "a.b"]);
+    }
+
+    #[test]
+    fn a_unit_with_the_session_of_another_is_not_ours() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let all = ["one", "none"];
+        assert_eq!(without_others(&sysfs, &all), ["none"]);
+        let session = &Session::hosts(&sysfs)[1];
+        let record = |owner| Owner::record(&sysfs, session, owner, Some("one"), "0x0").unwrap();
+        record("initramfs");
+        assert_eq!(without_others(&sysfs, &all), ["none"]);
+        record("srpctl");
+        assert_eq!(without_others(&sysfs, &all), all);
+        std::fs::remove_dir_all(session.folder(&sysfs)).unwrap();
+        assert_eq!(without_others(&sysfs, &all), all);
+    }
+
+    #[test]
+    fn a_module_that_is_being_unloaded_is_not_live() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let folder = root.path().join("sys/module/ib_srp");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert!(!is_live(&sysfs));
+        for (state, live) in [("coming", false), ("live", true), ("going", false)] {
+            std::fs::write(folder.join("initstate"), format!("{state}\n")).unwrap();
+            assert_eq!(is_live(&sysfs), live);
+        }
     }
 
     #[test]
