@@ -35,7 +35,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a session that is logging out: it exists for a moment longer than its SCSI host.
 const LOGOUT: Duration = Duration::from_secs(5);
 
-/// A session, and whether this login created it.
+/// A session without its disks, and whether this login created it.
 struct Login {
     session: Session,
     new: bool,
@@ -135,8 +135,8 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         let login = log_in(sysfs, &attempt, name)?;
         Ok((attempt, login))
     })?;
-    let session = &login.session;
-    if args.path && !login.new {
+    let Login { mut session, new } = login;
+    if args.path && !new {
         return Err(Error::Usage(format!(
             "{} is already logged in with this initiator_ext; choose one with --initiator-ext",
             session.name()
@@ -145,14 +145,25 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     let kept = draft.map_or(Ok(()), |(name, draft)| draft.keep(name));
     let name = name.filter(|_| kept.is_ok());
     // Do not take over a session of another owner.
-    if login.new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
+    if new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
         let (_, _, initiator_ext) = attempt.target.key()?;
-        Owner::record(sysfs, session, &args.owner, name, &initiator_ext)?;
+        Owner::record(sysfs, &session, &args.owner, name, &initiator_ext)?;
     }
+    // The next login need not wait for udev.
+    drop(attempt);
     if let Some(timeouts) = timeouts {
-        timeouts.set(sysfs, session)?;
+        timeouts.set(sysfs, &session)?;
     }
-    report(&login);
+    if new {
+        settle();
+        if !session.folder(sysfs).exists() {
+            return Err(ended());
+        }
+    }
+    session.disks = Disk::all(sysfs, &[session.host])
+        .remove(&session.host)
+        .unwrap_or_default();
+    report(&session, new);
     kept?;
     // The initramfs has no units, and none is for a target that it logs in to.
     let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.initramfs);
@@ -163,11 +174,25 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         // Tell systemd of the new file.
         unit::reload()?;
     }
+    // The unit logs in by the file alone: that would be one more session.
+    if args.save.is_none() && !is_of_file(sysfs, name, &target)? {
+        eprintln!("srpctl: not as {name}.conf says; no login again when the session is gone");
+        return Ok(());
+    }
     // The session is there; its unit logs in again when it is gone.
     if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {
         eprintln!("srpctl: {error}; no login again when the session is gone");
     }
     Ok(())
+}
+
+/// Returns whether the file `name` alone leads to the same session as `target`.
+fn is_of_file(sysfs: &Sysfs, name: &str, target: &Target) -> Result<bool> {
+    let file = Target::named(sysfs, name)?;
+    Ok((&file.device, file.port) == (&target.device, target.port)
+        && file.key()? == target.key()?
+        && file.ends()? == target.ends()?
+        && file.dgid()? == target.dgid()?)
 }
 
 /// Calls `attempt` until it succeeds, has failed for good, or `seconds` have passed.
@@ -193,9 +218,8 @@ fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// Prints the session and its disks.
-fn report(login: &Login) {
-    let session = &login.session;
-    let verb = if login.new {
+fn report(session: &Session, new: bool) {
+    let verb = if new {
         "logged in"
     } else {
         "already logged in"
@@ -269,7 +293,10 @@ fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login>
         // A session whose key is known certainly matches; prefer it.
         if let Some(session) = before.into_iter().min_by_key(|s| s.initiator_ext.is_none()) {
             agree(sysfs, &session, target, name)?;
-            return Ok(with_disks(sysfs, session, false));
+            return Ok(Login {
+                session,
+                new: false,
+            });
         }
         if Instant::now() >= end {
             return Err(Error::Login(
@@ -278,21 +305,15 @@ fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login>
         }
         sleep(LOGOUT / 50);
     };
-    settle();
     let new = Session::to(sysfs, target, port)?
         .into_iter()
         .find(|session| before.iter().all(|old| old.host != session.host));
-    let session = new.ok_or_else(|| {
-        Error::Login("the session ended right after the login; see the kernel log".into())
-    })?;
-    Ok(with_disks(sysfs, session, true))
+    let session = new.ok_or_else(ended)?;
+    Ok(Login { session, new: true })
 }
 
-fn with_disks(sysfs: &Sysfs, mut session: Session, new: bool) -> Login {
-    session.disks = Disk::all(sysfs, &[session.host])
-        .remove(&session.host)
-        .unwrap_or_default();
-    Login { session, new }
+fn ended() -> Error {
+    Error::Login("the session ended right after the login; see the kernel log".into())
 }
 
 /// Checks that the session that is there is the one that was wanted: the key alone does not say so.
@@ -406,6 +427,30 @@ mod tests {
         target.set("src", "10.0.0.12".into());
         let error = agree(&sysfs, &session, &target, Some("one")).unwrap_err();
         assert!(error.to_string().contains(" from 10.0.0.2; "), "{error}");
+    }
+
+    #[test]
+    fn a_unit_logs_in_by_the_file_alone() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let (_, target) = one(&sysfs);
+        let is = |target: &Target| is_of_file(&sysfs, "one", target).unwrap();
+        assert!(is(&target));
+        for (option, value) in [
+            ("src", "10.0.0.2"),
+            ("initiator_ext", "1"),
+            ("ioc_guid", "3"),
+        ] {
+            let mut other = target.clone();
+            other.set(option, value.into());
+            assert!(!is(&other), "{option}");
+        }
+        let mut other = target.clone();
+        other.device = Some("rxe0".into());
+        assert!(!is(&other));
+        other = target.clone();
+        other.set("queue_size", "5".into());
+        assert!(is(&other));
     }
 
     #[test]
