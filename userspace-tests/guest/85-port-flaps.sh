@@ -20,6 +20,9 @@ for which in $drivers; do
 	use_driver $which
 	attach 0
 	hit hole both 0
+	# The C driver only notices with a command in flight.
+	dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none &
+	reader=$!
 	within 60 "the loss is noticed" state blocked
 	note "the port flaps"
 	end=$((SECONDS + 45)) flaps=0
@@ -40,6 +43,7 @@ for which in $drivers; do
 	clock
 	say "$(driver): $flaps flaps, $(<$rport/failed_reconnects) failed attempts of the class; running $(ms $((now - t1))) after the path is back"
 	! rust_driver || bound "running again" $t1 $now 5 $((3 * reconnect_delay))
+	reap 60 "the read" $reader || fail "the read"
 	logout $host
 done
 ok "$kind"
