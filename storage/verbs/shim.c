@@ -331,7 +331,7 @@ void shim_qp_free(struct rdma_cm_id *id)
 	rdma_destroy_qp(id);
 }
 
-/* Opens the device with this name. ENODEV if there is none. */
+/* Opens the device with this name. Returns NULL with errno ENODEV if there is none. */
 struct ibv_context *shim_open(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL), **d = list;
@@ -396,7 +396,7 @@ struct ibv_qp *shim_rc(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uin
 	return qp;
 }
 
-/* Connects a queue pair. The first packets have number 0 here, and `psn` there. */
+/* Connects a queue pair. The first packet from the peer has PSN 0, ours has `psn`. */
 int shim_rc_connect(struct ibv_qp *qp, const struct rc_peer *peer)
 {
 	struct ibv_qp_attr attr = {
@@ -560,7 +560,7 @@ int shim_punch(int fd, uint64_t at, uint64_t len)
 	return result(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, len));
 }
 
-/* Locks the file until all descriptors of this open file description are closed. -EWOULDBLOCK if it is locked. */
+/* Locks the file until all descriptors of this open file description are closed, or returns -EWOULDBLOCK. */
 int shim_lock(int fd)
 {
 	return result(flock(fd, LOCK_EX | LOCK_NB));

@@ -4,7 +4,7 @@
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
-/// SplitMix64, with its state.
+/// The generator SplitMix64. The field is the state.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -29,7 +29,7 @@ impl Rng {
     }
 }
 
-/// A number from the environment.
+/// Parses the environment variable `name` as a number.
 pub fn number(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()

@@ -13,9 +13,10 @@ use crate::{
     workers::{execute, Job, Workers},
 };
 
-/// Maximum number of queued operations per receive buffer: two tables, data and response, twice,
-/// because a completion may be outstanding for something that the peer has already received. A
-/// connection that exceeds this is closed, because its peer takes no responses.
+/// Maximum number of queued operations per receive buffer: two tables, data and response, times
+/// two, because the completion of an operation may be outstanding when the peer has already
+/// received its data. A connection that exceeds this is closed, because its peer takes no
+/// responses.
 pub const QUEUED: usize = 8;
 
 /// The purpose of a completion.
@@ -27,7 +28,7 @@ pub enum Token {
     Answer(TaskId),
 }
 
-/// What [`act`] needs to know about a target and reports to it.
+/// The functions of a target that [`act`] calls.
 pub trait Front {
     /// [`Target::no_resources`].
     fn no_resources(&mut self, channel: ChannelId);
@@ -93,7 +94,7 @@ pub fn act<T>(
         Action::Execute { task, work } => {
             let mut into = None;
             if work.into > 0 {
-                // The data is sent through the same channel.
+                // Use a buffer of the device that sends the data.
                 let id = front.channel(task);
                 match id.map(|id| hub.take(id, work.into)) {
                     Some(Ok(buffer)) => into = Some(buffer),

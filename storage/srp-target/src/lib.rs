@@ -2,9 +2,9 @@
 
 //! An SRP target that exports files and block devices.
 //!
-//! [`wire`] parses and builds messages, [`scsi`] executes commands on a [`disk`], [`target`] has
-//! sessions, tasks and credits. None of them depends on RDMA: [`target`] emits [`target::Action`]s,
-//! and [`fabric`] carries them out on the connections of a [`hub`].
+//! [`wire`] parses and builds messages, [`scsi`] executes commands on a [`disk`], [`target`]
+//! manages sessions, tasks and credits. These modules are independent of RDMA: [`target`] emits
+//! [`target::Action`]s, and [`fabric`] carries them out on the connections of a [`hub`].
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

@@ -6,7 +6,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
 use crate::proto::{guid::IoClass, ids::PortId};
 
-/// What `--help` says.
+/// The output of `--help`.
 pub const HELP: &str = "\
 srp-target --lun FILE [--lun FILE]... [OPTION]...
 exports files or block devices by SRP until SIGTERM. The first one is LUN 0.

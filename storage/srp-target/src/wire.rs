@@ -2,8 +2,8 @@
 
 //! The target's half of the SRP messages: parses requests and builds responses.
 //!
-//! The driver uses structures for its half, this module uses byte offsets of T10 SRP r16a, so that
-//! each tests the other. All multi-byte fields are big-endian.
+//! The driver uses structures for its half. This module uses byte offsets from T10 SRP r16a, so
+//! each half tests the other. All multi-byte fields are big-endian.
 
 use crate::proto::{cmd::DirectBuf, opcode, reject::Reject, rsp::flag};
 
@@ -70,7 +70,7 @@ fn be64(bytes: &[u8], at: usize) -> Result<u64, Broken> {
 /// A login request, from the private data of a connection request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginReq {
-    /// Returned in the login response.
+    /// Tag of the login and its response.
     pub tag: u64,
     /// Required data buffer formats, a bitmask.
     pub buf_fmt: u16,
@@ -140,8 +140,8 @@ pub fn login_rsp(
     rsp
 }
 
-/// Builds a login reject, 32 bytes. Without a reason of SRP it says that the target is unable to
-/// establish the channel.
+/// Builds a login reject, 32 bytes. A reason that is not SRP's becomes "unable to establish the
+/// channel".
 pub fn login_rej(tag: u64, reason: Reject, buf_fmt: u16) -> Vec<u8> {
     let reason = match reason {
         Reject::Srp(reason) => reason,
@@ -198,7 +198,7 @@ pub struct Data {
 /// A SCSI command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cmd {
-    /// Returned in the response.
+    /// Tag of the command and its response.
     pub tag: u64,
     /// The LUN as sent.
     pub lun: [u8; 8],
@@ -206,7 +206,7 @@ pub struct Cmd {
     pub attribute: u8,
     /// The CDB, 16 bytes or more.
     pub cdb: Vec<u8>,
-    /// Its data buffers.
+    /// The data buffers.
     pub data: Data,
 }
 
@@ -286,7 +286,7 @@ fn list(format: u8, count: u8, rest: &mut &[u8]) -> Result<List, Broken> {
 /// A task management request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TskMgmt {
-    /// Returned in the response.
+    /// Tag of the request and its response.
     pub tag: u64,
     /// The LUN as sent.
     pub lun: [u8; 8],
@@ -318,12 +318,12 @@ pub enum Residual {
     None,
     /// Number of unused bytes of the buffer.
     Under(u32),
-    /// Number of bytes wanted beyond the buffer.
+    /// Number of bytes by which the buffer is too short.
     Over(u32),
 }
 
 impl Residual {
-    /// The residual if `used` bytes of a buffer of `there` bytes are moved or wanted.
+    /// Returns the residual of a transfer that needs `used` bytes of a buffer of `there` bytes.
     pub fn new(there: u32, used: u32) -> Self {
         match used.cmp(&there) {
             std::cmp::Ordering::Less => Self::Under(there - used),

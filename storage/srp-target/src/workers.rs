@@ -105,7 +105,7 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
     /// Queues a job.
     pub fn give(&self, job: J) {
         if let Some(jobs) = &self.jobs {
-            // The threads live as long as `self`.
+            // This cannot fail: the threads live as long as `self`.
             let _ = jobs.send(job);
         }
     }

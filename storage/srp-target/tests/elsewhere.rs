@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Units with remote blocks: dispatch, responses, and what waits for a dispatched command.
+//! Units with remote blocks: dispatch, responses, and requests that wait for a dispatched command.
 
 mod common;
 

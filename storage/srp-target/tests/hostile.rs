@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protocol violations end their own session and nothing else.
+//! A protocol violation ends its own session and no other.
 
 mod common;
 
@@ -13,7 +13,7 @@ use srp_target::proto::{
     tmf::{Function, TskMgmt},
 };
 
-/// A second session, of another initiator, beside the one under test.
+/// Creates a target with the session under test and a session of another initiator.
 fn two() -> Rig {
     let mut rig = Rig::logged_in();
     let other = Requested {

@@ -41,7 +41,7 @@ pub enum CmEvent {
     Request(Incoming),
     /// The connection is established.
     Established(Key),
-    /// The connection has ended or could not be made.
+    /// The connection has ended or failed.
     Ended(Key),
     /// The address of an [`Outgoing`] is resolved: call [`Outgoing::route`].
     Address(Key),
@@ -190,7 +190,7 @@ impl Incoming {
         &self.data
     }
 
-    /// Rejects it with at most 148 bytes of private data.
+    /// Rejects the request with at most 148 bytes of private data.
     pub fn reject(self, data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: `self` owns the identifier, and `data` has `len` bytes.
@@ -207,7 +207,7 @@ impl Incoming {
 /// Timeout of address and route resolution in milliseconds.
 const RESOLVE: i32 = 2000;
 
-/// An outgoing connection: first its address is resolved, then its route, then it is made.
+/// An outgoing connection. First its address is resolved, then its route; then it connects.
 pub struct Outgoing {
     pub(crate) id: Id,
 }

@@ -60,9 +60,9 @@ pub enum Completion {
     },
     /// An operation has completed as a whole.
     Done {
-        /// The token it was queued with.
+        /// The token of the operation.
         token: u64,
-        /// The buffer it was queued with; `None` for bytes of an arena.
+        /// The buffer of the operation; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
     /// The connection is broken, with the reason. No completions follow.
@@ -122,7 +122,7 @@ fn cut(pieces: impl IntoIterator<Item = (usize, Piece)>) -> io::Result<VecDeque<
 enum End {
     /// An identifier of RDMA/CM.
     Rdma(Id),
-    /// The connection itself; the InfiniBand CM is its user's.
+    /// The connection itself. Its user runs the InfiniBand CM.
     Ib,
 }
 
@@ -201,7 +201,7 @@ impl Connection {
     }
 
     /// Makes the target's end of a connection that a [`Request`] of the InfiniBand CM asks for, at
-    /// port 1 of the device. The REP is the caller's. `token` and `buffers` are as for
+    /// port 1 of the device. The caller sends the REP. `token` and `buffers` are as for
     /// [`Connection::accept`]. Fails with ENOENT if the port is not in the partition.
     pub fn respond(
         request: &Request,
@@ -291,8 +291,8 @@ impl Connection {
         unsafe { ffi::shim_qpn(self.qp.as_ptr()) }
     }
 
-    /// Starts to disconnect; [`crate::CmEvent::Ended`] follows. With the InfiniBand CM, the DREQ is
-    /// the caller's.
+    /// Starts to disconnect; [`crate::CmEvent::Ended`] follows. With the InfiniBand CM, the caller
+    /// sends the DREQ.
     pub fn disconnect(&mut self) {
         // An error is ignored: the connection may already have ended.
         let _ = check(match &self.end {
@@ -336,9 +336,9 @@ impl Connection {
         self.add(token, op, Memory::Buffer(buffer), pieces)
     }
 
-    /// Queues an operation on bytes of an arena; each piece has its offset there. The bytes must
-    /// not change until the operation completes or the connection is dropped. Otherwise as
-    /// [`Connection::queue`].
+    /// Like [`Connection::queue`], on bytes of an arena. Each piece is preceded by its offset in
+    /// the arena. The bytes must not change until the operation completes or the connection is
+    /// dropped.
     pub fn queue_arena(
         &mut self,
         token: u64,

@@ -17,7 +17,7 @@ const DEPTH: usize = 64;
 const GRH: usize = 40;
 const ROOM: usize = GRH + MAD;
 
-/// The sender of a datagram, to reply to.
+/// The sender of a datagram, as the destination of a reply.
 pub struct Sender {
     ah: NonNull<ffi::Ah>,
     qpn: u32,
@@ -31,15 +31,15 @@ impl Drop for Sender {
     }
 }
 
-/// A queue pair at port 1 of a device that takes and sends management datagrams like queue pair 1,
-/// whose Q_Key it has.
+/// A queue pair at port 1 of a device for management datagrams. It works like queue pair 1, with
+/// the same Q_Key.
 pub struct Gsi {
     device: Device,
-    // `drop` destroys these before the buffers go.
+    // `drop` destroys these before the buffers are freed.
     qp: NonNull<ffi::Qp>,
     cq: NonNull<ffi::Cq>,
     wakeups: NonNull<ffi::CompChannel>,
-    /// Posted, except from the completion of a receive to its next post.
+    /// Each is posted, except between its completion and its next post.
     receives: Vec<Buffer>,
     sends: Vec<Buffer>,
     sent: usize,
@@ -129,7 +129,7 @@ impl Gsi {
         Ok(())
     }
 
-    /// All datagrams that have arrived, with their senders. Call it after the descriptor was
+    /// Returns all datagrams that have arrived, with their senders. Call it when the descriptor is
     /// readable.
     pub fn take(&mut self) -> io::Result<Vec<(Mad, Sender)>> {
         let mut token = 0;
@@ -147,7 +147,8 @@ impl Gsi {
         Ok(all)
     }
 
-    /// The next completion: its buffer, and the sender if it is a receive.
+    /// Polls for a completion. Returns the index of its buffer, and the sender of a received
+    /// datagram.
     fn poll(&mut self) -> io::Result<Option<(usize, Option<Sender>)>> {
         let mut out = ffi::Datagram {
             id: 0,
@@ -171,7 +172,7 @@ impl Gsi {
         Ok(Some((out.id as usize, sender)))
     }
 
-    /// Sends a datagram. The buffer of the 64th one before is used again.
+    /// Sends a datagram. Reuses the buffer of the 64th datagram before it.
     pub fn send(&mut self, mad: &Mad, to: &Sender) -> io::Result<()> {
         let index = self.sent % DEPTH;
         self.sent += 1;

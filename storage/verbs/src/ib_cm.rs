@@ -12,7 +12,7 @@ const CLASS: u8 = 7;
 const VERSION: u8 = 2;
 const SEND: u8 = 3;
 
-/// Place and length of the private data, and of the additional information of a REJ.
+/// Offset and length of the private data, and of the additional information of a REJ.
 const REQ_DATA: usize = 140;
 const REQ_DATA_LEN: usize = 92;
 const REP_DATA: usize = 36;
@@ -24,7 +24,7 @@ pub const REJ_INFO_LEN: usize = 72;
 /// Maximum length of the private data of a REJ, in bytes.
 pub const REJ_DATA_LEN: usize = 148;
 
-/// Reason of a REJ: its private data says why.
+/// Reason of a REJ: the private data has the reason.
 pub const CONSUMER_DEFINED: u16 = 28;
 
 /// The messages, by attribute ID.
@@ -150,8 +150,8 @@ impl Mad {
         self
     }
 
-    /// Completes a REP: our queue pair, whose first packet has number 0, `depth` RDMA READs at once
-    /// by us and one by the peer, endless RNR retries.
+    /// Completes a REP: our queue pair, 0 as the PSN of the peer's first packet, `depth` concurrent
+    /// RDMA READs by us and one by the peer, endless RNR retries.
     pub fn rep(mut self, qpn: u32, depth: u8, data: &[u8]) -> Self {
         self.put(12, &qpn.to_be_bytes()[1..]);
         self.put(24, &[1, depth, 0, 7 << 5]);
@@ -204,7 +204,7 @@ pub struct Request {
     /// Number of RDMA READs that the peer issues at once.
     pub initiator_depth: u8,
     pub remote_timeout: u8,
-    /// Number of our first packet.
+    /// PSN of our first packet.
     pub psn: u32,
     pub local_timeout: u8,
     pub retries: u8,

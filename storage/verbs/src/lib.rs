@@ -38,7 +38,7 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-/// Converts a pointer returned by the shim; NULL is errno.
+/// Converts a pointer returned by the shim. For NULL the error is in errno.
 fn made<T>(pointer: *mut T) -> io::Result<std::ptr::NonNull<T>> {
     std::ptr::NonNull::new(pointer).ok_or_else(io::Error::last_os_error)
 }

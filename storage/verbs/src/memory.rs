@@ -78,7 +78,7 @@ impl Device {
         Ok((lid, gid))
     }
 
-    /// Index of a partition in the P_Key table of port 1. Fails with ENOENT.
+    /// Index of a partition in the P_Key table of port 1. Fails with ENOENT if it is not there.
     pub(crate) fn partition(&self, pkey: u16) -> io::Result<i32> {
         // SAFETY: The device is open.
         check(unsafe { ffi::shim_partition(self.0.context.as_ptr(), pkey) })
@@ -166,7 +166,7 @@ impl Drop for Region {
     }
 }
 
-/// Registered memory. While it is posted, the device accesses it, else only its owner.
+/// Registered memory. The device accesses it while it is posted, otherwise only its owner.
 pub struct Buffer {
     region: Arc<Region>,
     at: usize,
@@ -259,7 +259,7 @@ impl Arena {
         Ok(unsafe { self.0.memory.as_ptr().add(at) })
     }
 
-    /// Copies bytes within the arena. Fails if a range is not inside of it.
+    /// Copies bytes within the arena. Fails if a range exceeds the arena.
     pub fn copy(&self, from: usize, to: usize, len: usize) -> io::Result<()> {
         let (from, to) = (self.part(from, len)?, self.part(to, len)?);
         // SAFETY: Both ranges are inside of the allocation, which lives as long as `self` and is

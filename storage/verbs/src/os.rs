@@ -21,7 +21,7 @@ pub fn signals() -> io::Result<OwnedFd> {
 }
 
 /// Waits until one of at most 64 descriptors is readable, or for `ms` milliseconds (-1: no
-/// timeout). Returns the state of each.
+/// timeout). Returns for each whether it is readable.
 pub fn wait(fds: &[RawFd], ms: i32) -> io::Result<Vec<bool>> {
     let mut ready = vec![0u8; fds.len()];
     // SAFETY: Both arrays have `fds.len()` elements.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each line of the arena holds. CLOCK selects the line to evict.
+//! The content of each line of the arena. CLOCK selects the line to evict.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,7 @@ impl Cache {
         self.free
     }
 
-    /// The line with this content.
+    /// Returns the line with this content.
     pub fn find(&self, key: &Key) -> Option<usize> {
         self.places.get(key).copied()
     }
@@ -82,7 +82,8 @@ impl Cache {
         }
     }
 
-    /// Takes a line for new content: pinned and empty. `None` if all lines are pinned.
+    /// Takes a line for new content and returns it empty and pinned; `None` if all lines are
+    /// pinned.
     pub fn take(&mut self) -> Option<usize> {
         // The first turn clears the referenced flags, the second finds a line.
         for _ in 0..2 * self.lines.len() {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Timeout of a complete answer.
+/// Timeout until the answer is complete.
 pub const PATIENCE: Duration = Duration::from_millis(700);
 
 /// A key-value pair.
@@ -125,7 +125,7 @@ fn body(response: &str) -> io::Result<String> {
     if let Some(len) = len {
         return Ok(rest.get(..len).ok_or_else(part)?.into());
     }
-    // Chunked; an empty chunk is the last.
+    // A chunked body ends with an empty chunk.
     let mut all = String::new();
     loop {
         let (size, behind) = rest.split_once("\r\n").ok_or_else(part)?;

@@ -80,7 +80,7 @@ impl Flow {
         }
     }
 
-    /// The buffer of a message other than GRANT is free again. Returns a GRANT to send, if one is
+    /// Counts the free buffer of a message other than GRANT. Returns a GRANT to send, if one is
     /// due.
     pub fn free(&mut self) -> Option<Message> {
         self.taken += 1;

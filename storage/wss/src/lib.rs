@@ -2,12 +2,12 @@
 
 //! The storage system of the Kernel PM2 paper in user space. A StorageEngine (SE) receives commands
 //! and knows the location of blocks. CacheEngines (CE) cache blocks and move them directly from and
-//! to the initiator's memory. RealStorage (RS) has the files. See docs/fabric.md for the
+//! to the initiator's memory. RealStorage (RS) stores the files. See docs/fabric.md for the
 //! guarantees.
 //!
 //! [`message`] defines the messages between roles. [`se`], [`ce`] and [`rs`] are the state
-//! machines, without RDMA: calls report events, and the work that follows is collected in a list.
-//! [`fabric`] does the work. [`mod@etcd`] is the client for the election of the SE.
+//! machines, without RDMA: methods report events and collect the resulting work in a list, which
+//! [`fabric`] carries out. [`mod@etcd`] is the client for the election of the SE.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

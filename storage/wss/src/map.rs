@@ -37,7 +37,7 @@ pub struct Extent {
     pub at: u64,
     /// The CE that may cache the blocks, if any.
     pub owner: Option<Owner>,
-    /// Number of its commands in flight at the owner.
+    /// Number of commands for these blocks in flight at the owner.
     pub busy: u32,
     /// Whether a command waits until `busy` is 0.
     pub wanted: bool,

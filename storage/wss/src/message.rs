@@ -83,7 +83,7 @@ pub struct Extent {
     pub epoch: u64,
 }
 
-/// How blocks are zeroed.
+/// The method of zeroing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Zero {
     /// By writing zeros.
@@ -99,9 +99,9 @@ pub struct Exec {
     pub id: u64,
     /// The session.
     pub session: u64,
-    /// Data comes from the initiator.
+    /// Whether data comes from the initiator.
     pub write: bool,
-    /// The CE sends the response.
+    /// Whether the CE sends the response.
     pub answer: bool,
     /// Whether a write is flushed before the response, or a read bypasses the cache.
     pub stable: bool,
@@ -164,7 +164,7 @@ pub enum Message {
         role: Role,
         /// Number of the CE; 0 for the SE.
         member: u32,
-        /// CE to RS: the epoch assigned by the SE. SE to RS: its own. CE to SE: 0.
+        /// CE to RS: the epoch assigned by the SE. SE to RS: the epoch of the SE. CE to SE: 0.
         epoch: u64,
     },
     /// Answer to [`Message::Attach`].
@@ -173,7 +173,7 @@ pub enum Message {
         status: Status,
         /// From an RS: its number. From the SE: the number of the CE.
         number: u32,
-        /// From the SE: the epoch assigned to the CE. From an RS: the valid epoch there.
+        /// From the SE: the epoch assigned to the CE. From an RS: the epoch that the RS accepts.
         epoch: u64,
     },
     /// CE to SE: an initiator requests an answer channel.
@@ -187,7 +187,7 @@ pub enum Message {
     Joined {
         /// `Good`, or `Stale` if the initiator has no session.
         status: Status,
-        /// As in [`Message::Join`].
+        /// Identifier of [`Message::Join`].
         id: u64,
         /// The session.
         session: u64,
@@ -196,14 +196,14 @@ pub enum Message {
     Left {
         /// `Lost`, or `Stale` if the initiator left before it was established.
         status: Status,
-        /// As in [`Message::Join`]: the session may have a later login.
+        /// Identifier of the login, because the session may have a later one.
         id: u64,
         /// The session.
         session: u64,
     },
     /// SE to CE: execute a command.
     Exec(Exec),
-    /// EXEC, GET, PUT, ZERO, OPEN or FLUSH has completed; nothing of it is in flight.
+    /// EXEC, GET, PUT, ZERO, OPEN or FLUSH has completed; no part of it is in flight.
     Done {
         /// Result.
         status: Status,
@@ -217,7 +217,7 @@ pub enum Message {
         /// The command.
         id: u64,
     },
-    /// Answer to [`Message::Cancel`]: nothing of the command is in flight, and it got no response.
+    /// Answer to [`Message::Cancel`]: no part of the command is in flight, and it got no response.
     Cancelled {
         /// The command.
         id: u64,

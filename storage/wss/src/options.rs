@@ -12,7 +12,7 @@ use srp_target::{
 /// Size of a cache line, in bytes.
 pub const LINE: u32 = 64 << 10;
 
-/// What `--help` says.
+/// The output of `--help`.
 pub const HELP: &str = "\
 wss ROLE [OPTION]... runs one role of a storage system until SIGTERM.
 
@@ -68,13 +68,13 @@ pub enum Options {
     Rs {
         /// Number of the RS.
         number: u32,
-        /// Files of its objects.
+        /// Files of the objects.
         files: Vec<PathBuf>,
         /// Listening address.
         listen: SocketAddr,
         /// Number of threads for file I/O.
         threads: usize,
-        /// Where to look up the SE.
+        /// The system in which to look up the SE.
         system: Option<System>,
     },
     /// An SE.
@@ -95,7 +95,7 @@ pub enum Options {
         channels: usize,
         /// Extent size in MiB.
         extent: u64,
-        /// Where to register as the SE.
+        /// The system in which to register as the SE.
         system: Option<System>,
     },
     /// A CE.

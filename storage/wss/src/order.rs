@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which commands may run concurrently. A write has exclusive access to its blocks, a read shared
-//! access to the cache lines of its blocks. Conflicting commands run in the order of arrival.
+//! The order of commands. A write has exclusive access to its blocks, a read shared access to the
+//! cache lines of its blocks. Conflicting commands run in the order of arrival.
 
 use std::collections::BTreeMap;
 

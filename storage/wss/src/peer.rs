@@ -14,7 +14,7 @@ const REPEAT: u64 = SILENCE / 4;
 /// Timeout of connection establishment in milliseconds.
 const ADMISSION: u64 = 2 * SILENCE;
 
-/// When a message was last received and sent, in milliseconds.
+/// Times of the last received and the last sent message, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     heard: u64,
@@ -83,7 +83,7 @@ impl State {
     }
 }
 
-/// Why a connection is closed after a message that violates the protocol.
+/// Returns the log text for a connection that is closed after a protocol violation.
 pub(crate) fn misused(peer: Peer, what: &Result<Message, Broken>) -> String {
     match what {
         Ok(message) => format!("connection {peer} ended: unexpected {message:?}"),

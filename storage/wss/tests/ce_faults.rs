@@ -59,7 +59,7 @@ fn a_ce_is_switched_off() {
 }
 
 /// An EXEC is delayed between SE and CE while the session is lost and re-established. The login
-/// waits for it, and when it arrives it has no effect.
+/// waits for the EXEC, which has no effect when it arrives.
 #[test]
 fn an_exec_is_held_over_a_reconnect() {
     for seed in seeds() {
@@ -83,8 +83,8 @@ fn an_exec_is_held_over_a_reconnect() {
     }
 }
 
-/// An EXEC is delayed until the SE fences the CE. Another CE takes over, and the first must not
-/// execute it.
+/// An EXEC is delayed until the SE fences the CE. Another CE takes over, and the first one must not
+/// execute the EXEC.
 #[test]
 fn an_exec_is_held_until_its_ce_is_given_up() {
     for seed in seeds() {
@@ -104,7 +104,7 @@ fn an_exec_is_held_until_its_ce_is_given_up() {
         world.frozen.insert(Node::Ce(late));
         world.for_ms(5000);
         quiet(&mut world);
-        // The write has been done, and a newer one follows, both by the other CE.
+        // The other CE has done the write, and does this newer one, too.
         write(&mut world, 0, 4);
         quiet(&mut world);
         world.release();
@@ -162,7 +162,7 @@ fn a_ce_sleeps_with_a_write() {
         quiet(&mut world);
         write(&mut world, 8, 4);
         quiet(&mut world);
-        // It wakes up, and its PUT is older than these writes.
+        // The CE wakes up. Its PUT is older than these writes.
         world.frozen.clear();
         world.for_ms(3000);
         read(&mut world, 8, 4);
@@ -171,8 +171,8 @@ fn a_ce_sleeps_with_a_write() {
     }
 }
 
-/// The SE fences a CE that has a write to send to an RS, and the CE is not told. It attaches to the
-/// RS again, with its old epoch.
+/// The SE fences a CE with a pending PUT, without the CE's knowledge. The CE attaches to the RS
+/// again, with its old epoch.
 #[test]
 fn a_ce_does_not_know_that_it_is_given_up() {
     let mut refused = 0;

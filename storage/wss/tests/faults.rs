@@ -147,7 +147,7 @@ fn the_se_is_killed() {
     }
 }
 
-/// An RS dies with commands in flight; they wait for it.
+/// An RS dies with commands in flight. They wait for its restart.
 #[test]
 fn an_rs_is_killed() {
     for seed in seeds() {
@@ -169,7 +169,7 @@ fn an_rs_is_killed() {
     }
 }
 
-/// A CE is so slow that its commands are aborted. An abort is answered when nothing of its command
+/// A CE is so slow that its commands are aborted. An abort is answered when no part of its command
 /// is in flight.
 #[test]
 fn commands_are_aborted() {
@@ -241,7 +241,7 @@ fn an_abort_waits_for_an_rs() {
     }
 }
 
-/// Two initiators, one of which cannot reach one CE. Both make progress.
+/// One of two initiators cannot reach one CE. Both initiators make progress.
 #[test]
 fn who_reaches_less_is_served() {
     for seed in seeds() {
@@ -267,7 +267,7 @@ fn who_reaches_less_is_served() {
         }
         quiet(&mut world);
         assert_eq!(world.initiators[1].sessions, 1);
-        // The initiator that reaches both takes no extent away.
+        // The initiator that reaches both CEs takes no extent away.
         assert_eq!(world.se.as_mut().unwrap().owners(), [(2, 8)].into());
         done(world);
     }

@@ -11,7 +11,7 @@ use wss::{
     peer::SILENCE,
 };
 
-/// One side. Each message in flight to it has a buffer.
+/// One side of a connection. Each message in flight to this side has a buffer.
 #[derive(Default)]
 struct End {
     flow: Flow,

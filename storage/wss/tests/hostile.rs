@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whatever a role receives, in any order, it neither panics nor exceeds a file or the arena.
+//! A role neither panics nor exceeds a file or the arena, whatever it receives, in any order.
 
 mod strategies;
 
@@ -214,7 +214,7 @@ proptest! {
         engine.connected(1);
         engine.message(1, &attach(Role::Ce, 1, 0));
         for event in events {
-            // 0: to the RS; 1 to 3: from CEs.
+            // Connection 0 is to the RS, 1 to 3 are from CEs.
             let peer = |p: u8| if p % 4 == 0 { out } else { u64::from(p % 4) };
             match event {
                 Event::Message(p, m) => engine.message(peer(p), &m.build()),

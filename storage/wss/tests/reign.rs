@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Succession of SEs, elected with a fake etcd. Checks that a term is over read etcd first and the
-//! term afterwards, so a slow machine does not fail them.
+//! Succession of SEs, elected with a fake etcd. A check that a term is over reads etcd first and
+//! the term afterwards, so it does not fail on a slow machine.
 
 mod made;
 
@@ -46,7 +46,8 @@ fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Until `until` is true, the term of an SE must be over whenever it does not hold the key.
+/// Checks, until `until` is true, that the term of an SE is over whenever the SE does not hold the
+/// key.
 fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
     let (mine, term) = (reign.epoch() >> 32, reign.term());
     let end = Instant::now() + Duration::from_secs(60);
@@ -103,8 +104,8 @@ fn its_lease_is_lost() {
     assert!(why.contains("has ended"), "{why}");
 }
 
-/// etcd is silent, refuses, truncates or delays its answers: the lease expires, or etcd renews it
-/// without the SE noticing. The SE stops first.
+/// etcd is silent, refuses, truncates or delays its answers. The lease expires, or etcd renews it
+/// without the SE noticing. The SE stops before the lease can expire.
 #[test]
 fn etcd_is_not_heard() {
     let late = Mood::Late(Duration::from_millis(1500));
@@ -157,7 +158,7 @@ fn a_second_one_takes_over() {
         let second = scope.spawn(|| begin(&made, 1));
         until("the second one asks", || made.asked(1) > 1);
         assert_eq!(made.created().map(epoch), Some(old));
-        // The first SE is as if asleep or cut off.
+        // The first SE gets no answers, as if it were asleep or cut off.
         made.set(0, Mood::Silent);
         never_without_its_key(&made, &first, || second.is_finished());
         let second = second.join().unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client of a set: accepts block commands and sends each part to the node that has it. Only
-//! one client is active, the holder of a key in etcd, and only it changes the map.
+//! The client of a set: accepts block commands and sends each part to the node with its blocks.
+//! Only one client is active, the holder of a key in etcd, and only it changes the map.
 //!
 //! Two parts are serialized if one could observe the other half done: parts with the same blocks,
 //! and, where blocks of a lost node are reconstructed, all parts at the same offset in the cells of
@@ -71,8 +71,8 @@ pub enum Outcome {
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// Work on a connection; calls of [`Client::connected`] and [`Client::closed`] report its
-    /// outcome.
+    /// Work on a connection. The caller reports the outcome with [`Client::connected`] and
+    /// [`Client::closed`].
     Link(LinkAction),
     /// Send a request to etcd, then call [`Client::answered`].
     Ask {
@@ -96,7 +96,7 @@ pub enum Action {
     End(String),
 }
 
-/// What a node has reported about itself.
+/// The report of a node about itself.
 #[derive(Clone, Copy, Debug)]
 struct Attached {
     since: u64,
@@ -145,7 +145,7 @@ pub struct Client {
     other: Option<u64>,
     /// Whether the client has logged that etcd does not know the set of its nodes.
     strange: bool,
-    /// When more than two nodes were last missing.
+    /// The last time at which more than two nodes were missing.
     crowd: Option<u64>,
     /// The epoch in which this client took over.
     first: u64,
@@ -335,7 +335,7 @@ impl Client {
         self.other = other;
     }
 
-    /// Handles an answer of etcd.
+    /// Handles an answer from etcd.
     pub fn answered(&mut self, id: u64, answer: Answer) {
         if self.holding.is_some_and(|(h, _)| h == id) {
             let asked = self.holding.take().map_or(0, |(_, at)| at);
@@ -375,7 +375,7 @@ impl Client {
         self.go();
     }
 
-    /// An outgoing connection is established.
+    /// Handles an established outgoing connection.
     pub fn connected(&mut self, peer: Peer) {
         let now = self.watch.now;
         if let Some(n) = self.partner(peer) {
@@ -384,7 +384,7 @@ impl Client {
         }
     }
 
-    /// A connection has ended or could not be made.
+    /// Handles a connection that has ended or failed.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(n) = self.partner(peer) {
             self.gone(n);

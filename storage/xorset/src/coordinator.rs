@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the set needs of etcd: exclusive keys with a lifetime, and a map that only the client with
-//! the client key changes.
+//! The interface to etcd: exclusive keys with a lifetime, and a map that only the client with the
+//! client key changes.
 
 use crate::layout::NODES;
 
-/// Lifetime of a node key without renewal, in milliseconds. The client key's is configurable.
+/// Lifetime of a node key without renewal, in milliseconds. That of the client key is configurable.
 pub const TTL: u64 = 3000;
 
 /// An exclusive key.

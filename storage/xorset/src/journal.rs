@@ -305,7 +305,7 @@ impl<M: Media> Journal<M> {
         }
     }
 
-    /// The upper 32 bits of a number are the epoch in which it was assigned.
+    /// Starts the write numbers of the epoch, which is in their upper 32 bits.
     fn begin_numbers(&mut self) {
         let next = &mut self.floors[usize::from(self.number)];
         *next = (*next).max(self.epoch << 32);
@@ -389,7 +389,7 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// The log is durable up to `lsn`: writes the cells that waited for it.
+    /// Writes the cells that waited for the log to be durable up to `lsn`.
     pub fn synced(&mut self, lsn: u64) -> io::Result<()> {
         self.durable = self.durable.max(lsn);
         while self
@@ -484,8 +484,8 @@ impl<M: Media> Journal<M> {
         Ok(())
     }
 
-    /// Raises the floor of another node: no node sends writes of it with a smaller number. If the
-    /// log record is lost on power failure, more records are kept, which is harmless.
+    /// Raises the floor of another node: no node sends writes of that node with a smaller number.
+    /// If the log record is lost on power failure, more records are kept, which is harmless.
     pub fn raise(&mut self, owner: u8, floor: u64) -> io::Result<()> {
         let place = &mut self.floors[usize::from(owner)];
         if floor <= *place {

@@ -206,13 +206,14 @@ impl Span {
         self.stripe < size.stripes && self.blocks > 0 && end <= u32::from(size.cell)
     }
 
-    /// Index of its first block among all blocks of the node.
+    /// Index of the first block among all blocks of the node.
     pub fn place(&self, size: &Size) -> u64 {
         let cell = self.stripe * ROWS as u64 + u64::from(self.cell.row);
         cell * u64::from(size.cell) + u64::from(self.block)
     }
 
-    /// Returns whether both have common block numbers in the same stripe, even in different cells.
+    /// Returns whether both ranges have common block numbers in the same stripe, even in different
+    /// cells.
     pub fn meets(&self, other: &Self) -> bool {
         self.stripe == other.stripe
             && self.block < other.block + other.blocks

@@ -2,14 +2,14 @@
 
 //! The redundant writes of the paper "A proposal of low overhead redundant writes for distributed
 //! storage". Five nodes store the blocks of a unit with parities in two directions, and any two
-//! nodes may be lost. The writer sends each byte once; the nodes exchange what the parities need.
-//! See docs/fabric.md for the guarantees.
+//! nodes may be lost. The writer sends each byte once; the nodes exchange the deltas for the
+//! parities. See docs/fabric.md for the guarantees.
 //!
 //! [`layout`] is the code, [`message`] the protocol, [`map`] the membership, [`journal`] the
-//! storage of a node, [`link`] a connection to one. [`node`] and [`client`] are the state machines,
-//! without RDMA: calls report events, and the work that follows is collected in a list.
-//! [`coordinator`] is the interface to etcd, [`mod@etcd`] its implementation. [`fabric`] does the
-//! work.
+//! storage of a node, [`link`] a connection to a node. [`node`] and [`client`] are the state
+//! machines, without RDMA: methods report events and collect the resulting work in a list, which
+//! [`fabric`] carries out. [`coordinator`] is the interface to etcd, [`mod@etcd`] its
+//! implementation.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

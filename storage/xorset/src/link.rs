@@ -18,8 +18,8 @@ const STEP: u64 = 300;
 /// After this time without a tick, ALIVE is sent at once, in milliseconds.
 const LATE: u64 = 1000;
 
-/// A clock of the time in which the process was served. While the process waits for its file or a
-/// CPU, messages of its peers may be pending, so that time must not count as their silence.
+/// A clock that stops while the process waits for its file or a CPU. Messages of its peers may be
+/// pending then, so this time must not count as silence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     last: u64,
@@ -75,7 +75,7 @@ enum State {
     Up(Pulse),
 }
 
-/// What is due on a connection.
+/// The action that is due on a connection.
 pub(crate) enum Due {
     Nothing,
     Connect,
@@ -88,7 +88,7 @@ pub(crate) enum Due {
 pub(crate) struct Link {
     pub(crate) peer: Peer,
     state: State,
-    /// When a message was last received while attached; initially the creation time.
+    /// Time of the last message received while attached; initially the creation time.
     down: u64,
 }
 
@@ -142,7 +142,7 @@ impl Link {
         self.state = State::Idle(now + AGAIN);
     }
 
-    /// `late`: this side was not served for [`LATE`], so send ALIVE at once.
+    /// `late`: this side had no tick for [`LATE`], so send ALIVE at once.
     pub(crate) fn tick(&mut self, now: u64, late: bool) -> Due {
         match &mut self.state {
             State::Idle(at) if *at <= now => Due::Connect,

@@ -7,11 +7,11 @@ use crate::layout::{Mask, Size, NODES};
 /// State of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// Its cells are valid.
+    /// The cells are valid.
     Up,
-    /// Put out: it is not used.
+    /// The node is excluded and not used.
     Out,
-    /// Its cells are being rebuilt. Those already rebuilt are kept up to date.
+    /// The cells are being rebuilt. Those already rebuilt are kept up to date.
     Rebuilding,
 }
 
@@ -22,7 +22,7 @@ pub struct Map {
     pub epoch: u64,
     /// The client that made the map.
     pub client: u64,
-    /// No node has written cells: all are zeros.
+    /// Whether no node has written cells, so all are zeros.
     pub new: bool,
     /// State of each node.
     pub states: [State; NODES],

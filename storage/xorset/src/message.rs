@@ -50,7 +50,7 @@ pub enum Message {
         number: u8,
         /// Epoch in which its file was admitted to the set; 0: never.
         since: u64,
-        /// The last epoch that the node was told.
+        /// The last epoch that a client told the node.
         epoch: u64,
         /// Number of blocks per cell.
         cell: u16,
@@ -112,7 +112,7 @@ pub enum Message {
         id: u64,
         /// The stripe.
         stripe: u64,
-        /// Nodes without it.
+        /// Nodes without the stripe.
         lost: Mask,
     },
     /// WRITE or REBUILD has completed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node: stores cells, accepts writes, and sends other nodes what their parities need.
+//! A node: stores cells, accepts writes, and sends other nodes the deltas for their parities.
 //!
 //! A write is logged with its delta, old XOR new. Then the delta is sent to the nodes of the two
 //! parities, which log it. Then the write is answered. If the data cell is lost, the node of a
@@ -8,8 +8,9 @@
 //! cells.
 //!
 //! A map starts an epoch. First all writes in flight are settled: each node resends its
-//! unacknowledged deltas, and nodes that have deltas of a node that is out send them to those that
-//! do not. When all nodes have sent SETTLED, the parities are consistent, and the client continues.
+//! unacknowledged deltas, and nodes that have deltas of an excluded node send them to those that
+//! lack them. When all nodes have sent SETTLED, the parities are consistent, and the client
+//! continues.
 
 mod epoch;
 mod gather;
@@ -49,7 +50,8 @@ const COMPLAIN: u64 = 500;
 
 /// Work for the caller, in list order.
 pub enum Action {
-    /// Work on a connection; calls of [`Node::connected`] and [`Node::closed`] report its outcome.
+    /// Work on a connection. The caller reports the outcome with [`Node::connected`] and
+    /// [`Node::closed`].
     Link(LinkAction),
     /// Make all earlier writes durable, then call [`Node::synced`].
     Sync {
@@ -77,7 +79,7 @@ pub struct Node<M> {
     links: [Link; NODES],
     next_peer: Peer,
     incoming: BTreeMap<Peer, Incoming>,
-    /// The client connection that the map came from.
+    /// The client connection that delivered the map.
     client: Option<Peer>,
     /// Whether SETTLED must be sent.
     telling: bool,
@@ -184,7 +186,7 @@ impl<M: Media> Node<M> {
         self.gone(peer);
     }
 
-    /// The number below which every node has the writes of this node that it needs.
+    /// Returns the number below which each node has all writes of this node that it needs.
     fn floor(&self) -> u64 {
         let me = self.number as u8;
         let mut own = self.journal.records().range((me, 0)..(me + 1, 0));
@@ -236,7 +238,7 @@ impl<M: Media> Node<M> {
         self.go(true);
     }
 
-    /// Returns whether the node's file does not respond to a sync.
+    /// Returns whether a sync of the node's file is overdue.
     fn waits(&self) -> bool {
         let late = |since| self.watch.now >= since + GRACE;
         self.syncing.is_some_and(late)
@@ -268,7 +270,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// An incoming or outgoing connection is established.
+    /// Handles an established incoming or outgoing connection.
     pub fn connected(&mut self, peer: Peer) {
         if peer & OUTGOING == 0 {
             let incoming = Incoming {
@@ -286,7 +288,7 @@ impl<M: Media> Node<M> {
         }
     }
 
-    /// A connection has ended or could not be made.
+    /// Handles a connection that has ended or failed.
     pub fn closed(&mut self, peer: Peer) {
         self.gone(peer);
         self.go(false);
@@ -325,7 +327,7 @@ impl<M: Media> Node<M> {
         self.rebuilds.clear();
     }
 
-    /// The log is durable up to `lsn`.
+    /// Handles a completed sync: the log is durable up to `lsn`.
     pub fn synced(&mut self, lsn: u64) {
         self.syncing = None;
         let result = self.journal.synced(lsn);
@@ -361,7 +363,7 @@ impl<M: Media> Node<M> {
         self.go(false);
     }
 
-    /// Does all work that can proceed. `all`: also syncs log records that are not urgent.
+    /// Does all work that can proceed. `all`: also syncs for log records that can wait.
     fn go(&mut self, all: bool) {
         if !self.ended {
             let result = self.goes(all);
@@ -430,7 +432,7 @@ impl<M: Media> Node<M> {
             let epoch = self.journal.epoch();
             self.tell(client, Message::Settled { epoch });
         }
-        // Only completion records are not urgent.
+        // Only completion records can wait.
         let urgent = self.relays.values().any(|r| r.lsn > durable)
             || !self.acks.is_empty()
             || !self.rebuilds.is_empty();

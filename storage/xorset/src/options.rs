@@ -15,7 +15,7 @@ use crate::{
     node::least_log,
 };
 
-/// What `--help` says.
+/// The output of `--help`.
 pub const HELP: &str = "\
 xorset ROLE [OPTION]... runs one role of a set of five nodes until SIGTERM. The set survives the
 loss of any two nodes.
@@ -53,7 +53,7 @@ ends.
 pub struct Set {
     /// The nodes.
     pub nodes: [SocketAddr; NODES],
-    /// etcd.
+    /// Endpoints of etcd.
     pub etcd: Vec<SocketAddr>,
     /// Name of the set in etcd.
     pub name: String,
@@ -75,7 +75,7 @@ pub enum Options {
     },
     /// A node.
     Node {
-        /// Its file.
+        /// The file of the node.
         file: PathBuf,
         /// The other processes.
         set: Set,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several clients at once: one has the set, the others wait until it ends, and log that. SEEDS,
+//! Several clients at once: one has the set, and the others log this and wait until it ends. SEEDS,
 //! FIRST, SEED and TRACE as in random.rs.
 
 mod world;
@@ -14,7 +14,7 @@ use xorset::{
     node::Action,
 };
 
-/// A fault of a client, usually the one that has the set.
+/// Causes a fault of a client, usually of the one that has the set.
 fn fault_of_client(world: &mut World) {
     let alive: Vec<_> = (0..world.seats.len())
         .filter(|c| world.alive(Who::Client(*c)))
@@ -33,7 +33,7 @@ fn fault_of_client(world: &mut World) {
         }
         3 => world.cut(who, Who::Etcd),
         4 => world.cut(who, n),
-        // Only one node can reach it.
+        // Only one node can reach the client.
         _ => world.partition(&[who, n]),
     }
 }
@@ -165,7 +165,7 @@ fn who_waits_says_for_whom() {
     done(world);
 }
 
-/// The client of another set that is given the nodes of this set by mistake gets none of them.
+/// A client of another set is given the nodes of this set by mistake, and gets none of them.
 #[test]
 fn a_client_of_another_set() {
     let mut world = up(2, 1);
@@ -189,7 +189,7 @@ fn a_client_of_another_set() {
     done(world);
 }
 
-/// Two clients of two sets are given the same new files: at most one set gets them.
+/// Clients of two sets are given the same new files. At most one set gets them.
 #[test]
 fn two_sets_with_the_same_new_nodes() {
     let (mut one, mut none) = (0, 0);

@@ -119,8 +119,8 @@ fn two_nodes_do_not_reach_each_other() {
     }
 }
 
-/// Commands that cannot be executed fail, and no data is lost: when one of the three is back, the
-/// set continues.
+/// Three nodes are lost. Commands that need them fail, and no data is lost: when one of the three
+/// is back, the set continues.
 #[test]
 fn a_third_loss_is_refused() {
     for (i, nodes) in sets(3).iter().enumerate() {
@@ -242,7 +242,7 @@ fn power_loss_of_all() {
     }
 }
 
-/// A node returns with another file: it is rebuilt completely.
+/// A node returns with another file and is rebuilt completely.
 #[test]
 fn files_are_lost() {
     for (i, nodes) in sets(2).iter().enumerate() {
@@ -388,7 +388,7 @@ fn an_old_map_is_refused() {
     }
 }
 
-/// Whatever a node receives, the node and the set continue.
+/// A node and the set continue, whatever the node receives.
 #[test]
 fn invalid_bytes() {
     for seed in 9000..9040 {
@@ -405,7 +405,7 @@ fn invalid_bytes() {
                     bytes[at] = world.rng.below(24) as u8;
                 }
             }
-            // A valid EPOCH would be from a client, which may do anything.
+            // Skip a valid EPOCH: only a client sends it, and nodes trust clients.
             if let Ok(Message::Epoch { .. }) = Message::parse(&bytes) {
                 continue;
             }
@@ -414,7 +414,7 @@ fn invalid_bytes() {
             if world.rng.one_in(9) {
                 node.connected(peer);
             }
-            // The sender must not impersonate a node, either.
+            // The sender does not impersonate a node, either.
             let role = Message::Attach {
                 role: xorset::message::Role::Client,
             };
@@ -428,9 +428,8 @@ fn invalid_bytes() {
     }
 }
 
-/// A node that is being admitted dies with its file, and so does the client. Nodes that have parts
-/// of its unfinished writes pass them on only if the next client detects that the file is another
-/// one.
+/// A node dies with its file during its admission, and so does the client. Nodes that have deltas
+/// of its unfinished writes relay them only if the next client detects the new file.
 #[test]
 fn a_node_dies_with_its_file_while_it_is_let_in_and_so_does_the_client() {
     for seed in 0..60 {
@@ -446,7 +445,7 @@ fn a_node_dies_with_its_file_while_it_is_let_in_and_so_does_the_client() {
         world.until("it is let in", 30_000, |w| {
             w.states().is_some_and(|s| s[n] == State::Rebuilding)
         });
-        // The node that does not get the deltas that the others get.
+        // This node lacks the deltas that the other nodes get.
         let deaf = Who::Node((n + 1 + seed as usize / NODES % 4) % NODES);
         some_commands(&mut world, 10);
         steps(&mut world, 1 + seed * 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slow files: which node is excluded, and which is not. The simulated world also checks each change
-//! of the map: a node that is excluded must have had a fault.
+//! Slow files, and the nodes that are excluded. The simulated world also checks each change of the
+//! map: an excluded node must have had a fault.
 
 mod world;
 
@@ -344,8 +344,8 @@ fn a_file_that_hangs_on() {
     }
 }
 
-/// The map determines the size of the set. A file of another size is rejected, with the option it
-/// was made with, and is not changed.
+/// The map determines the size of the set. A file of another size is rejected with the option of
+/// `xorset format` that differs, and is not changed.
 #[test]
 fn a_file_of_another_size() {
     for n in 0..NODES {
@@ -388,7 +388,7 @@ fn a_file_of_another_size() {
             some_commands(&mut world, 10);
             world.quiet();
             assert_eq!(world.failed, 0);
-            // With the size of the set it is admitted.
+            // A file with the size of the set is admitted.
             world.places[n].disk = world.blank(n);
             world.start(n);
             done(world);

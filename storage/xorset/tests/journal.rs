@@ -76,7 +76,7 @@ fn call(journal: &mut Journal<Disk>, rng: &mut Rng, other: &mut u64) -> std::io:
             (2, seq) => journal.done(seq),
             (owner, seq) => journal.raise(owner, seq + 1),
         },
-        // A node never has more at once.
+        // A node never has more records at once.
         _ if own.len() > 6 => Ok(()),
         5..8 => {
             *other += 1;

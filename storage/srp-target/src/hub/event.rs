@@ -14,11 +14,11 @@ pub enum Event<T> {
     Login {
         /// The connection.
         id: LinkId,
-        /// At most 256 bytes; the transport may have padded it.
+        /// Private data, at most 256 bytes. The transport may have padded it.
         data: Vec<u8>,
     },
-    /// A connection made with [`Hub::connect`] or [`Hub::accept`] is established. Messages may have
-    /// arrived before on the latter.
+    /// A connection made with [`Hub::connect`] or [`Hub::accept`] is established. An accepted
+    /// connection may receive messages before this event.
     Connected {
         /// The connection.
         id: LinkId,
@@ -36,9 +36,9 @@ pub enum Event<T> {
     Done {
         /// The connection.
         id: LinkId,
-        /// The token it was queued with.
+        /// The token of the operation.
         token: T,
-        /// The buffer it was queued with; `None` for bytes of an arena.
+        /// The buffer of the operation; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
     /// The connection has ended or could not be made. It has no further events.
@@ -51,7 +51,7 @@ pub enum Event<T> {
 }
 
 impl<T> Hub<T> {
-    /// Returns the next event. Call it until it returns `None`, but at most [`EVENTS`] times before
+    /// Returns the next event. Call it until it returns `None`, at most [`EVENTS`] times before
     /// other work is done.
     pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
         loop {
@@ -138,8 +138,8 @@ impl<T> Hub<T> {
         }
     }
 
-    /// The peer has ended a connection. [`Event::Ended`] follows. Only the owner of a connection
-    /// made with [`Hub::join`] has to call it.
+    /// Handles the end of a connection by the peer. [`Event::Ended`] follows. Call it only for
+    /// connections made with [`Hub::join`]; the hub detects the end of all others.
     pub fn disconnected(&mut self, id: LinkId) {
         // Deliver the completions that precede the disconnect.
         self.drain(id);

@@ -10,9 +10,9 @@ use super::{gone, Hub, LinkId};
 
 /// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;
-/// Share of `MEMORY` for receive buffers, so that some remains for data.
+/// Part of `MEMORY` that receive buffers may use. The rest is for data.
 const MESSAGES: usize = MEMORY / 2;
-/// Buffers up to this size are exempt from the limit, because a response needs one.
+/// Buffers up to this size are exempt from the limit, because each response needs one.
 const SMALL: usize = 4096;
 
 /// A device with its free buffers.
@@ -44,7 +44,7 @@ impl Host {
 }
 
 impl<T> Hub<T> {
-    /// The index of a device in `devices`.
+    /// Returns the index of a device in `devices`.
     pub(super) fn host(&mut self, device: &Device) -> io::Result<usize> {
         for device in &self.devices[self.hosts.len()..] {
             let mapped = self.arena.as_ref().map(|a| device.map(a)).transpose()?;

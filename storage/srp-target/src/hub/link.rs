@@ -25,7 +25,7 @@ pub(super) struct Link<T> {
     pub(super) tokens: HashMap<u64, Option<T>>,
     next: u64,
     until: Option<Instant>,
-    /// The operation after which to disconnect.
+    /// The operation whose completion starts the disconnect.
     pub(super) last: Option<u64>,
 }
 
@@ -82,7 +82,8 @@ impl<T> Hub<T> {
         link.connection.queue(token, op, buffer, pieces)
     }
 
-    /// Like [`Hub::queue`], on bytes of the arena; each piece has its offset there.
+    /// Like [`Hub::queue`], on bytes of the arena. Each piece is preceded by its offset in the
+    /// arena.
     pub fn queue_arena(
         &mut self,
         id: LinkId,
@@ -121,7 +122,7 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Returns whether a connection is closing, so that [`Hub::late`] must be called.
+    /// Returns whether a connection is closing. If so, [`Hub::late`] must be called.
     pub fn leaving(&self) -> bool {
         self.links.values().any(|l| l.until.is_some())
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins: how connections are made.
+//! Connection establishment, incoming and outgoing.
 
 use std::{io, net::SocketAddr};
 
@@ -17,8 +17,8 @@ pub(super) struct Wanted {
 }
 
 impl<T> Hub<T> {
-    /// Which listener a connection request arrived at, in the order of their creation; `None` if it
-    /// no longer waits for a decision.
+    /// Returns the index of the listener that a connection request arrived at, in the order of
+    /// creation; `None` if the request is no longer pending.
     pub fn listener(&self, id: LinkId) -> Option<usize> {
         let key = self.waiting.get(&id)?.listener();
         self.listeners.iter().position(|l| l.key() == key)
@@ -30,8 +30,8 @@ impl<T> Hub<T> {
     }
 
     /// Accepts a connection with this private data and `receives` buffers of `len` bytes. At most
-    /// `most` operations may be queued; one more is an error. After a failure the connection can
-    /// still be rejected if [`Hub::waits`].
+    /// `most` operations may be queued; one more is an error. After a failure the request can still
+    /// be rejected if [`Hub::waits`] returns true.
     pub fn accept(
         &mut self,
         id: LinkId,
@@ -64,9 +64,9 @@ impl<T> Hub<T> {
         }
     }
 
-    /// Adds a connection of another connection manager, which `make` makes on `device` with
-    /// `receives` buffers of `len` bytes. `id` is a number that the hub does not use; one without a
-    /// listener that connects to no peer uses none. `most` is as for [`Hub::accept`]. Returns the
+    /// Adds a connection of another connection manager. `make` creates it on `device` with
+    /// `receives` buffers of `len` bytes. `id` must not be in use by the hub, which assigns numbers
+    /// only to incoming and outgoing connections. `most` is as for [`Hub::accept`]. Returns the
     /// number of the queue pair.
     pub fn join(
         &mut self,
@@ -114,7 +114,7 @@ impl<T> Hub<T> {
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
         let buffers = self.buffers(host, wanted.receives, wanted.len)?;
         let made = Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data);
-        // A peer of our choice is trusted, so there is no limit.
+        // There is no limit: a peer that we connect to is trusted.
         self.add(id, made?, host, [usize::MAX, wanted.receives * wanted.len]);
         Ok(())
     }

@@ -34,7 +34,7 @@ pub const EVENTS: u32 = 64;
 /// Number of a connection. Numbers are never reused.
 pub type LinkId = u64;
 
-/// Converts descriptors to places in the peer's memory.
+/// Converts descriptors to pieces of the peer's memory.
 pub fn pieces(list: &[DirectBuf]) -> Vec<Piece> {
     list.iter().map(piece).collect()
 }
@@ -113,7 +113,7 @@ impl<T> Hub<T> {
         std::iter::once(self.events.fd()).chain(devices).collect()
     }
 
-    /// Returns whether there is no connection, established, incoming or outgoing.
+    /// Returns whether there is no established, incoming or outgoing connection.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
     }

@@ -212,7 +212,7 @@ pub(super) fn for_elsewhere(
             [(lba, count)] => zero(lba, count, true),
             _ => Err(Sense::LIST_FIELD),
         },
-        // A CE can write only zeros.
+        // Remote blocks can only be set to zero: `Command::Zero` has no data.
         Command::WriteSame { .. } if out.iter().any(|b| *b != 0) => Err(Sense::LIST_FIELD),
         Command::WriteSame {
             lba, count, unmap, ..

@@ -2,8 +2,8 @@
 
 //! The commands of a disk: T10 SPC-4 and SBC-3.
 //!
-//! [`parse`] checks a CDB and rejects errors before any data moves. The returned [`Command`] says
-//! how much data it needs. [`Command::execute`] carries it out, and may block on the file.
+//! [`parse`] checks a CDB and rejects errors before any data moves. The returned [`Command`] states
+//! the length of its data. [`Command::execute`] executes it, and may block on the file.
 
 mod blocks;
 mod inquiry;
@@ -124,7 +124,7 @@ fn id(name: &[u8], guid: u64) -> u64 {
 /// All units of a target, by LUN.
 pub type Units = [Arc<Unit>];
 
-/// The unit that a LUN addresses: peripheral or flat addressing, one level.
+/// Returns the index of the unit that a LUN addresses: peripheral or flat addressing, one level.
 pub fn unit_of(lun: [u8; 8], units: &Units) -> Option<usize> {
     let [high, low, rest @ ..] = lun;
     let number = match high >> 6 {
@@ -135,18 +135,18 @@ pub fn unit_of(lun: [u8; 8], units: &Units) -> Option<usize> {
     (rest == [0; 6] && number < units.len()).then_some(number)
 }
 
-/// The LUN of a unit.
+/// Returns the LUN of a unit.
 fn address(number: usize) -> [u8; 8] {
     let flat = if number < 256 { 0 } else { 0x40 };
     [flat | (number >> 8) as u8, number as u8, 0, 0, 0, 0, 0, 0]
 }
 
-/// How VERIFY compares (BYTCHK).
+/// The comparison that VERIFY makes (BYTCHK).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Compare {
     /// Verify the medium only.
     Nothing,
-    /// Compare with as many bytes from the initiator.
+    /// Compare all blocks with data from the initiator.
     All,
     /// Compare each block with one block from the initiator.
     One,
@@ -218,7 +218,7 @@ pub enum Command {
 pub const MAX_TRANSFER: u64 = 16 << 20;
 
 impl Command {
-    /// Returns whether the command needs the blocks, which may be remote.
+    /// Returns whether the command accesses the blocks, which may be remote.
     pub fn blocks(&self) -> bool {
         !matches!(self, Self::Done | Self::Reply(..) | Self::Start(true))
     }
@@ -298,8 +298,8 @@ fn be32(cdb: &Cdb, at: usize) -> u32 {
     u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]])
 }
 
-/// Parses a command to a unit; `number` is `None` if the LUN has none. `attention` is the pending
-/// unit attention that REQUEST SENSE reports.
+/// Parses a command. `number` is the index of its unit; `None` if the LUN has no unit. `attention`
+/// is the pending unit attention that REQUEST SENSE reports.
 pub fn parse(
     cdb: &Cdb,
     units: &Units,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of supported commands. A command that is not in it is rejected.
+//! The table of supported commands. All other commands are rejected.
 
 use super::{be16, be32, Cdb, Command};
 use crate::sense::Sense;
@@ -106,7 +106,7 @@ pub(super) fn find(cdb: &Cdb) -> Result<&'static Entry, Sense> {
     same.find(wanted).ok_or(Sense::FIELD)
 }
 
-/// Command timeouts descriptor without values.
+/// A command timeouts descriptor that specifies no timeouts.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// REPORT SUPPORTED OPERATION CODES.

@@ -20,7 +20,7 @@ const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 pub(super) struct Login {
     pub(super) channel: ChannelId,
     req: LoginReq,
-    /// Whether other channels were terminated for it.
+    /// Whether this login terminated other channels.
     terminated: bool,
 }
 
@@ -57,7 +57,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// A connection cannot be accepted for lack of memory or queue pairs.
+    /// Rejects a connection for lack of memory or queue pairs.
     pub fn no_resources(&mut self, id: ChannelId) {
         let tag = self.channels.get(&id).map_or(0, |c| c.tag);
         self.ended(id);
@@ -96,7 +96,7 @@ impl<B: Buffer> Target<B> {
         Ok(())
     }
 
-    /// Accepts the logins that need not wait.
+    /// Accepts the logins that need not wait for the end of the previous session.
     pub(super) fn admit(&mut self) {
         if self.closed {
             return;

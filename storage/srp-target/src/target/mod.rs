@@ -2,14 +2,14 @@
 
 //! Sessions, their channels, credits and tasks.
 //!
-//! Calls report events, and the work that follows is collected as a list of [`Action`]. So the same
-//! code runs on any device, and in tests without one. A session (an I_T nexus) consists of all
+//! Methods report events. They collect the resulting work in a list of [`Action`]s, so the same
+//! code runs on any device, and in tests without a device. A session (an I_T nexus) consists of all
 //! channels of one initiator port.
 //!
 //! A command passes through the states of [`task::State`] until its response is sent or its channel
-//! ends. Only an executing command outlives its channel, as its write may be on the path to the
-//! file. A new login of the initiator is not answered until it has ended, so an old write never
-//! overtakes a new one.
+//! ends. Only an executing or dispatched command outlives its channel, because its write may be on
+//! the path to the file. A new login of the initiator is not answered until that command has ended,
+//! so an old write never overtakes a new one.
 
 mod login;
 mod management;
@@ -64,7 +64,7 @@ pub struct Work<B> {
 pub struct Done<B> {
     /// Success, or the sense condition.
     pub result: Result<(), Sense>,
-    /// As given in [`Work::out`].
+    /// The buffer of [`Work::out`].
     pub out: Option<Out<B>>,
     /// DATA-IN, at the start of the buffer.
     pub into: Option<B>,
@@ -92,9 +92,9 @@ pub struct Remote {
 /// Result of a command with remote blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// Done; the response has been sent by the remote role.
+    /// Done; the remote role has sent the response.
     Answered,
-    /// Done; the response must be sent here.
+    /// Done; the target must send the response.
     Good,
     /// Failed.
     Failed(Sense),
@@ -161,8 +161,8 @@ pub enum Action<B> {
         /// The command.
         remote: Remote,
     },
-    /// Abort a dispatched command: it gets no response. Call [`Target::dispatched`] when nothing of
-    /// it is in flight.
+    /// Abort a dispatched command, which gets no response. Call [`Target::dispatched`] when no part
+    /// of it is in flight.
     Cancel {
         /// The task.
         task: TaskId,
@@ -172,12 +172,11 @@ pub enum Action<B> {
         /// The initiator.
         initiator: [u8; 16],
     },
-    /// Write data to memory of the initiator, then send a response, in this order; then call
-    /// [`Target::sent`].
+    /// Write data to memory of the initiator, then send a response, then call [`Target::sent`].
     Answer {
         /// The connection.
         channel: ChannelId,
-        /// The task, if it is the response to a command.
+        /// The task, if the response is to a command.
         task: Option<TaskId>,
         /// Data, at the start of the buffer, and its destination.
         data: Option<(B, Vec<DirectBuf>)>,
@@ -257,7 +256,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// Creates a target with units that are not yet known. Logins wait for [`Target::open`].
+    /// Creates a target without units. Logins wait for [`Target::open`].
     pub fn closed(settings: Settings) -> Self {
         let mut this = Self::new(settings, Vec::new());
         this.closed = true;
@@ -329,7 +328,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// A connection has ended or could not be made.
+    /// Handles a connection that has ended or failed.
     pub fn ended(&mut self, id: ChannelId) {
         self.logins.retain(|l| l.channel != id);
         self.waiters.retain(|w| w.channel != id);

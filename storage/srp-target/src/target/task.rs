@@ -10,7 +10,7 @@ use crate::{
     wire::{self, Broken, Cmd, Data, Residual},
 };
 
-/// What a task waits for.
+/// The event that a task waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
     /// Fetch of its DATA-OUT table.
@@ -23,7 +23,7 @@ pub(super) enum State {
     Executing,
     /// The roles with the blocks.
     Dispatched,
-    /// The send completion of its response. Its tag may be reused.
+    /// The send completion of its response. The initiator may already reuse the tag.
     Answering,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Task<B> {
 }
 
 impl<B> Task<B> {
-    /// Returns whether the tag is in use, because no response can have been sent.
+    /// Returns whether the tag is in use: no response can have been sent.
     fn has_tag(&self) -> bool {
         self.state != State::Answering && self.granted.is_none()
     }
@@ -113,7 +113,7 @@ impl<B: Buffer> Target<B> {
             out,
             table: 0,
         };
-        // Reject a write with less data than blocks, before it changes any.
+        // Reject a write with too little data before it changes any block.
         let short = task.command.data_out() > task.room().0;
         self.tasks.insert(number, task);
         match refused.or(short.then_some(Sense::FIELD)) {
@@ -123,7 +123,7 @@ impl<B: Buffer> Target<B> {
         Ok(())
     }
 
-    /// Checks a command as far as possible without its data.
+    /// Performs the checks of a command that do not need its data.
     fn check_command(
         &mut self,
         initiator: &[u8; 16],
@@ -234,7 +234,7 @@ impl<B: Buffer> Target<B> {
         self.actions.push(Action::Execute { task: id, work });
     }
 
-    /// A fetch is complete; the data is at the start of the buffer.
+    /// Handles a completed fetch. The data is at the start of the buffer.
     pub fn fetched(&mut self, id: TaskId, buffer: B) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -261,7 +261,7 @@ impl<B: Buffer> Target<B> {
         self.go_on(id);
     }
 
-    /// A worker thread has executed a command.
+    /// Handles a command that a worker thread has executed.
     pub fn executed(&mut self, id: TaskId, done: Done<B>) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -276,8 +276,8 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// Grants credits with a response that another role sends to a dispatched command. They count
-    /// at once. Returns `None` if the channel is ending.
+    /// Returns the credits for the response to a dispatched command, which another role sends. They
+    /// are granted at once. Returns `None` if the channel is ending.
     pub fn grant_for(&mut self, id: TaskId) -> Option<i32> {
         let task = self.tasks.get(&id)?;
         if task.granted.is_some() {
@@ -294,7 +294,7 @@ impl<B: Buffer> Target<B> {
         self.tasks.get(&id).is_none_or(|t| t.aborted)
     }
 
-    /// Nothing of a dispatched command is in flight.
+    /// Ends a dispatched command, of which no part is in flight.
     pub fn dispatched(&mut self, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -322,7 +322,7 @@ impl<B: Buffer> Target<B> {
         }
     }
 
-    /// There is no memory to fetch or execute a command. Responds TASK SET FULL, so the initiator
+    /// Responds TASK SET FULL for lack of memory to fetch or execute a command, so the initiator
     /// retries.
     pub fn no_memory(&mut self, id: TaskId, out: Option<Out<B>>) {
         let Some(task) = self.tasks.get_mut(&id) else {
@@ -373,12 +373,12 @@ impl<B: Buffer> Target<B> {
         });
     }
 
-    /// The response to a command has been sent.
+    /// Handles the send completion of the response to a command.
     pub fn sent(&mut self, id: TaskId) {
         self.end(id);
     }
 
-    /// Gives back the buffer with the DATA-OUT of a task.
+    /// Frees the buffer with the DATA-OUT of a task.
     fn recycle(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
@@ -409,7 +409,7 @@ impl<B: Buffer> Target<B> {
         self.admit();
     }
 
-    /// Ends the tasks of a channel that has ended, except those that execute or are dispatched.
+    /// Ends the tasks of a closed channel, except those that execute or are dispatched.
     pub(super) fn orphan(&mut self, channel: ChannelId) {
         let of_it = self.tasks.iter_mut().filter(|(_, t)| t.channel == channel);
         let mut over = Vec::new();

@@ -82,10 +82,10 @@ pub struct Rig {
     pub fetches: Vec<(TaskId, Vec<DirectBuf>)>,
     /// Initiators without a remaining channel.
     pub gone: Vec<[u8; 16]>,
-    /// Commands dispatched, and those cancelled.
+    /// Dispatched and cancelled commands.
     pub dispatched: Vec<(TaskId, Remote)>,
     pub cancelled: Vec<TaskId>,
-    /// Do not report the end of channels that were told to end.
+    /// Do not report the end of channels that the target has ended.
     pub linger: bool,
     next_tag: u64,
 }
@@ -230,7 +230,7 @@ impl Rig {
         self.target.executed(task, done);
     }
 
-    /// Does all work that was held back.
+    /// Executes all held work.
     pub fn let_go(&mut self) {
         self.hold = false;
         for (task, from) in std::mem::take(&mut self.fetches) {

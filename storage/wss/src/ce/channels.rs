@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Answer channels: logins of initiators, decided by the SE, and their end.
+//! Answer channels: logins of initiators, which the SE admits, and the end of channels.
 
 use srp_target::{
     proto::{
@@ -88,7 +88,7 @@ impl Engine {
         });
     }
 
-    /// Tells the SE that a login that it has admitted has no answer channel.
+    /// Tells the SE that an admitted login has no answer channel.
     fn never_was(&mut self, channel: ChannelId, session: u64) {
         self.tell_se(Message::Left {
             status: Status::Stale,
@@ -140,8 +140,7 @@ impl Engine {
         }
     }
 
-    /// An answer channel has ended or could not be established. No transfer through it is in
-    /// flight.
+    /// Handles an answer channel that has ended or failed. No transfer through it is in flight.
     pub fn ended(&mut self, channel: ChannelId) {
         self.logins.remove(&channel);
         self.forget(channel);

@@ -79,7 +79,7 @@ impl Engine {
         let Some(&channel) = self.sessions.get(&exec.session) else {
             return self.tell_se(refused(Status::Stale));
         };
-        // Far beyond the size of any file.
+        // Reject offsets that would overflow in bytes. No file is that large.
         let there = exec.extents.iter().all(|e| e.at < 1 << 55);
         let arena = u64::from(self.settings.line) * self.cache.len() as u64;
         let parts = if there && exec.len() <= arena {
@@ -91,8 +91,7 @@ impl Engine {
         let data = if exec.write {
             moved == len || exec.zero.is_some()
         } else {
-            // The SE answers commands without a transfer; their blocks are only read to verify
-            // them.
+            // The SE answers commands without a transfer, which only verify their blocks.
             moved <= len && (exec.answer || moved == 0)
         };
         if parts.is_empty() || parts.len() > self.cache.len() || !data {
@@ -260,7 +259,7 @@ impl Engine {
         self.take_off(part.store);
     }
 
-    /// A GET, PUT or ZERO has completed.
+    /// Handles a completed GET, PUT or ZERO.
     pub(super) fn landed(&mut self, id: u64, status: Status) {
         let Some(flight) = self.flights.remove(&id) else {
             return;
@@ -338,7 +337,7 @@ impl Engine {
         });
     }
 
-    /// The initiator's data is in the arena.
+    /// Continues a write whose data is in the arena.
     pub fn fetched(&mut self, id: JobId) {
         let Some(job) = self
             .jobs
@@ -358,7 +357,7 @@ impl Engine {
         self.settle();
     }
 
-    /// A response has been sent.
+    /// Handles the send completion of a response.
     pub fn sent(&mut self, id: JobId) {
         if self
             .jobs

@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// A connection is established. The peer can access the arena at `va` with rkey `key`.
+    /// Handles an established connection. The peer can access the arena at `va` with rkey `key`.
     pub fn connected(&mut self, peer: Peer, va: u64, key: u32) {
         let Some(to) = self.whose(peer) else {
             return;
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Ends all sessions: without an SE there are none.
+    /// Ends all sessions when the SE is lost.
     pub(super) fn alone(&mut self) {
         for (channel, req) in std::mem::take(&mut self.logins) {
             self.reject(channel, req.tag, Reject::INSUFFICIENT_RESOURCES);
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// The connection to an RS is lost. The RS may have executed a transfer, or may still do so.
+    /// Handles the loss of an RS. The RS may have executed a transfer, or may still do so.
     pub(super) fn store_lost(&mut self, peer: Peer) {
         let mut over = Vec::new();
         for (id, flight) in &mut self.flights {
@@ -133,7 +133,8 @@ impl Engine {
         }
     }
 
-    /// An RS is attached again. It has finished or discarded all earlier transfers of this CE.
+    /// Handles an RS that is attached again. It has finished or discarded all earlier transfers of
+    /// this CE.
     pub(super) fn store_up(&mut self, number: u32) {
         let mut over = Vec::new();
         for (id, flight) in &self.flights {
@@ -148,7 +149,7 @@ impl Engine {
         self.take_off(number);
     }
 
-    /// An RS rejects the epoch of this CE: the SE has fenced the CE.
+    /// Handles an RS that rejects the epoch of this CE: the SE has fenced the CE.
     pub(super) fn store_stale(&mut self, n: usize) {
         self.stores[n].stale = self.epoch;
         let peer = self.stores[n].peer;

@@ -107,8 +107,8 @@ pub enum Action {
         /// Source and destination.
         segments: Vec<Segment>,
     },
-    /// Write from the arena to the initiator's memory, then send a response, in this order; then
-    /// call [`Engine::sent`].
+    /// Write from the arena to the initiator's memory, then send a response, then call
+    /// [`Engine::sent`].
     Answer {
         /// The channel.
         channel: ChannelId,
@@ -198,14 +198,14 @@ struct Part {
 
 struct Job {
     exec: Exec,
-    /// The SE connection that it arrived through.
+    /// The SE connection that delivered the command.
     link: Peer,
     channel: ChannelId,
     parts: Vec<Part>,
     stage: Stage,
     /// Number of transfers in flight.
     flying: usize,
-    /// Aborted: it gets no response.
+    /// Whether the command is aborted. It then gets no response.
     killed: bool,
     status: Status,
 }
@@ -219,10 +219,10 @@ struct Flight {
     put: bool,
     zero: Option<Zero>,
     transfer: Transfer,
-    /// The connection that it was sent through.
+    /// The connection that the request was sent through.
     peer: Option<Peer>,
-    /// Whether the RS may have executed it, or may still do so: it was sent, and the connection is
-    /// lost.
+    /// Whether the RS may have executed the request, or may still do so, because the connection was
+    /// lost after the send.
     uncertain: bool,
 }
 

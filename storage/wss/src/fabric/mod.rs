@@ -65,7 +65,7 @@ impl<T> Links<T> {
         })
     }
 
-    /// Sends queued messages, as many as the peer has free buffers.
+    /// Sends as many queued messages as the peer has free buffers.
     fn flush(&mut self, id: LinkId) -> io::Result<()> {
         let flow = self.flows.entry(id).or_default();
         while let Some(message) = flow.pop() {
@@ -103,7 +103,7 @@ impl<T> Links<T> {
 pub trait Connections {
     /// The purpose of a completion.
     type Token;
-    /// The connections, without the additions of the role.
+    /// The hub of the connections.
     fn hub(&mut self) -> &mut Hub<Self::Token>;
     /// Forgets the state of connections that have ended.
     fn prune(&mut self) {}
@@ -233,7 +233,7 @@ impl Made {
     }
 
     /// Connects with private data `role`, and `receives` buffers for messages of at most `len`
-    /// bytes. Returns false if that failed, for a reason that is printed.
+    /// bytes. On failure prints the error and returns false.
     pub fn connect<T>(
         &mut self,
         hub: &mut Hub<T>,
@@ -337,8 +337,8 @@ pub fn serve(options: Options) -> io::Result<()> {
                 }
                 None => None,
             };
-            // Without etcd the epoch is the start time, later than every earlier start, in units so
-            // fine that no earlier SE has allocated as many epochs since.
+            // Without etcd the epoch is the start time, which is later than every earlier start.
+            // Its unit is so small that no earlier SE can have reached it by allocating epochs.
             let since = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or(Duration::ZERO);

@@ -66,7 +66,8 @@ impl Term {
         }
     }
 
-    /// Extends the term: etcd has confirmed the lease. The request was sent at `asked`.
+    /// Extends the term when etcd has confirmed the lease in the answer to a request sent at
+    /// `asked`.
     fn confirm(&self, asked: Instant) {
         let until = asked + Duration::from_secs(TTL) - MARGIN;
         let until = until.saturating_duration_since(self.begin).as_millis() as u64;

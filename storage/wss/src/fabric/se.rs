@@ -136,7 +136,7 @@ impl Role for Se {
     }
 
     fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
-        // Do not even handle a GRANT: that sends queued messages.
+        // A GRANT is dropped, too: it would send queued messages.
         if !self.reigns() {
             return;
         }

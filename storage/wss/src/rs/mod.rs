@@ -56,7 +56,7 @@ pub enum Work {
         blocks: u32,
         /// Flush afterwards.
         stable: bool,
-        /// How to zero them.
+        /// The method of zeroing.
         how: Zero,
     },
     /// Flush the object.
@@ -76,8 +76,8 @@ pub enum Action {
         /// The message.
         message: Message,
     },
-    /// Close a connection; do not call [`Store::closed`] for it. Afterwards nothing must reach its
-    /// peer.
+    /// Close a connection; do not call [`Store::closed`] for it. Afterwards neither messages nor
+    /// data may reach the peer.
     Close {
         /// The connection.
         peer: Peer,
@@ -110,7 +110,7 @@ pub enum Action {
     },
     /// Do file I/O, then call [`Store::executed`].
     Execute {
-        /// The connection that the buffer of the operation is for.
+        /// The connection of the operation's buffer.
         peer: Peer,
         /// The operation.
         op: OpId,
@@ -178,8 +178,8 @@ pub struct Store {
     connections: BTreeMap<Peer, Connection>,
     /// Lowest valid epoch of an SE.
     se: u64,
-    /// Epoch of the last fence of each CE alone; its valid epoch is this or `floor`, whichever is
-    /// greater.
+    /// Epoch of the last fence of each single CE. The valid epoch of a CE is the greater one of
+    /// this and `floor`.
     members: BTreeMap<u32, u64>,
     /// Epoch of the last fence of all CEs.
     floor: u64,
@@ -238,7 +238,7 @@ impl Store {
         self.settle();
     }
 
-    /// A connection of another role is established.
+    /// Handles a new connection of another role.
     pub fn connected(&mut self, peer: Peer) {
         let connection = Connection {
             who: Who::Unknown,
@@ -247,7 +247,7 @@ impl Store {
         self.connections.insert(peer, connection);
     }
 
-    /// A connection has ended. No transfer through it is in flight.
+    /// Handles a connection that has ended. No transfer through it is in flight.
     pub fn closed(&mut self, peer: Peer) {
         self.gone(peer);
         self.settle();

@@ -96,7 +96,7 @@ impl Store {
         });
     }
 
-    /// The data transfer of an operation has completed.
+    /// Handles the completed data transfer of an operation.
     pub fn moved(&mut self, id: OpId) {
         let Some(op) = self.ops.get_mut(&id) else {
             return;
@@ -123,7 +123,7 @@ impl Store {
         self.settle();
     }
 
-    /// The file I/O of an operation has completed.
+    /// Handles the completed file I/O of an operation.
     pub fn executed(&mut self, id: OpId, status: Status) {
         let Some(op) = self.ops.get_mut(&id) else {
             return;

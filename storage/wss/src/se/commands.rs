@@ -142,7 +142,7 @@ impl<B: Buffer> Engine<B> {
         if candidates.is_empty() {
             return;
         }
-        // A read is done by one CE, which does not cache blocks that other CEs own.
+        // A single CE does a read, and does not cache blocks that other CEs own.
         let needed = if write { pieces.len() } else { 1 };
         for piece in &pieces[..needed] {
             let extent = &mut self.maps[unit].extents()[piece.extent];
@@ -196,7 +196,7 @@ impl<B: Buffer> Engine<B> {
         };
         let mut places = Places::new(&job.remote.places);
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
-        // A command without a transfer is answered by the SE.
+        // The SE answers a command without a transfer.
         let answer = execs.len() == 1 && matches!(how, How::Read(_) | How::Write(_));
         let mut made = Vec::new();
         for (member, extents, busy) in execs {
@@ -279,7 +279,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A CE has finished an EXEC.
+    /// Handles an EXEC that a CE has finished.
     pub(super) fn part_over(&mut self, peer: Peer, exec: u64, status: Status) {
         let Some(task) = self.execs.get(&exec).copied() else {
             return;
@@ -332,7 +332,7 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-/// An operation on blocks. `true`: make it durable.
+/// An operation on blocks. `true`: FUA.
 #[derive(Clone, Copy)]
 enum How {
     Read(bool),

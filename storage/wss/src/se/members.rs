@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CEs, their answer channels, and their end.
+//! The CEs: their fences and their answer channels.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl<B: Buffer> Engine<B> {
             unfenced: (0..self.stores.len()).collect(),
         };
         self.members.insert(number, member);
-        // End the sessions with an answer channel through this CE: it may or may not have answered
+        // End the sessions with an answer channel through this CE. The CE may have answered
         // commands in flight, and if its node is off, only the SE can tell the initiator.
         let mut over = Vec::new();
         for (initiator, session) in &mut self.sessions {
@@ -60,7 +60,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// An RS has fenced the older epochs of a CE.
+    /// Handles an RS that has fenced the older epochs of a CE.
     pub(super) fn fenced(&mut self, store: usize, number: u32, epoch: u64) {
         let Some(member) = self.members.get_mut(&number).filter(|m| m.epoch == epoch) else {
             return;
@@ -119,7 +119,7 @@ impl<B: Buffer> Engine<B> {
         })
     }
 
-    /// A CE reports the end of an answer channel.
+    /// Handles the end of an answer channel, which a CE reports.
     pub(super) fn left(&mut self, number: u32, status: Status, id: u64, epoch: u64) {
         let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
         let Some((initiator, session)) = found else {

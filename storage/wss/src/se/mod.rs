@@ -3,7 +3,7 @@
 //! StorageEngine: manages the sessions, knows the location of each block, and tells CEs what to
 //! move. Data does not pass through it.
 //!
-//! Sessions, credits and task management are those of [`Target`]. A command is in flight at a CE
+//! [`Target`] implements the sessions, credits and task management. A command is in flight at a CE
 //! until the CE reports its end, or until every RS has fenced the CE. Until then the target answers
 //! no login of the same initiator, so a write of an old session never overtakes a write of the new
 //! one.
@@ -103,7 +103,7 @@ impl Member {
 
 struct Session {
     epoch: u64,
-    /// CEs with an answer channel, and their logins. A CE may request a second one before it
+    /// CEs with an answer channel, and their logins. A CE may request a second channel before it
     /// reports the end of the first.
     reach: BTreeMap<u32, BTreeSet<u64>>,
 }
@@ -112,9 +112,9 @@ struct Session {
 struct Part {
     exec: u64,
     member: u32,
-    /// The CE connection that it was sent through.
+    /// The CE connection that the EXEC was sent through.
     link: Peer,
-    /// Indices of the extents that count it in `busy`.
+    /// Indices of the extents that count this part in `busy`.
     extents: Vec<usize>,
     status: Option<Status>,
 }
@@ -160,7 +160,7 @@ pub struct Engine<B> {
     target: Target<B>,
     stores: Vec<Store>,
     next_peer: Peer,
-    /// Connections of CEs; the number of the CE once attached.
+    /// Connections of CEs, with the number of the CE once it is attached.
     peers: BTreeMap<Peer, (Option<u32>, Pulse)>,
     members: BTreeMap<u32, Member>,
     sessions: HashMap<[u8; 16], Session>,
@@ -270,9 +270,9 @@ impl<B: Buffer> Engine<B> {
         self.epoch
     }
 
-    // Calls for the target.
+    // Calls that are passed on to the target.
 
-    /// A connection request of an initiator: [`Target::login`].
+    /// Handles a connection request of an initiator: [`Target::login`].
     pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
         self.target.login(channel, data);
     }

@@ -76,7 +76,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// A connection of a CE has arrived, or one to an RS is established.
+    /// Handles a new connection of a CE or to an RS.
     pub fn connected(&mut self, peer: Peer) {
         let pulse = Pulse::new(self.now);
         match self.store(peer) {
@@ -109,7 +109,7 @@ impl<B: Buffer> Engine<B> {
         self.closed(peer);
     }
 
-    /// A connection has ended or could not be made.
+    /// Handles a connection that has ended or failed.
     pub fn closed(&mut self, peer: Peer) {
         if let Some(n) = self.store(peer) {
             if self.stores[n].state.up() {
@@ -249,7 +249,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Returns the objects of an RS with unknown sizes.
+    /// Returns the objects of an RS whose sizes are unknown.
     pub(super) fn wanted(&self, store: u32) -> BTreeSet<u32> {
         let all = self.settings.units.iter().flatten();
         let unknown = all.filter(|o| o.0 == store && !self.sizes.contains_key(o));

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How requests are handled.
+/// The handling of requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mood {
     Good,

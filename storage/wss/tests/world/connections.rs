@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections: what is in flight, and its effect on the peer.
+//! Connections: the items in flight, and their effect on the peer.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub enum Item {
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     pub node: Node,
-    /// The number that the node gave the connection, and whether it is a channel.
+    /// The node's number of the connection, and whether it is a channel.
     pub(super) local: u64,
     pub(super) channel: bool,
     pub open: bool,

@@ -189,7 +189,7 @@ impl World {
         self.pump(node);
     }
 
-    /// Executes file I/O, or its first blocks.
+    /// Executes file I/O. A write or zeroing covers only the first `blocks` blocks.
     pub(super) fn work(&mut self, n: usize, op: u64, work: rs::Work, blocks: u32) {
         let disk = &mut self.disks[n];
         match work {

@@ -4,8 +4,8 @@
 //!
 //! Time counts events. If a write ends before a second one starts, they are ordered: after the
 //! second one is answered or read, the first must never be read again. A write without an answer
-//! may or may not take effect. After its initiator knows that it has ended, it must not take effect
-//! over something newer.
+//! may or may not take effect. Once its initiator knows that it has ended, it must not overwrite
+//! newer data.
 
 /// One write of one block.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +14,9 @@ struct Write {
     /// The value written: `id`, or 0 for zeros.
     value: u64,
     start: u64,
-    /// The time from which its initiator knows that it cannot take effect.
+    /// The time at which its initiator learns that the write can no longer take effect.
     end: Option<u64>,
-    /// Since when it is known to be on the disk.
+    /// The time from which the write is known to be on the disk.
     known: Option<u64>,
 }
 

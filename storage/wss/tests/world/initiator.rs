@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An initiator like the driver: a session has one or two channels at the SE and an answer channel
-//! at each CE, and the loss of any ends it. rkeys are valid until their command ends. Commands are
-//! retried, also in a new session. Messages are built and parsed by the driver's code.
+//! at each CE, and ends when any of them is lost. rkeys are valid until their command ends.
+//! Commands are retried, also in a new session. The driver's code builds and parses the messages.
 
 pub mod commands;
 
@@ -80,7 +80,7 @@ struct Out {
     conn: ConnId,
     keys: Vec<u32>,
     sent: u64,
-    /// `Some` if the command must be aborted: whether the operation is retried.
+    /// `Some` if the command must be aborted. The value tells whether to retry the operation.
     aborted: Option<bool>,
 }
 
@@ -242,7 +242,7 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
     }
 }
 
-/// A connection to a node has ended.
+/// Handles the end of a connection to a node.
 pub fn closed(world: &mut World, n: usize, id: ConnId, to: Node) {
     let this = &mut world.initiators[n];
     if this.waiting.remove(&id) {
@@ -362,7 +362,7 @@ pub fn want(world: &mut World, n: usize, kind: Kind, lba: u64, count: u64, stabl
 
 pub fn want_any(world: &mut World, n: usize) {
     let count = 1 + world.rng.below(MOST);
-    // Put most of them in the same range, so that commands conflict.
+    // Put most operations in the same range, so that commands conflict.
     let span = if world.rng.one_in(3) {
         BLOCKS
     } else {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A simulated fabric with all roles, disks and initiators, in which all events occur in an order
-//! determined by a seed, and everything can fail.
+//! A simulated fabric with all roles, disks and initiators. A seed determines the order of all
+//! events, and everything can fail.
 //!
 //! A connection is reliable and ordered in each direction. An RDMA operation takes effect in the
-//! peer's memory when it arrives there, and its completion is delayed. The side that closes a
-//! connection has no further events of it; some of what it has sent may still arrive before the
-//! peer sees the close.
+//! peer's memory when it arrives there, and its completion is delayed. A side that closes a
+//! connection has no further events of it. Some of the items that it has sent may still arrive
+//! before the peer sees the close.
 
 #![allow(dead_code)]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Membership: what the client knows of the nodes, and the map that it proposes.
+//! Membership: the client's view of the nodes, and the map that it proposes.
 
 use super::part::{Kind, Part, Stage};
 use super::{Action, Attached, Client, Partner, REST};
@@ -65,8 +65,8 @@ impl Client {
         let partner = &self.partners[n];
         let had = match map.states[n] {
             State::Up => !map.new,
-            // If an earlier client admitted the node, data written since is only in the file that
-            // it had.
+            // If an earlier client admitted the node, later data is only in the file that the node
+            // had then.
             State::Rebuilding => partner.let_in == map.since[n] || map.since[n] < self.first,
             State::Out => false,
         };

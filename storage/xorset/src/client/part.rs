@@ -21,7 +21,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// Time before which it must not be sent, and the node that may still be executing it, if any.
+    /// Time before which the part must not be sent, and the node that may still execute it, if any.
     Waiting(u64, Option<usize>),
     /// Request number and node.
     Sent(u64, usize),
@@ -43,13 +43,13 @@ pub(super) struct Command {
     pub(super) parts: usize,
     pub(super) data: Vec<u8>,
     pub(super) failed: bool,
-    /// The command is already answered, or cancelled.
+    /// Whether the command is already answered or cancelled.
     pub(super) dead: bool,
     pub(super) cancelled: bool,
 }
 
 impl Client {
-    /// Records that requests sent earlier to a node, or with `None` to any node, are not executing.
+    /// Records that earlier requests to a node, or with `None` to any node, are not executing.
     pub(super) fn resolved(&mut self, which: Option<usize>) {
         let mut over = Vec::new();
         for (number, part) in &mut self.parts {

@@ -209,12 +209,12 @@ impl Gate {
         }
     }
 
-    /// Aborts a command: it gets no response.
+    /// Aborts a command, which gets no response.
     fn cancel(&mut self, id: TaskId) {
         if self.tasks.get(&id).is_some_and(|t| t.given) {
             return self.client.cancel(id);
         }
-        // If its data still arrives, the buffer is discarded.
+        // The buffer of data that still arrives is discarded.
         self.tasks.remove(&id);
         self.target.dispatched(id, target::Outcome::Over);
     }

@@ -74,7 +74,7 @@ fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> 
     made.connect(hub, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
 }
 
-/// Sends a message with its payload. Returns false if that failed and the connection is closed.
+/// Sends a message with its payload. On failure closes the connection and returns false.
 fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> bool {
     let len = LEN + payload.len();
     let result = hub.take(id, len).and_then(|mut buffer| {

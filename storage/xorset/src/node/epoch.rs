@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl<M: Media> Node<M> {
-    /// Handles the floor of a node. Until all nodes have settled it is ignored, because another
-    /// node may still send deltas that the node created before it was admitted.
+    /// Handles the floor of a node. The floor is ignored until all nodes have settled, because
+    /// another node may still send deltas that the node created before it was admitted.
     pub(super) fn raise(&mut self, n: usize, floor: u64) -> io::Result<()> {
         let counts = |m: &Map| m.states[n] != State::Out && m.since[n] <= floor >> 32;
         if self.opened && self.map.as_ref().is_some_and(counts) {
@@ -25,8 +25,8 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// Returns whether the owner of a write has been in the set since, so that it can resend the
-    /// delta.
+    /// Returns whether the owner of a write has been in the set since the write, so that it can
+    /// resend the delta.
     pub(super) fn lives(map: &Map, (owner, seq): Name) -> bool {
         let n = usize::from(owner);
         map.states[n] != State::Out && map.since[n] <= seq >> 32
@@ -115,8 +115,8 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
-    /// All nodes have settled: discards deltas of nodes that are out, and those that a node created
-    /// before it was admitted.
+    /// Discards deltas of excluded nodes, and deltas that a node created before it was admitted.
+    /// Called when all nodes have settled.
     pub(super) fn open(&mut self) -> io::Result<()> {
         let Some(map) = self.map.clone() else {
             return Ok(());

@@ -19,18 +19,18 @@ use crate::{
 /// A write that other nodes must log.
 pub(super) struct Relay {
     pub(super) waits: Mask,
-    /// Nodes that it must be sent to.
+    /// Nodes to which the delta must be sent.
     pub(super) due: Mask,
     /// Nodes that refused it in another epoch. The next tick sends it again.
     pub(super) again: Mask,
     /// Number of its log record.
     pub(super) lsn: u64,
-    /// When it was sent to each node.
+    /// Time of the last send to each node.
     pub(super) sent: [u64; NODES],
 }
 
 impl Relay {
-    /// Returns whether a node has not acknowledged it within the grace period.
+    /// Returns whether a node has not acknowledged the delta within the grace period.
     pub(super) fn overdue(&self, n: usize, now: u64) -> bool {
         has(self.waits & !self.due & !self.again, n) && now >= self.sent[n] + GRACE
     }
@@ -63,7 +63,7 @@ impl<M: Media> Node<M> {
         span.cell.parities().into_iter().find(mine).map(|c| c.row)
     }
 
-    /// The nodes that need the delta of a write.
+    /// Returns the nodes that need the delta of a write.
     pub(super) fn targets(&self, (owner, seq): Name, span: &Span, lost: Mask) -> Mask {
         let Some(map) = &self.map else {
             return 0;

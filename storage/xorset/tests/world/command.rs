@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, and what is known of each block.
+//! Commands, and the known values of each block.
 
 use super::*;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Slow files, and which nodes may be excluded for them.
+//! Slow files, and the nodes that may be excluded for them.
 
 use super::*;
 
-/// A node without a fault for this long must not be excluded, in milliseconds. Complaints about it
+/// A node without a fault for this long, in milliseconds, must not be excluded. Complaints about it
 /// may be in flight that long.
 const GUILT: u64 = 9000;
 
-/// How slow the file of a node is.
+/// The slowness of a node's file.
 #[derive(Clone, Copy, Debug)]
 pub struct Hang {
     /// End of the fault.
@@ -44,7 +44,7 @@ impl World {
         self.places[n].hang = Some(hang);
     }
 
-    /// Makes it slow in a random way for a random time.
+    /// Makes the file of a node slow in a random way for a random time.
     pub fn hang_any(&mut self, n: usize) {
         let until = self.now + [300, 2000, 5000, 9000, 16_000][self.rng.below(5) as usize];
         let all = Hang {

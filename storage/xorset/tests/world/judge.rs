@@ -19,7 +19,7 @@ impl World {
         if !self.seats.iter().any(|s| s.client.is_some()) {
             self.add_client();
         }
-        // Until then the last dead processes may be undetected.
+        // Until then dead processes may be undetected.
         let end = self.now + 10_000;
         self.until("a while is over", 20_000, |w| w.now >= end);
         let whole = |w: &Self| {

@@ -56,13 +56,13 @@ pub struct Place {
     /// The current sync: record number, number of writes it makes durable, start time.
     sync: Option<(u64, u64, u64)>,
     hang: Option<Hang>,
-    /// The node's thread waits for the file until then.
+    /// Time until which the node's thread waits for the file.
     stall: u64,
-    /// Time of its last fault.
+    /// Time of the node's last fault.
     fault: u64,
-    /// Number of events since it last read the clock.
+    /// Number of events since the node last read the clock.
     turn: u64,
-    /// Its file is lost, and it has not been admitted again.
+    /// Whether the file is lost and the node not yet admitted again.
     lost: bool,
 }
 
