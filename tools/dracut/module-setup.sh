@@ -14,7 +14,7 @@ check() {
 
 depends() { echo network; }
 
-# A host-only image would have only the device drivers that the host has loaded.
+# Hostonly mode would add only the device drivers that the host has loaded.
 installkernel() {
 	hostonly='' instmods ib_srp rdma_cm sd_mod
 	instmods "=drivers/infiniband" mlx4_core mlx5_core

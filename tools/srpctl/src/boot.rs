@@ -27,7 +27,7 @@ pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
         .collect()
 }
 
-/// Implements systemd.generator(7): has srp-connect@NAME.service started at boot for each file. A
+/// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file. A
 /// target with `initramfs = true` gets no unit: the initramfs logs in to it, and no unit may log
 /// out. An invalid file also gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {

@@ -41,12 +41,12 @@ struct Login {
     new: bool,
 }
 
-/// A login that is about to be made.
+/// A login attempt through a chosen port.
 struct Attempt {
-    /// The target with the port that was chosen, as a file has it.
+    /// The target with the chosen port, as a file in targets.d specifies it.
     target: Target,
     port: Port,
-    /// Held until the session is on record: only one login at a target through a port at a time.
+    /// Serializes logins to a target through a port until the session is on record.
     _lock: Lock,
 }
 
@@ -86,15 +86,15 @@ impl Attempt {
     }
 }
 
-/// Returns the lowest initiator extension that neither a session with the target through `port` nor
-/// a file has.
+/// Returns the lowest initiator extension that is used neither by a session with the target through
+/// `port` nor by a file.
 fn unused(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<u64> {
     let (id_ext, ioc_guid, _) = target.key()?;
     let sessions = Session::hosts(sysfs).into_iter().filter(|session| {
         (&session.id_ext, &session.ioc_guid) == (&id_ext, &ioc_guid)
             && (session.device.as_str(), session.port) == (port.device.as_str(), port.number)
     });
-    // A session of the C driver that is not on record has most likely the default.
+    // A session of the C driver without a record most likely has the default.
     let used = sessions.map(|session| session.initiator_ext.unwrap_or_else(|| extension(0)));
     let files = boot::files(sysfs)
         .into_iter()
@@ -128,7 +128,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     let name = args.save.as_deref().or(args.name.as_deref());
     let (attempt, login) = retry(args.retry.unwrap_or(0), || {
         let attempt = Attempt::new(sysfs, &target, args.path)?;
-        // The file is whole before the login, and then has only to get its name.
+        // The whole file is on the disk before the login. Afterwards it only has to be renamed.
         if let Some((_, draft)) = &draft {
             draft.write(&attempt.target)?;
         }
@@ -165,7 +165,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         .unwrap_or_default();
     report(&session, new);
     kept?;
-    // The initramfs has no units, and none is for a target that it logs in to.
+    // The initramfs has no units, and targets that it logs in to have none.
     let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.initramfs);
     let Some(name) = name else {
         return Ok(());
@@ -174,12 +174,12 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         // Tell systemd of the new file.
         unit::reload()?;
     }
-    // The unit logs in by the file alone: that would be one more session.
+    // The unit would log in with the file alone, which makes another session.
     if args.save.is_none() && !is_of_file(sysfs, name, &target)? {
         eprintln!("srpctl: not as {name}.conf says; no login again when the session is gone");
         return Ok(());
     }
-    // The session is there; its unit logs in again when it is gone.
+    // The session exists. Its unit logs in again when the session is lost.
     if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {
         eprintln!("srpctl: {error}; no login again when the session is gone");
     }
@@ -204,7 +204,7 @@ fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
         match attempt() {
             Err(error) if error.may_pass() && end.is_none_or(|end| Instant::now() < end) => {
                 let why = error.to_string();
-                // The journal has each reason once.
+                // Log each reason once.
                 if why != said {
                     eprintln!("srpctl: {why}; trying again");
                     said = why;
@@ -316,7 +316,7 @@ fn ended() -> Error {
     Error::Login("the session ended right after the login; see the kernel log".into())
 }
 
-/// Checks that the session that is there is the one that was wanted: the key alone does not say so.
+/// Checks that the existing session is the wanted one. The key alone does not tell.
 fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) -> Result {
     let file = |file: &str| sysfs::text(session.folder(sysfs).join(file));
     let host = session.name();
@@ -345,7 +345,7 @@ fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) 
     }
     match (name, session.target.as_deref()) {
         (Some(name), Some(known)) if name != known => {
-            // A file that was renamed or removed has no claim.
+            // Ignore the record if its file was renamed or removed.
             let has_file = Target::path(sysfs, known).is_ok_and(|path| path.exists());
             match has_file {
                 true => other(format!("as target {known}")),
@@ -486,7 +486,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(unused(&sysfs, &target, &port).unwrap(), 2);
-        // A file whose session is not there.
+        // A file without a session.
         let file = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.3:5555\"\n";
         let path = Target::path(&sysfs, "two").unwrap();
         fs::write(path, format!("{file}initiator_ext = \"2\"\n")).unwrap();

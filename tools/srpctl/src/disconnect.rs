@@ -26,7 +26,7 @@ const ENODEV: i32 = Errno::ENODEV as i32;
 /// Time limit of a logout. It takes about a second, or 10 s if the target does not respond;
 /// removing the disks may take as long as a command.
 const PATIENCE: Duration = Duration::from_secs(80);
-/// Delay before the second look at a disk in use: a program may read it for a moment.
+/// Delay before disks in use are checked again: a program may read a disk for a moment.
 const MOMENT: Duration = Duration::from_millis(500);
 
 pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
@@ -46,7 +46,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     let mut targets = Vec::new();
     for argument in &args.sessions {
         let meant = match Session::meant(sysfs, argument) {
-            // A unit that stops because of --forget has lost its file.
+            // If --forget stops a unit, the unit's file may already be gone.
             Err(Error::NotFound(_)) if args.unit => Vec::new(),
             meant => meant?,
         };
@@ -75,7 +75,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     targets.sort();
     targets.dedup();
     let (ending, failed) = begin(sysfs, &all, args)?;
-    // The wait may fail or be interrupted: by then nothing must log in again.
+    // Before the wait, which may fail or be interrupted: no unit may log in again.
     let stopped = match args.unit {
         true => Ok(()),
         false => unit::stop(&targets),
@@ -101,8 +101,8 @@ fn forget(sysfs: &Sysfs, targets: &[String]) -> Result {
     result.and(unit::reload())
 }
 
-/// Begins the logout of all sessions, or of none if a disk is in use. Returns the sessions that are
-/// ending, and the first error if others are not; an error if none is.
+/// Begins the logout of all sessions, or of none if a disk is in use. Returns the ending sessions
+/// and the first error of the others. Fails if no session is ending.
 fn begin<'a>(
     sysfs: &Sysfs,
     sessions: &'a [Session],
@@ -110,12 +110,12 @@ fn begin<'a>(
 ) -> Result<(Vec<&'a Session>, Result)> {
     let going: Vec<&str> = sessions
         .iter()
-        // The disks of a session that is ending already cannot be kept.
+        // The disks of a session that is already ending cannot be kept.
         .filter(|session| Session::remote_port(sysfs, session.host).exists())
         .flat_map(|session| &session.disks)
         .map(|disk| disk.name.as_str())
         .collect();
-    // Until the logout begins, nothing else can start to use the disks.
+    // The claims keep others from using the disks until the logout begins.
     let claims = match args.force {
         true => Vec::new(),
         false => free(sysfs, &going, !args.unit)?,
@@ -125,7 +125,8 @@ fn begin<'a>(
     for session in sessions {
         let delete = Session::remote_port(sysfs, session.host).join("delete");
         match fs::write(&delete, "1") {
-            // The remote port goes first when a session ends: its unit or the driver was faster.
+            // The remote port is already gone if the unit or the driver has begun to end the
+            // session.
             Err(e) if e.kind() != ErrorKind::NotFound && e.raw_os_error() != Some(ENODEV) => {
                 failed = failed.and(Err(Error::io(&delete, e)));
             }
@@ -159,7 +160,7 @@ fn wait(sysfs: &Sysfs, sessions: &[&Session]) -> Result {
     Ok(())
 }
 
-/// Claims disks that are about to go away. Returns an error if one is in use.
+/// Opens disks exclusively before they are removed. Returns an error if one is in use.
 pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
     let mut holders = Holders::of(sysfs, going, layers);
     if !holders.sentences.is_empty() {

@@ -16,7 +16,7 @@ use std::{
 use tempfile::{Builder, NamedTempFile};
 
 /// The content is in a temporary file until [`Draft::keep`] renames it: after a crash or a power
-/// failure the name has all of it or does not exist. Dropping a draft removes the temporary file.
+/// failure the file is complete or does not exist. Dropping a draft removes the temporary file.
 pub struct Draft {
     file: NamedTempFile,
     path: PathBuf,
@@ -114,7 +114,7 @@ mod tests {
             panic!("not one file");
         };
         assert!(name.starts_with(".disk1.") && !name.ends_with(".conf"));
-        // Dropping it leaves nothing.
+        // A dropped draft leaves no file.
         drop(draft);
         assert!(names(&folder).is_empty());
 

@@ -5,7 +5,7 @@
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
-/// Why a command failed.
+/// The reason for the failure of a command.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The kernel or the target refused the login, or the target did not respond.
@@ -40,7 +40,7 @@ pub enum Error {
     Program(String),
 }
 
-/// What [`Error::status`] means, for the manual page.
+/// The values of [`Error::status`], for the manual page.
 pub const STATUS: &str = "\
 Exit status:
   0  success, or nothing to do

@@ -24,8 +24,8 @@ pub fn run(args: &Generate) -> Result {
     Ok(())
 }
 
-/// Returns the command without its hidden parts, which the completion generators would offer. In
-/// zsh a colon ends the name of a value, so it is escaped.
+/// Returns the command without its hidden subcommands and options, which the completion generators
+/// would offer. In zsh a colon ends the name of a value, so it is escaped.
 fn completed(command: &Command, shell: Shell) -> Command {
     let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let parts = command.get_subcommands().filter(|part| !part.is_hide_set());

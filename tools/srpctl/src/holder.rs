@@ -21,21 +21,21 @@ use std::{
 /// Time limit of an exclusive open. It waits while the midlayer handles errors of the disk.
 const OPEN: Duration = Duration::from_secs(5);
 
-/// Programs that open each disk and whose interest ends with it.
+/// Programs that open each disk and close it when it is removed.
 const WATCHERS: [&str; 4] = ["multipathd", "systemd-udevd", "(udev-worker)", "udevd"];
 
 /// The users of disks, and exclusive opens of the disks without a user.
 pub struct Holders {
     /// A sentence for each holder.
     pub sentences: Vec<String>,
-    /// Disks that are open exclusively: while they are, no file system and no volume can use them.
+    /// Disks that are open exclusively, so no file system and no volume can start to use them.
     pub claims: Vec<File>,
 }
 
 impl Holders {
-    /// Looks for the holders of disks that are about to go away. A multipath map that has other
-    /// paths stays, so its holders do not count. During shutdown (`layers` is false) volumes,
-    /// back ends and processes still exist, and only file systems and swap count.
+    /// Finds the holders of disks that are about to be removed. A multipath map that has other
+    /// paths stays, so its holders do not count. During shutdown (`layers` is false) volumes, back
+    /// ends and processes still exist, and only file systems and swap count.
     pub fn of(sysfs: &Sysfs, going: &[&str], layers: bool) -> Self {
         let tree = Tree::of(sysfs, going);
         let mut sentences = tree.mounted(sysfs);
@@ -47,7 +47,7 @@ impl Holders {
             sentences.extend(tree.processes(sysfs));
             let (free, held) = tree.claim(sysfs);
             claims = free;
-            // A file system or a back end that is already named also claims the disk.
+            // A file system or a back end that already has a sentence also claims the disk.
             if sentences.is_empty() {
                 sentences = held;
             }
@@ -56,7 +56,7 @@ impl Holders {
     }
 }
 
-/// A block device that goes away.
+/// A block device that is about to be removed.
 struct Device {
     /// Number in the format of `mountinfo`.
     number: String,
@@ -64,13 +64,13 @@ struct Device {
     shown: String,
 }
 
-/// The block devices that go away with a disk, by the kernel's names.
+/// The block devices that are removed with a disk, by the kernel's names.
 #[derive(Default)]
 struct Tree {
     devices: BTreeMap<String, Device>,
     /// Devices without anything on top, which can be opened exclusively.
     free: Vec<String>,
-    /// A sentence for each device that is made of another.
+    /// A sentence for each device that is built on another one.
     layers: Vec<String>,
 }
 
@@ -158,8 +158,8 @@ impl Tree {
                 }
             }
         }
-        // A file system that is unmounted lazily, or in a namespace without a process, has no
-        // mount, but a directory.
+        // A file system that is unmounted lazily, or in a namespace without a process, is in no
+        // `mountinfo`, but has a directory in sysfs.
         let kinds = sysfs.entries("/sys/fs");
         for (name, device) in self
             .devices
@@ -245,11 +245,11 @@ impl Tree {
     fn opened(&self, sysfs: &Sysfs, fd: &Path) -> Option<&Device> {
         let to = fs::read_link(fd).ok()?;
         let to = to.to_string_lossy();
-        // A look at another file may wait for a server.
+        // stat() of another file may wait for a server.
         if !to.contains("/dev/") {
             return None;
         }
-        // The name is that of the process's own /dev, so the file that is open counts.
+        // The name is relative to the process's own /dev, so compare the open file.
         match fs::metadata(fd) {
             Ok(file) => {
                 let number = mount::number(&file)?;
@@ -259,7 +259,8 @@ impl Tree {
         }
     }
 
-    /// Opens the free devices exclusively. Returns them, and a sentence for each that is claimed.
+    /// Opens the free devices exclusively. Returns them, and a sentence for each that is already
+    /// claimed.
     fn claim(&self, sysfs: &Sysfs) -> (Vec<File>, Vec<String>) {
         let (mut claims, mut sentences) = (Vec::new(), Vec::new());
         for name in &self.free {
@@ -280,14 +281,14 @@ impl Tree {
     }
 }
 
-/// Opens a device exclusively. Returns an error if another one has claimed it, and nothing if the
-/// device does not respond.
+/// Opens a device exclusively. Returns an error if it is already claimed, and `None` if it does not
+/// respond.
 fn exclusive(path: PathBuf) -> Result<Option<File>, ()> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
         let flags = nix::fcntl::OFlag::O_EXCL.bits();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        // Closed at once if the time limit has passed.
+        // Closes the file at once if the time limit has passed.
         let _ = send.send(file);
     });
     match receive.recv_timeout(OPEN) {
@@ -297,7 +298,7 @@ fn exclusive(path: PathBuf) -> Result<Option<File>, ()> {
     }
 }
 
-/// Returns each loop device with the device it is made of.
+/// Returns each loop device with its backing device.
 fn loops(sysfs: &Sysfs) -> Vec<(String, String)> {
     let blocks = sysfs.entries("/sys/class/block");
     blocks
@@ -316,7 +317,7 @@ fn is_partition_of_map(block: &Path) -> bool {
     uuid.starts_with("part") && uuid.contains("-mpath-")
 }
 
-/// Returns a sentence for a device `holder` that is made of `name`.
+/// Returns a sentence for a device `holder` that is built on `name`.
 fn layer(block: &Path, holder: &str, name: &str) -> String {
     let uuid = sysfs::text(block.join("dm/uuid")).unwrap_or_default();
     let shown = sysfs::text(block.join("dm/name")).unwrap_or_else(|| holder.to_string());
@@ -467,7 +468,7 @@ mod tests {
     #[test]
     fn an_open_file_counts_whatever_its_name() {
         let machine = Machine::new();
-        // No block device, but named as if it were one.
+        // A regular file with a path like that of a block device.
         machine.put("srv/dev/sdb", "");
         let file = machine.0.path().join("srv/dev/sdb");
         machine.put("proc/812/comm", "sleep");

@@ -45,7 +45,7 @@ impl KernelLog {
         found
     }
 
-    /// Returns why the login of `target` through `port` failed, if the log says so.
+    /// Returns the reason for the failure of a login to `target` through `port`, if the log has it.
     pub fn reason(&mut self, port: &Port, target: &Target) -> Option<String> {
         let messages = self.messages();
         reason(&messages, port, target)

@@ -10,15 +10,15 @@ use crate::{
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
 
-/// Held until it is dropped, or until the process ends.
+/// A lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock {
     _file: Flock<File>,
 }
 
 impl Lock {
-    /// Waits for the lock `name`. Its file stays: a lock on a file that is removed excludes no
-    /// process that opens a new one.
+    /// Waits for the lock `name`. Its file is never removed: a lock on a removed file excludes no
+    /// process that creates the file anew.
     pub fn take(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let folder = sysfs.path(owner::FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a logical unit is still there: an INQUIRY, by the SCSI generic driver's interface of
-//! read() and write().
+//! Checks whether a logical unit still exists: sends an INQUIRY through the read() and write()
+//! interface of the SCSI generic driver.
 
 use crate::sysfs::{self, Sysfs};
 use nix::{errno::Errno, fcntl::OFlag};
@@ -25,23 +25,23 @@ const REPLY_LEN: usize = 4;
 const SENSE: usize = 20;
 /// The bits of `target_status` and `host_status` after `twelve_byte`.
 const STATUSES: u32 = 0x3ffe;
-/// Sense key ILLEGAL REQUEST, and the additional sense code of a logical unit that is not there.
+/// ILLEGAL REQUEST, LOGICAL UNIT NOT SUPPORTED: sense key, additional sense code.
 const NOT_SUPPORTED: (u8, u8) = (5, 0x25);
 
-/// What a logical unit answers.
+/// The answer of a logical unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// It is there.
+    /// The logical unit exists.
     There,
     /// The target has no such logical unit.
     Gone,
-    /// No answer, or another one.
+    /// No answer, or an unexpected one.
     None,
-    /// It cannot be asked without the module sg.
+    /// Not asked, because the module sg is missing.
     Unasked,
 }
 
-/// Asks the logical unit of a disk.
+/// Sends an INQUIRY to the logical unit of a disk.
 pub fn ask(sysfs: &Sysfs, disk: &str) -> Answer {
     let folder = format!("/sys/class/block/{disk}/device/scsi_generic");
     let Some(generic) = sysfs.entries(folder).first().map(sysfs::name) else {
@@ -92,7 +92,7 @@ fn answer(reply: &[u8; HEADER + DATA]) -> Answer {
     if status & STATUSES != 0 {
         return Answer::None;
     }
-    // The qualifier of the peripheral is 0 if a device is connected.
+    // The peripheral qualifier is 0 if a device is connected.
     match reply[HEADER] >> 5 {
         0 => Answer::There,
         _ => Answer::Gone,

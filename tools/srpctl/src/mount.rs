@@ -15,16 +15,16 @@ use std::{
 pub struct Mount {
     /// Number of its block device, such as `8:16`.
     pub number: String,
-    /// Name of the block device that it was mounted from.
+    /// Name of the mounted block device.
     pub device: Option<String>,
-    /// Where it is mounted.
+    /// Mount point.
     pub place: String,
     /// A process of its mount namespace, unless that is the namespace of this program.
     process: Option<String>,
 }
 
 impl Mount {
-    /// Returns the place of the mount, with a process that sees it if others do not.
+    /// Returns the mount point, for another mount namespace with one of its processes.
     pub fn shown(&self) -> String {
         match &self.process {
             None => self.place.clone(),
@@ -46,13 +46,13 @@ pub fn all(sysfs: &Sysfs) -> Vec<Mount> {
         let Ok(namespace) = fs::read_link(path.join("ns/mnt")) else {
             continue;
         };
-        // A process sees what is below its root.
+        // A process sees only the mounts below its root.
         if !known.insert((namespace, fs::read_link(path.join("root")).ok())) {
             continue;
         }
         let program = sysfs::text(path.join("comm")).unwrap_or_default();
         let process = (path != own).then(|| format!("{program} (process {})", sysfs::name(&path)));
-        // A name in it may be no UTF-8.
+        // A name in the file may be invalid UTF-8.
         let text = fs::read(path.join("mountinfo")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines = text.lines();
@@ -100,7 +100,7 @@ pub fn unescaped(text: &str) -> String {
 
 /// A mounted file system of several devices.
 pub struct OfSeveral {
-    /// Its kind and identifier.
+    /// Kind and identifier of the file system.
     pub name: String,
     /// Names of its block devices.
     pub devices: BTreeSet<String>,
@@ -133,15 +133,15 @@ pub fn of_several(sysfs: &Sysfs) -> Vec<OfSeveral> {
     btrfs.chain(bcachefs).collect()
 }
 
-/// Returns the number of a block device, such as `8:16`; nothing for other files.
+/// Returns the number of a block device, such as `8:16`; `None` for other files.
 pub fn number(file: &Metadata) -> Option<String> {
     let device = file.rdev();
     let is_block = file.file_type().is_block_device();
     is_block.then(|| format!("{}:{}", major(device), minor(device)))
 }
 
-/// Returns the kernel's name of the block device at `path`; nothing if that is no path in `/dev`,
-/// because a look at another one may wait for a server.
+/// Returns the kernel's name of the block device at `path`; `None` for a path outside of `/dev`,
+/// whose stat() may wait for a server.
 pub fn device(sysfs: &Sysfs, path: &str) -> Option<String> {
     if !path.contains("/dev/") {
         return None;

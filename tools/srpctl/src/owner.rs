@@ -49,7 +49,7 @@ impl Owner {
         };
         let path = folder.join(session.name());
         let text = toml::to_string(&owner).map_err(|e| Error::Program(e.to_string()))?;
-        // Monitoring programs of other users read it, whatever the umask is.
+        // Other users' monitoring programs read the file, so set its mode regardless of the umask.
         let write = || -> io::Result<()> {
             let mut file = NamedTempFile::new_in(&folder)?;
             file.write_all(text.as_bytes())?;

@@ -202,7 +202,7 @@ fn interface_of(sysfs: &Sysfs, src: IpAddr, scope: Option<&str>) -> Result<Strin
 }
 
 /// Returns the address to log in from if the route to `dest` does not go through `port`: one of the
-/// port's, preferably in the subnet of `dest`. `None` leaves it to the route.
+/// port's, preferably in the subnet of `dest`. With `None` the route selects the address.
 pub fn source(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Option<IpAddr> {
     let links = links();
     let routed = interface_to(dest).ok();
@@ -240,8 +240,8 @@ pub fn with_scope(sysfs: &Sysfs, end: End) -> Result<SocketAddr> {
 
 /// Chooses the port of a login.
 ///
-/// Its device and number restrict the choice, then the interface of its `src`, or the route to its
-/// `dest`. Without these there must be only one such port.
+/// The device and port number of the target restrict the choice, then the interface of `src`, or
+/// the route to `dest`. Without these there must be only one such port.
 pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
     let (device, number) = (target.device.as_deref(), target.port);
     if !sysfs.path("/sys/class/infiniband_srp").exists() {

@@ -25,7 +25,7 @@ use std::{
 const PROBES: Duration = Duration::from_secs(5);
 /// Time limit of a reconnect that a queued rescan waits for.
 const RECONNECT: Duration = Duration::from_secs(600);
-/// Interval of looks at the state of a session.
+/// Polling interval for the state of a session.
 const POLL: Duration = Duration::from_secs(1);
 
 /// A disk that is gone at the target.
@@ -92,16 +92,16 @@ fn later(before: Result, error: Error) -> Result {
     Err(error)
 }
 
-/// Acts on a unit attention, for udev: has a rescan done, in the background if systemd is there.
+/// Handles a unit attention, for udev: starts a rescan, in the background if systemd is there.
 fn event(sysfs: &Sysfs, host: &str) -> Result {
-    // A rescan that has not begun suffices.
+    // A rescan that has not begun will find this change, too.
     if Turn::is_awaited(sysfs, host)? {
         return Ok(());
     }
     if !sysfs.path("/run/systemd/system").exists() {
         return queued(sysfs, host);
     }
-    // A unit for each event: one that has begun its rescan must not swallow the next event.
+    // Each event gets its own unit: a unit that has begun its rescan would swallow the next event.
     let unit = format!("srp-rescan@{host}:{}.service", std::process::id());
     let status = Command::new("systemctl")
         .args(["--no-block", "--quiet", "start", &unit])
@@ -131,7 +131,8 @@ fn queued(sysfs: &Sysfs, unit: &str) -> Result {
             }
         }
         turn.end()?;
-        // The target does not report again what a lost connection kept from this rescan.
+        // Repeat a rescan that failed because of a lost connection: the target does not report
+        // again.
         let lost = sessions
             .iter()
             .any(|session| state(sysfs, session.host) != "running");
@@ -164,15 +165,15 @@ fn disks(sysfs: &Sysfs, session: &Session) -> Vec<Disk> {
     all.remove(&session.host).unwrap_or_default()
 }
 
-/// Rescans a session and prints what has changed. Adds the disks that are gone at the target.
+/// Rescans a session and prints the changes. Adds the disks that are gone at the target to `gone`.
 fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
     let host = session.name();
-    // It may have changed while this rescan waited for its turn.
+    // The state may have changed while this rescan waited for its turn.
     let state = state(sysfs, session.host);
     if state != "running" {
         return Err(Error::Program(format!("{host} is {state}, not rescanned")));
     }
-    // Another rescan may have found some of them while this one waited for its turn.
+    // Another rescan may have found some disks while this one waited for its turn.
     let before = disks(sysfs, session);
     let scan = session.folder(sysfs).join("scan");
     fs::write(&scan, "- - -").map_err(|e| Error::io(&scan, e))?;
@@ -246,14 +247,14 @@ fn changes(before: &[Disk], now: &[Disk], answers: &BTreeMap<String, Answer>) ->
     sentences
 }
 
-/// Removes a disk that is gone at the target, as are those of `gone`, unless it is in use.
+/// Removes a disk that is gone at the target, unless it is in use. `gone` contains all such disks.
 fn remove(sysfs: &Sysfs, disk: &Gone, gone: &[Gone]) -> Result {
     let Gone { name, identity } = disk;
     let is_same = || self::identity(sysfs, name).as_ref() == Some(identity);
     if !is_same() {
         return Ok(());
     }
-    // A claim on the disk ends with it.
+    // A multipath map is removed only with all of its paths, so these are checked together.
     let going: Vec<&str> = match disk::other_paths(sysfs, name).is_empty() {
         true => vec![name],
         false => gone
@@ -265,9 +266,9 @@ fn remove(sysfs: &Sysfs, disk: &Gone, gone: &[Gone]) -> Result {
             .map(|other| other.name.as_str())
             .collect(),
     };
-    // Nothing else can start to use the disk before it is removed.
+    // The claims keep others from using the disk until it is removed.
     let claims = disconnect::free(sysfs, &going, true)?;
-    // The rescan of other sessions may have taken long.
+    // The rescans of other sessions may have taken long, so ask again.
     let answer = lun::ask(sysfs, name);
     if !is_same() {
         return Ok(());
@@ -276,7 +277,7 @@ fn remove(sysfs: &Sysfs, disk: &Gone, gone: &[Gone]) -> Result {
         say!("{name} is not removed: it is no longer gone at the target");
         return Ok(());
     }
-    // By its address, since the name may change hands even now.
+    // Delete the disk by its address, because another disk may get its name even now.
     let delete = sysfs.path(format!(
         "/sys/class/scsi_device/{}/device/delete",
         identity.0
@@ -434,13 +435,13 @@ mod tests {
         assert_eq!(identity, ("9:0:0:3".into(), Some("41".into())));
         let name = "sdb".to_string();
         let gone = [Gone { name, identity }];
-        // It is there again, or at least does not say that it is gone.
+        // The disk does not report that it is gone.
         remove(&sysfs, &gone[0], &gone).unwrap();
         // Another disk at the same address.
         fs::write(block.join("diskseq"), "42\n").unwrap();
         remove(&sysfs, &gone[0], &gone).unwrap();
         assert!(!device.join("delete").exists());
-        // None at all.
+        // There is no such disk.
         fs::remove_dir_all(block).unwrap();
         remove(&sysfs, &gone[0], &gone).unwrap();
     }

@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the session matches `target`. What is unknown or not specified matches.
+    /// Returns whether the session matches `target`. Unknown and unspecified values match.
     fn is_of(
         &self,
         target: &Target,
@@ -169,7 +169,7 @@ impl Session {
         Self::named(sysfs, all, argument)
     }
 
-    /// Returns those of the sessions that are with the target `name`.
+    /// Returns the sessions with the target `name`.
     pub fn named(sysfs: &Sysfs, mut all: Vec<Self>, name: &str) -> Result<Vec<Self>> {
         // Sessions recorded under that name take precedence over those that match the file.
         let is_known = |session: &Self| session.target.as_deref() == Some(name);
@@ -343,7 +343,7 @@ pub mod tests {
         assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
         Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000000").unwrap();
         assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
-        // What the driver shows counts, whatever is on record.
+        // The driver's value takes precedence over the record.
         let host = session.folder(&sysfs);
         fs::write(host.join("initiator_ext"), "0x0000000000000001\n").unwrap();
         assert!(Session::meant(&sysfs, "one").unwrap().is_empty());

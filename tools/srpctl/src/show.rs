@@ -80,7 +80,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
         }
     });
     let all: Vec<Details<'_>> = all.collect();
-    // One document, however many sessions the argument names.
+    // Prints one document for all named sessions.
     if args.json {
         return list::json(&all);
     }

@@ -48,8 +48,8 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
     Ok(())
 }
 
-/// Returns whether a session has a connection. With both timeouts off the transport class says
-/// `running` without one.
+/// Returns whether a session has a connection. With fast_io_fail_tmo and dev_loss_tmo off, the
+/// transport class reports `running` without one.
 fn is_connected(session: &Session) -> bool {
     session.state == "running" && session.channels > 0
 }

@@ -90,7 +90,7 @@ impl Target {
             None => Self::default(),
         };
         let settings = || args.settings.options.iter().chain(&args.settings.timeouts);
-        // Options on the command line override those in the file, including all values of this
+        // Options on the command line override those in the file. They replace all values of this
         // list.
         if settings().any(|(name, _)| *name == ANSWERS_FROM) {
             target.options.retain(|(name, _)| *name != ANSWERS_FROM);
@@ -270,8 +270,8 @@ impl Target {
         ))
     }
 
-    /// Returns the local address, if there is one, and that of the target; `None` if it is addressed
-    /// by GID.
+    /// Returns the local address, if there is one, and that of the target; `None` if the target is
+    /// addressed by GID.
     pub fn ends(&self) -> Result<Option<(Option<End>, End)>> {
         let login = self.login_string();
         let options = options(&login)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session does when it loses its connection: `reconnect_delay`, `fast_io_fail_tmo` and
-//! `dev_loss_tmo` of scsi_transport_srp.
+//! The timeouts of a lost connection: `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo` of
+//! scsi_transport_srp.
 
 use crate::{
     cli::TIMEOUTS,

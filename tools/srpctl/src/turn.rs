@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The turn of a rescan: one at a time for each SCSI host, and one more that waits. Lock files in
-//! `/run/srp/rescan`.
+//! The turn of a rescan: for each SCSI host one rescan runs, and one waits for its interval. The
+//! locks are files in `/run/srp/rescan`.
 
 use crate::{
     error::{Error, Result},
@@ -20,7 +20,7 @@ use std::{
 
 const FOLDER: &str = "/run/srp/rescan";
 
-/// Minimum interval of rescans that a target asks for.
+/// Minimum interval of the rescans that a target requests.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Delay of a rescan, so that LUNs that are mapped one after another are found at once.
 const DELAY: Duration = Duration::from_secs(1);
@@ -37,7 +37,8 @@ impl Turn {
     }
 
     /// Waits until the interval has passed since the last rescan, until `ready` returns, and for
-    /// the turn. Returns nothing if another one waits, because its rescan will find the same.
+    /// the turn. Returns `None` if another rescan already waits, because it will find the same
+    /// changes.
     pub fn after_interval(sysfs: &Sysfs, host: &str, ready: impl FnOnce()) -> Result<Option<Self>> {
         let Some(place) = wait_place(sysfs, host)? else {
             return Ok(None);
@@ -47,7 +48,7 @@ impl Turn {
         sleep(delay);
         ready();
         let turn = Self::now(sysfs, host)?;
-        // What the target reports from now on may be too late for this rescan.
+        // A later report of the target may be too late for this rescan, so let another one wait.
         drop(place);
         Ok(Some(turn))
     }
@@ -59,12 +60,12 @@ impl Turn {
 
     /// Ends the rescan.
     pub fn end(mut self) -> Result {
-        // The time of the write counts.
+        // The next interval starts at the time of this write.
         let result = self.0.write_all(b"\n");
         result.map_err(|e| Error::io(FOLDER, e))
     }
 
-    /// Returns how long the rescan has to wait.
+    /// Returns the remaining delay of the rescan.
     fn delay(&self) -> Result<Duration> {
         let file = self.0.metadata().map_err(|e| Error::io(FOLDER, e))?;
         if file.len() == 0 {
@@ -77,7 +78,7 @@ impl Turn {
     }
 }
 
-/// Takes the place of the rescan that waits; nothing if it is taken.
+/// Takes the lock of the waiting rescan; `None` if another one has it.
 fn wait_place(sysfs: &Sysfs, host: &str) -> Result<Option<Flock<File>>> {
     let file = open(sysfs, &format!("{host}.next"))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -119,7 +120,7 @@ mod tests {
             while !Turn::is_awaited(&sysfs, "host7").unwrap() {
                 sleep(Duration::from_millis(1));
             }
-            // Each other event leaves it to that rescan, which has not begun.
+            // Other events rely on that rescan, which has not begun.
             let other = Turn::after_interval(&sysfs, "host7", || ()).unwrap();
             assert!(other.is_none());
             assert!(!Turn::is_awaited(&sysfs, "host8").unwrap());

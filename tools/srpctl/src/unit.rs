@@ -64,10 +64,10 @@ pub fn systemctl(verb: &[&str], name: &str) -> Result {
     run(&arguments).map(drop)
 }
 
-/// Begins the stop of the units of targets.
+/// Queues the stop of the units of targets.
 pub fn stop(names: &[String]) -> Result {
     let stops = |name: &String| systemctl(&["stop", "--no-block"], name);
-    // One that fails does not keep the others running.
+    // A failure does not keep the other units running.
     names.iter().map(stops).fold(Ok(()), Result::and)
 }
 
@@ -80,15 +80,15 @@ fn list(options: &[&str]) -> Result<String> {
     run(&arguments)
 }
 
-/// Returns the targets that have a unit, also those that are being logged in to. A unit that has
-/// found the session of another is left out, because its stop would log out.
+/// Returns the targets that have a unit, including those whose login is in progress. A unit that
+/// found the session of another owner is left out, because its stop would log out.
 pub fn ours(sysfs: &Sysfs) -> Result<Vec<String>> {
     let units = list(&[])?;
     let names = without_others(sysfs, &targets(&units));
     Ok(names.into_iter().map(str::to_string).collect())
 }
 
-/// Returns those of the targets that have no session but srpctl's.
+/// Returns the targets without sessions of other owners.
 fn without_others<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
     let sessions = Session::hosts(sysfs);
     let is_other = |session: &Session| session.owner.as_deref() != Some("srpctl");
@@ -106,9 +106,9 @@ fn is_live(sysfs: &Sysfs) -> bool {
     sysfs::text(state).as_deref() == Some("live")
 }
 
-/// Restarts the unit of each target that is logged in to by its unit, and whose session is gone.
-/// While the driver is not loaded or is being unloaded, which is the decision of an administrator,
-/// it does nothing: a login would load it again.
+/// Restarts the unit of each target whose unit logs in and whose session is gone. Does nothing
+/// while the driver is not loaded or is being unloaded: a login would load it again, against the
+/// administrator's decision.
 pub fn restore(sysfs: &Sysfs) -> Result {
     if !is_live(sysfs) {
         return Ok(());
@@ -136,7 +136,7 @@ fn targets(list: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns those of the targets that have no session.
+/// Returns the targets that have no session.
 fn lost<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
     let sessions = Session::hosts(sysfs);
     // A file that cannot be read counts as lost: the unit reports why.

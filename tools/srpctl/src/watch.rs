@@ -202,7 +202,7 @@ impl Signals {
         SignalFd::with_flags(&all, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map(Self)
     }
 
-    /// Returns whether one has come.
+    /// Returns whether a signal has arrived.
     fn came(&self) -> bool {
         matches!(self.0.read_signal(), Ok(Some(_)))
     }
@@ -251,7 +251,7 @@ fn until_quit(
     }
 }
 
-/// Draws the lines from `first`, and how to see the others.
+/// Draws the lines from `first`, and a footer with the keys.
 fn draw(frame: &mut Frame<'_>, lines: &[[String; HEAD.len()]], first: usize) {
     let [body, foot] =
         Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
@@ -271,7 +271,7 @@ fn draw(frame: &mut Frame<'_>, lines: &[[String; HEAD.len()]], first: usize) {
     frame.render_widget(text.dim(), foot);
 }
 
-/// Columns that are left out on a narrow terminal, the first one first.
+/// Columns to omit on a narrow terminal, in this order.
 const SPARE: [&str; 6] = [
     "WAY",
     "CREDITS",
@@ -280,7 +280,7 @@ const SPARE: [&str; 6] = [
     "WRITE MB/S",
     "READ MB/S",
 ];
-/// Minimum width of the column TARGET, which is cut off.
+/// Minimum width of the column TARGET, which is truncated.
 const TARGET_WIDTH: usize = 12;
 /// Space between two columns.
 const SPACE: u16 = 1;
