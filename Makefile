@@ -31,7 +31,7 @@ else
 	@ls $(MODULE)
 endif
 
-# Where this machine does not run Debian's kernel, prepares that kernel in the toolchain root, for KDIR=stock.
+# Prepares Debian's kernel in the toolchain root if this machine does not run it, for KDIR=stock.
 kdir:
 	@if [ -e /usr/src/linux-headers-$(RELEASE)/.config ] || dpkg -s linux-image-$(RELEASE) >/dev/null 2>&1; then \
 		tools/kdir make $(RELEASE) $(here)/build/kdir; \
@@ -50,7 +50,7 @@ install:
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
-# Uses the crates of Debian's packages where they are installed, otherwise those that cargo downloads.
+# Uses the crates of Debian's packages if they are installed, otherwise those that cargo downloads.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 srpctl = $(CARGO_TARGET_DIR)/release/srpctl
 debian_crates := /usr/share/cargo/registry
@@ -85,7 +85,7 @@ install-srpctl:
 	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \
 	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to
 
-# The source that dkms builds.
+# The source tree that dkms builds.
 dkms-source:
 	@install -d $(DESTDIR)$(dkms)
 	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)

@@ -4,11 +4,11 @@
 # ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads in bounds.tsv, three full rounds of those
 # that exceed their bounds in it, no plots;
 # MTU=n of the link (1500: packets of 1 KiB; 4200: packets of 4 KiB).
-# MODE=peers, make bench-peers: both and other initiators of the kernel. ROUNDS and ONLY as above.
+# MODE=peers, make bench-peers: both drivers and other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=path, make bench-path: the initiator's instructions for an I/O, by layer, with the peers,
 # on the adapters of ib_vfab, and for 4 KiB also on soft-RoCE. ROUNDS=n (1), ONLY as above, from path-workloads.tsv;
 # DEVICES="vfab rxe".
-# MODE=scale, make bench-scale: how both scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
+# MODE=scale, make bench-scale: how both drivers scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
 # ONLY=curve,...
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, in real time.
 # ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n of the target (1). Destroys the data on the LUNs. Prints a table, and
@@ -22,7 +22,7 @@ logs=$top/build/log
 [ "${MODE-}" = wall ] || { pick_series; logs=$built/log; }
 mkdir -p "$out" "$logs"
 
-# The workloads that SHORT or ONLY select, separated by commas; empty for all.
+# The workloads that SHORT or ONLY selects, separated by commas; empty for all.
 only=${ONLY-}
 [ -z "${SHORT-}" ] || only=${only:-$(awk '!/^#/ && NF {print $1}' "$bench/bounds.tsv" | sort -u | paste -sd,)}
 
@@ -88,7 +88,7 @@ guests() {
 	done
 }
 
-# Describes what was measured, and where.
+# Describes the measurement and the machine.
 about() {
 	about=(
 		--about "commit=$(git -C "$top" describe --always --dirty 2>/dev/null)"
@@ -114,7 +114,7 @@ icount() {
 	report "${about[@]}" --bounds /bench/bounds.tsv --short --results /out/bench.results --out /out/results.json "${names[@]}" || status=$?
 	judged
 }
-# Adds the results of the bounds.
+# Adds the results of the bounds to $RESULTS.
 judged() { [ ! -e "$out/bench.results" ] || cat "$out/bench.results" >>"$RESULTS"; }
 
 # Downloads iscsid, which logins over iSCSI need, and its libraries. The guests' disk lacks them.
@@ -127,7 +127,7 @@ fetch_iscsi() {
 		cp -L x/usr/sbin/{iscsid,iscsiadm} x/usr/lib/*/lib{openiscsiusr,isns}.so.0 /out'
 }
 
-# Adds to `files` what peers.sh and peers.py need in the guest.
+# Adds the files of peers.sh and peers.py to `files`.
 peers_files() {
 	local linux iscsi f
 	iscsi=$(step iscsi "1 $root" fetch_iscsi)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-# Reports what may wait forever in the shell scripts of tests: a `wait` (use `reap`), a loop without a counter, a list
-# or a check of the time, a command that never ends; and a test without a deadline. `within` and `reap` are in
+# Reports endless waits in the shell scripts of tests: a `wait` (use `reap`), a loop without a counter, a list or a
+# check of the time, a command that never ends. Reports tests without a deadline, too. `within` and `reap` are in
 # lib/time.sh, the deadline is in lib.sh.
 
 function bad(what) { print FILENAME ":" FNR ": " what ": " $0 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """cycles.py SOURCE: checks that no noun of the module depends on itself through others, and no abstraction on a driver.
 
-A noun is a file of rust/ or of a folder in NAMED, with all files below it. It depends on those that it has in a path,
-by `use` or in place; a re-export counts as what it stands for. Tests are left out."""
+A noun is a file of rust/ or of a folder in NAMED, with all files below it. It depends on the nouns in its paths, by
+`use` or in place; a re-export counts as its target. Tests are left out."""
 
 import collections
 import pathlib
@@ -11,7 +11,7 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1]) / "rust"
-# Directories that are not a module of their own: each file in them is one.
+# Directories that are not modules: each file in them is a module.
 NAMED = {("srp",), ("srp", "front"), ("srp", "logic"), ("srp", "proto"), ("rdma",), ("scsi",), ("provider",), ("vfab",)}
 # Folders whose files are modules at the root of a crate.
 ROOMS = {"ib_srp", "ib_vfab", "kernel"}

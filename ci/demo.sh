@@ -24,7 +24,7 @@ wss | xorset)
 *)
 	mkdir -p "$built/log"
 	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" -- bash /srp/tests/demo.sh | tee "$built/log/$log.out"
-	# It ends with what it has verified.
+	# The last line of a good demo states the verified amount.
 	tail -n 1 "$built/log/$log.out" | grep -qE '^demo: ok: /dev/srp0 .* MiB verified$' || die "the last line is not that of a good demo"
 	;;
 esac

@@ -9,9 +9,9 @@ packages=(
 	opensm infiniband-diags ibverbs-utils
 	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server
 )
-# 270 MB, so only for the long set.
+# bpftrace takes 270 MB, so only the long set has it.
 [ -z "${LONG-}" ] || packages+=(bpftrace)
-# udev rules that run several programs for each new disk. They are moved away; only the multipath tests use them.
+# udev rules that run several programs for each new disk. They are moved away: only the multipath tests need them.
 aside=(55-scsi-sg3_id 58-scsi-sg3_symlink 60-kpartx 60-multipath 68-del-part-nodes)
 
 make_guest() {

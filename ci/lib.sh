@@ -36,7 +36,7 @@ step() {
 				die "$name failed; the whole log is $cache/$name.log"
 			fi
 			mv "$tmp" "$dir"
-			# Remove what no checkout has used for two weeks.
+			# Remove directories that no checkout has used for two weeks.
 			find "$cache" -maxdepth 1 -name "$name-????????????????" -mtime +14 -exec rm -rf --one-file-system {} +
 			say "$name: done in $((SECONDS - began)) s"
 		fi
@@ -52,8 +52,8 @@ lab() {
 	PYTHONPATH=$top/ci python3 -B -m "lab.$1" "${@:2}"
 }
 
-# counted ARGUMENT...: the script, with these arguments, adds results to $RESULTS (ci/lab/results.py). Without that file
-# it runs again with one, and its last line becomes the sum.
+# counted ARGUMENT...: makes sure that the script with these arguments has $RESULTS (ci/lab/results.py) to add results
+# to. Without it, runs the script again with such a file, and prints the sum as the last line.
 counted() {
 	[ -n "${RESULTS-}" ] || { lab results run "$(realpath "$0")" "$@"; exit; }
 }

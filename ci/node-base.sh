@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the directory with tree/, the base system of every Debian and a kernel, which the node of node.sh begins with.
+# Prints the directory with tree/, a Debian base system with a kernel. The node of node.sh starts from this tree.
 . "$(dirname "$0")/lib.sh"
 
 make_base() {

@@ -30,7 +30,7 @@ list() {
 		[ -s /out/list ]' list "$1" "$2"
 }
 
-# answer STEP SUITE: prints the list. If the archive is unavailable, its last answer.
+# answer STEP SUITE: prints the list, or its last version if the archive is unavailable.
 answer() {
 	local found
 	if ! found=$(step "$1" "1 $(date +%F) $root" list '' "$2/main" 2>"$cache/$1.err"); then

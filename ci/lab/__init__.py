@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The lab: which test runs in which guest, and with which result."""
+"""The lab: assigns tests to guests, runs the guests, and collects the results."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def built():
 
 
 def script(*words, stdout=subprocess.PIPE):
-    """Runs a script of ci and returns its output. Ends this program if it fails, as the script has said why."""
+    """Runs a script of ci and returns its output. If the script fails, it has said why, and this program ends."""
     p = subprocess.run([TOP / "ci" / words[0], *map(str, words[1:])], stdout=stdout, text=True)
     if p.returncode:
         sys.exit(f"ci/{words[0]} has failed")
@@ -27,7 +27,7 @@ def script(*words, stdout=subprocess.PIPE):
 
 
 def build(*words):
-    """Runs a script of ci that shows what it does."""
+    """Runs a script of ci and shows its output."""
     script(*words, stdout=STDERR)
 
 

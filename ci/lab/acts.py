@@ -57,7 +57,7 @@ class Plan:
     ahead: list
     # In the chroot of a copy of the disk, instead of installing the packages.
     instead: list
-    # In the guest. A name `reboot...` ends a boot and says how the next one is done.
+    # The acts in the guest. A name `reboot...` ends a boot and tells how to do the next one.
     booted: list
 
     def acts(self):
@@ -116,7 +116,7 @@ def chosen(plan, names):
 
 
 class Node:
-    """Performs a plan, and knows which acts are done."""
+    """Performs a plan, and counts the completed acts."""
 
     def __init__(self, plan):
         self.plan, self.done = plan, 0
@@ -127,8 +127,8 @@ class Node:
         print(f"{verdict:4} node/{name}: {reason or f'{seconds} s'}", flush=True)
 
     def natively(self, tree, log, acts):
-        """Performs acts in the chroot of a disk that is not booted. Returns whether all have succeeded; those that
-        come after a failed one are not done."""
+        """Performs acts in the chroot of a disk that is not booted. Stops at the first failure. Returns whether all
+        acts have succeeded."""
         log = built() / f"log/{log}.log"
         with open(log, "wb") as f:
             for name, seconds in acts:
@@ -150,7 +150,7 @@ class Node:
         return False
 
     def boot(self):
-        """Boots the disk until its plan is done. Returns the status, which is 0 if that was good."""
+        """Boots the disk until its plan is done. Returns 0 on success."""
         record = built() / "log/node.results"
         record.unlink(missing_ok=True)
         words = ["--console", "/log/node.log", "--results", f"/log/{record.name}", "--memory", "4096", "--plan"]
@@ -197,7 +197,7 @@ def make_rig(late):
     must("tar", "-x", "-C", RIG / "source", "-f", WORK / "source.tar")
     (WORK / "source.tar").unlink()
     (RIG / "late").write_text(f"{late}\n")
-    # There is no kernel to load modules, and only the plan reboots.
+    # The chroot has no kernel to load modules, and only the plan reboots.
     (RIG / "root-bin/modprobe").symlink_to("/bin/true")
     (RIG / "bin/reboot").symlink_to("/bin/true")
 
@@ -217,14 +217,14 @@ def put_rig(tree):
 
 
 def put_archive(tree, kernels, patched_multipath):
-    """Makes an archive at /rig, and the disk use it. On its first day it has no package of the newest kernel."""
+    """Makes an apt archive at /rig, which the disk uses. On its first day the archive lacks the newest kernel."""
     pool = pathlib.Path(script("node-pool.sh", RIG)) / "pool"
     (dkms,) = RIG.glob("ib-srp-rs-dkms_*.deb")
     version = subprocess.check_output(["dpkg-deb", "-f", dkms, "Version"], text=True).strip()
     build("deb.sh", f"{version}+rig", RIG / "newer")
     for folder in "pool", "multipath":
         (RIG / folder).mkdir()
-    # A pattern of awk.
+    # A pattern for awk.
     newest = "\\nVersion: " + re.sub(r"[.+~]", r"[\g<0>]", kernels[0][2]) if len(kernels) > 1 else ""
     base = pathlib.Path(script("node-base.sh")) / "tree"
     for day, but in ("day1", newest), ("day2", ""):
@@ -249,8 +249,8 @@ def link(file, to):
 
 
 def upgrade(tree, release):
-    """Upgrades a disk from the second day's archive, as this takes an hour on an emulated CPU, and keeps the tree that
-    the module was built with."""
+    """Upgrades a disk from the second day's archive, as an emulated CPU would take an hour. Keeps the tree that the
+    module was built with."""
     sources = tree / "etc/apt/sources.list"
     sources.write_text(sources.read_text().replace("/day1", "/day2"))
     with open(built() / "log/node-upgraded.log", "wb") as f:
@@ -261,7 +261,7 @@ def upgrade(tree, release):
 
 def make_disks(tree, acts):
     """Makes the images that the guest boots from, with its plan."""
-    # A boot before the first act only says how that is done.
+    # A boot before the first act only tells how to boot.
     acts = acts[is_boot(acts[0]) :]
     (tree / "var/lib/rig/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in acts))
     for image in WORK.glob("*.ext4"):

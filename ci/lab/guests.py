@@ -16,14 +16,14 @@ BENCH = TOP / "userspace-tests/bench"
 IS_TEST = re.compile(r"\d\d-")
 PRINTING = threading.Lock()
 # The soft RDMA drivers and the target sometimes stall, break connections or crash, also with the C driver, so a failed
-# test runs once more. These failures are not theirs: our module in a trace, wrong data, lost commands.
+# test runs once more. Failures of our module do not run again: the module in a trace, wrong data, lost commands.
 OURS = re.compile(
     rb"\+0x[0-9a-f]+/0x[0-9a-f]+ \[ib_srp\]|FAILED: .*(is wrong|verif|mismatch|stale|corrupt|lost or completed)"
 )
 
 
 class Lab:
-    """What guests are made of."""
+    """The files that guests need."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -66,7 +66,7 @@ class Lab:
         self.files += [f"{BENCH}/{name}" for name in ("measure.py", "report.py", "counts.py", "workloads.tsv")]
 
     def boot(self, guest, name):
-        """Runs a guest. Returns its results and prints its output, at its end."""
+        """Runs a guest and prints its output when it has ended. Returns its results."""
         modules = [] if self.driver == "c" else [f"{self.built}/{guest.kernel}/rust/ib_srp.ko"]
         modules.append(f"{self.built}/slow_qp-{guest.kernel}/slow_qp.ko")
         if guest.kernel == "rt":
@@ -74,7 +74,7 @@ class Lab:
         files = self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
         record = self.logs / f"{name}.results"
         record.unlink(missing_ok=True)
-        # The 180 s are for what a test removes at its end.
+        # A test may clean up for another 180 s.
         tests = [f"{p.name}:{p.deadline + 180}" for p in guest.places]
         command = [
             "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
@@ -105,7 +105,7 @@ def key(result):
 
 
 def whole(guest, found):
-    """Returns the results of a guest with one for each of its tests: one without a result has failed."""
+    """Returns the results of a guest, with a failure for each test without a result."""
     known = {key(r) for r in found}
     missing = [p for p in guest.places if p.name not in known]
     for p in missing:
@@ -119,9 +119,9 @@ def only(guest, names):
 
 
 def merge(first, again, suffix, what):
-    """Merges the results of a second run of the tests with the result `what` into those of the first. A test has the
-    result of its second run, except that a failed one that is skipped then has failed. What the second guest reports
-    outside of its tests counts if it is a failure. Returns the results, and how many passed only in the second run."""
+    """Merges the results of a second run of the tests with the result `what` into those of the first run. The second
+    result of a test counts, except that a failed test that is skipped then stays failed. Failures of the second guest
+    outside of its tests count, too. Returns the results, and how many tests passed only in the second run."""
     second = {key(r): r for r in again}
     merged, passed = [], 0
     for r in first:
@@ -136,7 +136,7 @@ def merge(first, again, suffix, what):
 
 
 def judge(lab, guest, first):
-    """Runs the failed tests of a guest once more. Returns all results, and how many passed only then."""
+    """Runs the failed tests of a guest once more. Returns all results, and how many tests passed only then."""
     failed = [key(r) for r in first if is_test(r) and r.result == "fail"]
     if not failed or lab.is_ours(guest.name):
         return first, 0
@@ -156,11 +156,11 @@ def alone(lab, guest, first):
 
 
 def run(lab, guests, at_once):
-    """Runs guests. Returns the results of all, and how many passed only in a second run."""
+    """Runs guests. Returns all results, and how many tests passed only in a second run."""
     second = 0
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         found = list(pool.map(lambda g: lab.boot(g, g.name), guests))
-    # One guest at a time now; what is slow comes last.
+    # Now one guest at a time. The slow tests come last.
     for step in judge, alone:
         for n, guest in enumerate(guests):
             found[n], passed = step(lab, guest, found[n])
@@ -169,7 +169,7 @@ def run(lab, guests, at_once):
 
 
 def chosen(words, one):
-    """Returns the guests for a selection. One test may also be in the long set only, which is selected then."""
+    """Returns the guests for a selection. `one` falls back to the long set for a test that is only there."""
     if one and words in ([], [""]):
         raise headers.Refused("which test? make one TEST=09-channels KIND=rxe; the tests are in userspace-tests/guest")
     try:

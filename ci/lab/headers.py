@@ -27,9 +27,9 @@ PERSONALITIES = (
 PARAMETERS = {
     "memory": r"\d+",  # MiB
     "ncpus": r"\d+",
-    # Without it the guest has kmemleak=off: kmemleak halves the speed.
+    # Without it the guest has kmemleak=off, because kmemleak halves the speed.
     "kmemleak": r"on",
-    # In the long set as few rounds as in the fast set.
+    # The test runs as few rounds in the long set as in the fast set.
     "LONG": r"",
     "GAPS": r"\d+",
     "PERSONALITY": r"\w+",
@@ -37,14 +37,14 @@ PARAMETERS = {
     "DMA_BITS": r"\d+",
     "log_buf_len": r"\d+M",
     "maxcpus": r"\d+",
-    # A second guest, which runs this script.
+    # A second guest, which runs the script of this name.
     "peer": r"\w+",
     "swiotlb": r"force",
 }
 
 
 class Refused(Exception):
-    """A header that is wrong."""
+    """An invalid header."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +134,7 @@ def places(path):
     found = {}
     for words in fields["runs"]:
         for kind, kernel, which, parameters in runs(path, words):
-            # Only the long set has other rounds.
+            # The fast set ignores LONG.
             if which == "fast":
                 parameters = [p for p in parameters if p[0] != "LONG"]
             rounds = which == "long" and ("LONG", "") not in parameters

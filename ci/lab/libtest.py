@@ -2,8 +2,8 @@
 """Runs Rust's tests, and adds a result for each of them.
 
 python3 -m lab.libtest NAME SECONDS LOG COMMAND... runs a command for at most SECONDS with its output in LOG, and prints
-that if a test has failed. The results are NAME/PROGRAM/TEST. The tests' own output must be captured: beside it,
-libtest's lines are not whole."""
+that if a test has failed. The results are NAME/PROGRAM/TEST. The tests' own output must be captured, because it
+would break up libtest's lines."""
 
 import pathlib
 import re
@@ -22,16 +22,16 @@ WORDS = {"ok": "ok", "FAILED": "fail", "ignored": "skip"}
 
 
 def verdicts(name, text):
-    """Returns the results of the tests in this output. Each program announces how many tests it has: one that has died
-    in between fails for those without a verdict."""
-    # Each run of a program: its name, how many tests it announces, and the results by the names of the tests.
+    """Returns the results of the tests in this output. Each program announces its number of tests. If it dies, its
+    tests without a verdict have failed."""
+    # Each run of a program: its name, the announced number of tests, and the results by the names of the tests.
     runs, program, listing, shown = [], "", True, None
     for line in text.splitlines():
         here = runs[-1][2] if runs else {}
         if m := PROGRAM.match(line):
             program, listing, shown = "/".join((name, m[1] or m[2])), True, None
         elif line in ("failures:", "successes:"):
-            # What follows are the outputs of tests.
+            # The outputs of tests follow.
             listing, shown = False, None
         elif listing and (m := PLAN.match(line)):
             runs.append((program or name, int(m[1]), {}))

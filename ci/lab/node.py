@@ -35,7 +35,7 @@ class Node(vm.Guest):
                 "-drive", "if=pflash,format=raw,unit=1,file=/tmp/vars.fd",
                 *disks,
             ]  # fmt: skip
-        # The chipset's watchdog must not reset the machine: after a crash there is no driver for it for minutes.
+        # The chipset's watchdog must not reset the machine: after a crash it has no driver for minutes.
         return self.machine(kvm) + [
             "-global", "ICH9-LPC.noreboot=on",
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
@@ -43,7 +43,7 @@ class Node(vm.Guest):
         ]  # fmt: skip
 
     def load(self, how):
-        """Takes what to boot from the disk, which the last boot must have left clean; returns a description. HOW is
+        """Gets the next boot from the disk, which the last boot must have left clean. Returns a description. HOW is
 
         `reboot`, `reboot-dump`   the disk's kernel, with an SRP target on the node
         `reboot-alone`            without a target

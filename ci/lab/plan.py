@@ -9,10 +9,10 @@ import re
 
 from . import headers
 
-# The longest that the tests of a guest may take in total, if there are several. The guests of the fast set are small,
-# as the last of them run beside idle CPUs.
+# Maximum total time of the tests of a guest, if there are several. The guests of the fast set are small, as the last of
+# them run beside idle CPUs.
 BOUND = {"fast": 600, "long": 1800}
-# From this many CPUs on, a guest slows down the others.
+# With this many CPUs, a guest slows down the others.
 MANY = 5
 SELECTION = re.compile(r"([^:@=]*)(?::([a-z+*?]+))?(?:@([a-z*?]+))?")
 
@@ -125,14 +125,14 @@ def pack(places, bound):
 
 
 def is_test(pattern, test):
-    """Returns whether a pattern has this test: its name, its number, or first and last number."""
+    """Returns whether a pattern matches this test: its name, its number, or a range of numbers."""
     if m := re.fullmatch(r"(\d\d)-(\d\d)", pattern):
         return m[1] <= test[:2] <= m[2]
     return not pattern or fnmatch.fnmatch(test, pattern) or pattern == test[:2]
 
 
 def select(places, words):
-    """Returns the places that a selection has. NAME=VALUE restricts the others, which are TEST[:KIND][@KERNEL]."""
+    """Returns the places that are selected. NAME=VALUE restricts the others, which are TEST[:KIND][@KERNEL]."""
     for word in words:
         if "=" in word:
             name, _, value = word.partition("=")

@@ -29,7 +29,7 @@ class Result:
     reason: str = ""
     kind: str = ""
     kernel: str = ""
-    # How many tests have this result, if it is not known which ones.
+    # Number of tests with this result, if their names are unknown.
     count: int = 1
 
     def __post_init__(self):
@@ -59,7 +59,7 @@ def read(path):
 
 
 class Sum(collections.Counter):
-    """How many results of each kind there are."""
+    """The number of results of each kind."""
 
     def __init__(self, results=()):
         super().__init__()

@@ -26,9 +26,9 @@ PANIC = re.compile(r"\] (?:Kernel panic|---\[ end Kernel panic)")
 # The kernel takes some seconds to reach user space.
 INIT = re.compile(r"Run /init as init process")
 BOOT_SECONDS = 240
-# What a guest takes around its tests: from the start to the first one, between two, and to its end.
+# Time limit of a guest around its tests: before the first, between two, and after the last.
 AROUND_SECONDS = 1500
-# What a test may take that has no limit of its own: the scan of kmemleak.
+# Time limit of the kmemleak scan, which runs like a test but has no deadline of its own.
 SCAN_SECONDS = 600
 STAMP = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ::(\w+) ?(.*)")
 
@@ -53,7 +53,7 @@ def cpio(files):
 
 
 def tree(folder, to):
-    """Returns the files below `folder`, at `to`, as `cpio` takes them."""
+    """Returns the files below `folder`, moved to `to`, in the format of `cpio`."""
     files = {}
     for at, dirs, names in os.walk(folder):
         dirs[:] = [d for d in dirs if not d.startswith(".")]
@@ -350,8 +350,8 @@ def run_command(guest):
 class Verdicts:
     """Turns the events of a guest's console into the results of its tests.
 
-    What the kernel reports during a test fails that test, and outside of the tests the guest. A test that the guest
-    dies in has failed; those after it did not run."""
+    A report of the kernel fails the test that runs, or the guest if no test runs. If the guest dies, the test that runs
+    has failed, and the later ones did not run."""
 
     def __init__(self, name, tests, tell):
         """`tests` are NAME:KIND; `tell` gets each result as (name, result, seconds, reason)."""
@@ -395,7 +395,7 @@ class Verdicts:
             self.reports.append(text)
 
     def ended(self, why, too_slow):
-        """The guest has ended: `why` is `end` if it has done everything, `too_slow` if it lacked CPU time."""
+        """Handles the end of the guest. `why` is `end` if it has done everything; `too_slow`: it lacked CPU time."""
         missing = "fail", "did not run"
         if too_slow and not self.reports:
             missing = "slow", f"skipped: machine too slow: {why} of the guest"

@@ -74,7 +74,7 @@ class Watching(unittest.TestCase):
         self.assertEqual(out.count("starting it again"), 2)
 
     def test_a_hang_fails_its_test(self):
-        """All of it: the guest hangs in its second test."""
+        """The guest hangs in its second test."""
         told = []
         guest = self.guest
         guest.args = types.SimpleNamespace(console="/dev/null", results="file", kernel="kasan")
