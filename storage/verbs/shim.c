@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The functions of rdma-core and of the C library that src/ calls. Their structures stay in C, so that Rust needs no
- * bindings. Functions return 0 or a pointer, and on failure a negative errno or NULL with errno set.
+ * Wrappers of the functions of rdma-core and the C library that src/ calls. Their structures stay in C, so that Rust
+ * needs no bindings. Functions return 0 or a pointer, and on failure a negative errno or NULL with errno set.
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -461,8 +461,8 @@ struct ibv_qp *shim_gsi(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t depth)
 }
 
 /*
- * Polls for a datagram: 1, 0 if there is none, or a negative errno. A receive (an id below `receives`) has an address
- * handle of its sender; its buffer, buffers[id], starts with the GRH.
+ * Polls for a datagram. Returns 1, 0 if there is none, or a negative errno. For a receive (an id below `receives`)
+ * stores an address handle of the sender. The received buffer, buffers[id], starts with the GRH.
  */
 int shim_datagram(struct ibv_cq *cq, struct ibv_pd *pd, void *const *buffers, uint64_t receives, struct datagram *out)
 {

@@ -177,7 +177,7 @@ fn a_login_waits_for_channels_that_end() {
     rig.linger = true;
     rig.login(2, &requested());
     assert_eq!((rig.left.len(), rig.accepted.len()), (1, 1));
-    // Its messages are ignored.
+    // The target ignores messages of the ending channel.
     let tag = rig.send(1, 0, &[0; 6], Direction::None, 0);
     assert!(!rig.answered(tag));
     rig.target.ended(1);

@@ -198,7 +198,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The device that the request arrived at, from `known`; a new device is added there.
+    /// Returns the device that the request arrived at. Adds a new device to `known`.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }
@@ -241,7 +241,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The device of the route, from `known`; a new device is added there.
+    /// Returns the device of the route. Adds a new device to `known`.
     pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
         self.id.device(known)
     }

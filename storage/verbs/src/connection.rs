@@ -55,7 +55,7 @@ pub enum Completion {
     Received {
         /// The message.
         buffer: Buffer,
-        /// Its length in bytes.
+        /// Length of the message in bytes.
         len: usize,
     },
     /// An operation has completed as a whole.

@@ -171,7 +171,7 @@ pub enum Message {
     Attached {
         /// `Good` or `Stale`.
         status: Status,
-        /// From an RS: its number. From the SE: the number of the CE.
+        /// From an RS: the number of the RS. From the SE: the number of the CE.
         number: u32,
         /// From the SE: the epoch assigned to the CE. From an RS: the epoch that the RS accepts.
         epoch: u64,
@@ -194,7 +194,7 @@ pub enum Message {
     },
     /// CE to SE: an answer channel has ended.
     Left {
-        /// `Lost`, or `Stale` if the initiator left before it was established.
+        /// `Lost`, or `Stale` if the initiator left before the channel was established.
         status: Status,
         /// Identifier of the login, because the session may have a later one.
         id: u64,
@@ -212,7 +212,7 @@ pub enum Message {
         /// For OPEN, the number of blocks of the object.
         value: u64,
     },
-    /// SE to CE: abort a command; it gets no response.
+    /// SE to CE: abort a command, which gets no response.
     Cancel {
         /// The command.
         id: u64,

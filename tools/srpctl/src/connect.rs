@@ -272,7 +272,7 @@ fn advice(said: &str) -> &'static str {
     }
 }
 
-/// Makes one login attempt. If there is a session already, returns that one.
+/// Makes one login attempt. Returns an existing session instead, if there is one.
 fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login> {
     let Attempt { target, port, .. } = attempt;
     let login = attempt.login_string(sysfs)?;

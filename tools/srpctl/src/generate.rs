@@ -220,7 +220,7 @@ mod tests {
             let block = block.split_once(";;").unwrap().0;
             let mut offered = BTreeSet::new();
             for line in block.lines() {
-                // The options it excludes come first: '(--all)--forget[...]'.
+                // The excluded options come first: '(--all)--forget[...]'.
                 let spec = line.trim_start_matches(['\'', '*']);
                 let spec = match spec.strip_prefix('(') {
                     Some(spec) => spec.split_once(')').unwrap().1,

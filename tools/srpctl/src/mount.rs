@@ -13,13 +13,13 @@ use std::{
 
 /// A mount.
 pub struct Mount {
-    /// Number of its block device, such as `8:16`.
+    /// Number of the block device, such as `8:16`.
     pub number: String,
     /// Name of the mounted block device.
     pub device: Option<String>,
     /// Mount point.
     pub place: String,
-    /// A process of its mount namespace, unless that is the namespace of this program.
+    /// A process of the mount namespace, unless that is the namespace of this program.
     process: Option<String>,
 }
 
@@ -102,7 +102,7 @@ pub fn unescaped(text: &str) -> String {
 pub struct OfSeveral {
     /// Kind and identifier of the file system.
     pub name: String,
-    /// Names of its block devices.
+    /// Names of the block devices.
     pub devices: BTreeSet<String>,
 }
 

@@ -382,7 +382,7 @@ mod tests {
     fn a_session_without_a_connection_is_left_alone() {
         let folder = machine();
         let sysfs = Sysfs::below(folder.path());
-        // As it was before this rescan waited for its turn.
+        // The session as it was before the rescan waited for its turn.
         let session = &Session::all(&sysfs)[0];
         let file = Session::remote_port(&sysfs, 9).join("state");
         fs::write(file, "blocked\n").unwrap();

@@ -29,7 +29,7 @@ pub enum Event<T> {
         id: LinkId,
         /// The message.
         buffer: Buffer,
-        /// Its length in bytes.
+        /// Length of the message in bytes.
         len: usize,
     },
     /// A queued operation has completed.
@@ -41,7 +41,7 @@ pub enum Event<T> {
         /// The buffer of the operation; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
-    /// The connection has ended or could not be made. It has no further events.
+    /// The connection has ended or failed. It has no further events.
     Ended {
         /// The connection.
         id: LinkId,

@@ -20,7 +20,7 @@ pub(super) struct Link<T> {
     pub(super) device: usize,
     /// Maximum number of queued operations.
     most: usize,
-    /// Length of all its receive buffers, in bytes.
+    /// Total length of the receive buffers, in bytes.
     pub(super) messages: usize,
     pub(super) tokens: HashMap<u64, Option<T>>,
     next: u64,

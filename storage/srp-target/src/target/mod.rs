@@ -133,7 +133,7 @@ pub enum Action<B> {
     },
     /// Free a buffer.
     Free {
-        /// The connection it was used for.
+        /// The connection of the buffer.
         channel: ChannelId,
         /// The buffer.
         buffer: B,

@@ -13,17 +13,17 @@ use crate::{
 /// The event that a task waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// Fetch of its DATA-OUT table.
+    /// Fetch of the DATA-OUT table.
     TableOut,
-    /// Fetch of its DATA-IN table.
+    /// Fetch of the DATA-IN table.
     TableIn,
-    /// Fetch of its DATA-OUT.
+    /// Fetch of the DATA-OUT.
     Data,
     /// A worker thread.
     Executing,
     /// The roles with the blocks.
     Dispatched,
-    /// The send completion of its response. The initiator may already reuse the tag.
+    /// The send completion of the response. The initiator may already reuse the tag.
     Answering,
 }
 

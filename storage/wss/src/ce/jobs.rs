@@ -146,7 +146,7 @@ impl Engine {
             if !self.order.may_go(id) {
                 continue;
             }
-            // Do not overtake a job that waits for lines, so that it gets them.
+            // Do not overtake a job that waits for lines, or it may never get them.
             if job.exec.zero.is_none() && job.parts.len() > self.cache.free() {
                 break;
             }

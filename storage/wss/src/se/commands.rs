@@ -253,7 +253,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Aborts a command: it gets no response.
+    /// Aborts a command, which gets no response.
     pub(super) fn cancel(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task) else {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! StorageEngine: manages the sessions, knows the location of each block, and tells CEs what to
-//! move. Data does not pass through it.
+//! StorageEngine: manages the sessions, knows the location of each block, and tells CEs
+//! which blocks to move. No data passes through the SE.
 //!
 //! [`Target`] implements the sessions, credits and task management. A command is in flight at a CE
 //! until the CE reports its end, or until every RS has fenced the CE. Until then the target answers
@@ -88,7 +88,7 @@ struct Store {
 
 /// A CE that has attached at least once.
 struct Member {
-    /// Its connection, if any.
+    /// The connection of the CE, if any.
     peer: Option<Peer>,
     epoch: u64,
     /// Indices of RSs that may still accept an older epoch.

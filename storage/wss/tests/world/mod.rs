@@ -60,7 +60,7 @@ pub struct CeNode {
 pub struct RsNode {
     pub store: Option<rs::Store>,
     memory: HashMap<u64, Vec<u8>>,
-    /// Pending file I/O, done in any order, but not before the event with this number.
+    /// Pending file I/O, executed in any order, not before the event with this number.
     pub pending: Vec<(u64, rs::Work, u64)>,
 }
 
