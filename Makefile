@@ -39,7 +39,7 @@ kdir:
 		ci/kernel.sh stock >/dev/null && echo "prepared: Debian's kernel in the toolchain root; build for it with make KDIR=stock"; \
 	fi
 
-# No prerequisite: a user builds the module, root installs it.
+# `install` has no prerequisite: a user builds the module, root installs it.
 install:
 	@[ -e $(MODULE) ] || { echo "there is no $(MODULE) yet: run make first" >&2; exit 1; }
 	@$(MAKE) -s install-tools

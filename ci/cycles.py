@@ -20,7 +20,7 @@ USE = re.compile(r"(?<!\w)(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 files, names = {}, {}
 for f in top.rglob("*.rs"):
     path = f.relative_to(top).with_suffix("").parts
-    # The root of the test device uses everything, and nothing uses it. That of the abstractions only names them.
+    # Nothing uses the root of the test device, which uses everything. The root of the abstractions only names them.
     if path[0] != "standalone" and path not in (("ib_vfab", "main"), ("kernel", "lib")) and not {"tests", "race"} & set(path):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
         file = {("ib_srp", "main"): (), ("bindings", "lib"): ("bindings",)}.get(path, path[path[0] in ROOMS:])

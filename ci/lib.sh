@@ -60,7 +60,7 @@ counted() {
 # result NAME ok|fail|skip [REASON]: adds a result.
 result() { lab results add "$@" </dev/null; }
 
-# missing PACKAGE...: prints those that are not installed.
+# missing PACKAGE...: prints the packages that are not installed.
 missing() {
 	local p
 	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done

@@ -55,7 +55,7 @@ doc() {
 	! grep -Eq '^(warning|error)' "$log" && echo "doc: build/doc/ib_srp/index.html"
 }
 
-# The driver has no unsafe code. In the abstractions each use needs a SAFETY comment. clippy checks this too, but not
+# The driver has no unsafe code. In the abstractions each use needs a SAFETY comment. clippy checks this too, except
 # inside macros.
 unsafe() {
 	local bad=0 found n

@@ -90,7 +90,7 @@ def whole(long, previous):
 
 
 def chosen(plan, names):
-    """Returns the plan with these acts and those that they need, and without boots that have none."""
+    """Returns the plan with these acts and the acts that they need, without boots that have no act."""
     known = dict.fromkeys(name for name, _ in plan.acts())
     wanted, new = set(), [*ALWAYS, *names]
     while new:

@@ -114,7 +114,7 @@ def whole(guest, found):
 
 
 def only(guest, names):
-    """Returns the guest with only these of its tests."""
+    """Returns the guest with only these tests."""
     return dataclasses.replace(guest, places=tuple(p for p in guest.places if p.name in names))
 
 

@@ -22,8 +22,8 @@ SETS = ("fast", "long")
 PERSONALITIES = (
     "mlx5", "mlx4", "irdma", "bnxt_re", "hns", "erdma", "ionic", "qedr", "cxgb4", "ocrdma", "vmw_pvrdma", "rxe",
 )  # fmt: skip
-# Parameters of a guest and their values. Except for the first four, they are parameters of its kernel. The kernel
-# passes on those that it does not know as variables of the tests' environment.
+# Parameters of a guest and their values. Except for the first four, they are kernel parameters. The kernel
+# passes unknown parameters on as variables of the tests' environment.
 PARAMETERS = {
     "memory": r"\d+",  # MiB
     "ncpus": r"\d+",

@@ -55,7 +55,7 @@ guests        last     -      stock,rt,kasan{",test,rtdebug" if LONG else ""} ci
 """
 # Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
 ONLY_LONG = ("test", "kunit-test")
-# Stages on the other series. The remaining ones would need a debug kernel of that series.
+# Stages on the other series. The remaining stages would need a debug kernel of that series.
 ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests" if LONG else "stock demo"
 FLAVOURS = ("stock", "rt")
 
