@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A channel's own memory for small data, which need not be registered for each command.
+//! Memory of a channel for small data, which saves the registration for each command.
 //!
-//! Each slot has a [`Piece`]. Immediate data is copied there and sent after the message. The first
-//! bytes of all pieces are one region, registered once for each connection. The target may write
-//! there, and the data is copied out. A target that writes there at the wrong time only changes
-//! what the next command in that slot, to this target, transfers.
+//! Each slot has a [`Piece`]. The driver copies immediate data to it and sends it after the
+//! message. The first bytes of all pieces are one region, registered once for each connection. The
+//! target writes the data of small reads there, and the driver copies it out. A target that writes
+//! at the wrong time only changes the data of the next command in that slot, which is for the same
+//! target.
 
 use crate::{
     dma::{
@@ -39,8 +40,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Allocates a pool of `count` pieces of `size` bytes. The target may write the first `reach`
-    /// bytes of each, which are a region unless `reach` is 0. May sleep.
+    /// Allocates a pool of `count` pieces of `size` bytes. The first `reach` bytes of each piece
+    /// are a region that the target may write, unless `reach` is 0. May sleep.
     ///
     /// # Errors
     ///
@@ -72,16 +73,15 @@ impl Piece {
         Ok((pool, fixed, pieces))
     }
 
-    /// Clears the first `len` bytes, so that no earlier data remains there. Precedes
-    /// [`Piece::expose`].
+    /// Clears the first `len` bytes of earlier data. Precedes [`Piece::expose`].
     #[cold]
     #[inline(never)]
     pub fn clear(&mut self, len: u32) {
         self.place(len).clear_from(0);
     }
 
-    /// Hands the first `len` bytes to the device. Returns the address, key and length that the
-    /// target needs to write there.
+    /// Hands the first `len` bytes to the device. Returns the address, key and length for a write
+    /// by the target.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Piece {
         self.chunk.sync_for_cpu(len as usize)
     }
 
-    /// Returns the first `len` bytes, or fewer if the piece is shorter, to be filled in.
+    /// Returns the first `len` bytes, or fewer if the piece is shorter, for the caller to fill in.
     #[inline(always)]
     pub fn place(&mut self, len: u32) -> DeviceBytesMut<'_> {
         self.chunk.place(len as usize)

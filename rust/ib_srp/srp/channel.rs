@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection of a session: its slots, its credits, and how it begins and ends.
+//! One connection of a session: slots, credits, setup and teardown.
 //!
-//! A command costs one doorbell to send, with the registration of its data ahead of the message in
-//! the same chain ([`submit`]), and one to invalidate ([`complete`]). A command ends when the
-//! target has responded *and* can no longer reach the data. The fast path takes no lock, allocates
-//! nothing and does not sleep; the slot's state passes its ownership from the submitter to the
-//! completion callback. Setup, teardown and aborts may sleep, as their functions state.
+//! A command costs at most two doorbells: one for a chain of its registrations and its message
+//! ([`submit`]), one for the invalidation ([`complete`]). A command ends when the target has
+//! responded *and* can no longer reach the data. The fast path takes no lock, allocates nothing and
+//! does not sleep; the state of a slot hands the slot from the submitter to the completion
+//! callback. Setup, teardown and aborts may sleep, as their functions state.
 
 mod answer_channel;
 mod complete;
@@ -78,7 +78,7 @@ use answer_channel::AnswerChannel;
 use control::Control;
 use requests::Replies;
 
-// `Slots::receives()` includes the receives that wait for a repost.
+// `Slots::receives()` includes the receives that wait to be posted again in a batch.
 const _: () = assert!(qp::RECEIVE_BATCH == RECEIVE_BATCH as usize);
 
 /// A queue pair with its channel.
@@ -98,31 +98,31 @@ pub struct Channel {
     task: Control,
     /// Woken when the state of `task` has changed.
     task_changed: Pin<KBox<WaitQueue>>,
-    /// The probe, by which the target shows that it is alive.
+    /// The probe, which tests whether the target is alive.
     probe: Control,
     /// Replies to requests of the target.
     replies: Replies,
-    /// The login is done: from then on a failure ends the session's connection.
+    /// The login is done: a failure now ends the session's connection.
     open: Atomic<bool>,
     /// The current connection has failed.
     failed: Atomic<bool>,
-    /// Completed when the logout has been sent or cannot be.
+    /// Completed when the logout has been sent or cannot be sent.
     logged_out: Pin<KBox<Completion>>,
     /// Completed when a slot that the error handler waits for may have become free.
     freed: Pin<KBox<Completion>>,
     /// Number of waiters on `freed`.
     waiters: Atomic<i32>,
-    /// Set for an answer channel. Nothing is sent on it, and it has no slots.
+    /// Set for an answer channel, which sends nothing and has no slots.
     answer_channel: Option<Arc<AnswerChannel>>,
 }
 
 impl Channel {
-    /// Creates an unconnected channel, with all its memory, for the session with this status. Its
-    /// events go to `owner`. Sleeps.
+    /// Creates an unconnected channel, with all its memory. `status` is that of the session, and
+    /// `owner` receives the events of the channel. Sleeps.
     ///
-    /// If there are `answered` channels, this is an answer channel, which receives responses to
-    /// their commands. They are all channels of the session, in order, in the same protection
-    /// domain, and the index of the answer channel is higher than theirs.
+    /// With `answered` channels, this is an answer channel, which receives responses to their
+    /// commands. `answered` lists all channels of the session by index, in the same protection
+    /// domain; the index of the answer channel is higher.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl Channel {
         self.open.load(Acquire)
     }
 
-    /// Ends all commands of a connection that is shut down, and resets its state. No thread may
+    /// Ends all commands of a connection that is shut down, and resets the channel. No thread may
     /// start to post.
     pub fn close(&self) {
         if self.open.xchg(false, Full) {
@@ -243,8 +243,8 @@ impl Channel {
         self.replies.reset();
     }
 
-    /// Prepares for a new connection. The last queue pair, which could still report a failure, is
-    /// gone.
+    /// Prepares for a new connection. The caller has destroyed the last queue pair, which could
+    /// report a failure until then.
     pub fn renew(&self) {
         self.failed.store(false, Relaxed);
     }
@@ -285,7 +285,7 @@ impl Channel {
 }
 
 impl Connection {
-    /// Opens the channel for commands, with what the target granted.
+    /// Opens the channel for commands, with the credits and limits that the target granted.
     ///
     /// # Errors
     ///

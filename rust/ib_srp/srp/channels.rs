@@ -21,8 +21,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The channels of a session, one for each hardware queue, and its answer channels, on which
-/// nothing is sent.
+/// The channels of a session, one for each hardware queue, and its answer channels, which send
+/// nothing.
 #[derive(Default)]
 pub struct Channels {
     all: KVec<Arc<Connection>>,
@@ -53,7 +53,7 @@ impl Channels {
             .count()
     }
 
-    /// Returns the channel for a hardware queue: its own, or the next open one if that is not
+    /// Returns the channel of a hardware queue, or the next open one if that channel is not
     /// connected.
     #[inline]
     pub fn for_hw_queue(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
@@ -68,8 +68,8 @@ impl Channels {
     #[inline(never)]
     fn instead_of<'a>(&'a self, own: &'a Arc<Connection>, hw_queue: u16) -> &'a Arc<Connection> {
         let after = self.iter().skip(usize::from(hw_queue) + 1);
-        // Not a polled channel: commands must complete without a poller. If no other is open, the
-        // queue's own channel rejects the command.
+        // Skip polled channels: commands must complete without a poller. If no other channel is
+        // open, the queue's own channel rejects the command.
         Iterator::chain(after, self.iter())
             .find(|c| c.is_open() && !c.is_polled())
             .unwrap_or(own)
@@ -81,8 +81,9 @@ impl Channels {
         self.iter().find_map(|c| c.abort(tag, lun)).unwrap_or(true)
     }
 
-    /// Has the target reset the unit, and ends the commands for it that the target had. Returns
-    /// whether it was reset; a command that has timed out may still be held. Sleeps.
+    /// Has the target reset the unit, and ends the commands that the target had for it. Returns
+    /// whether the target has reset it; the driver may still hold a command that has timed out.
+    /// Sleeps.
     pub fn reset_device(&self, lun: Lun) -> bool {
         // For a reset from user space the midlayer blocks the host and does not wait for
         // submissions in flight, each in an RCU read-side section. A command sent after the reset
@@ -131,8 +132,8 @@ impl Channels {
     pub fn end(&self, workers: &WorkerPool) {
         let each = |all: &[_], answers: &[_], step: fn(&Connection)| {
             workers.each(all, answers, |connection: &Arc<Connection>| {
-                // Reclaim may have to write to these disks, which cannot complete before this is
-                // done.
+                // Reclaim may have to write to these disks, and such a write completes only after
+                // the teardown.
                 noio(|| step(connection));
             })
         };

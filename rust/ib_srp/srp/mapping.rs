@@ -44,13 +44,13 @@ pub fn direction(cmd: &scsi::Command) -> Direction {
     }
 }
 
-/// Whether the slot's piece is cleared before the target writes the data of a read to it. If so,
-/// all of it can be copied to the command; if not, what the target does not write is data of an
-/// earlier read.
+/// Whether the slot's piece is cleared before the target writes the data of a read to it. A cleared
+/// piece is copied to the command as a whole. If the piece is not cleared, the bytes that the
+/// target does not write are data of an earlier read.
 ///
-/// Targets return less than there is room for, and do not always report it. For a block read the
-/// piece is not cleared, as that costs time and the length is known. A block read that fails after
-/// a possibly good part is retried, with a cleared piece.
+/// Targets return less than there is room for, and do not always report it. Clearing costs time, so
+/// it is omitted for a block read, whose length is known. A block read that fails after a possibly
+/// good part is retried, with a cleared piece.
 #[inline(always)]
 pub fn is_cleared(cmd: &scsi::Command) -> bool {
     !(cmd.is_block_read() && cmd.is_first_try())
@@ -144,7 +144,7 @@ pub fn prepare<'a>(
     let mut wr = live.send(iu, length.map_err(|_| EINVAL)?)?;
     match (path, bounce) {
         (DataPath::Immediate, Some(piece)) => wr = wr.with(&mut piece.chunk, len as usize)?,
-        // Last: from here on the target counts as able to reach the memory.
+        // Register last: from here on the target counts as able to reach the memory.
         (DataPath::DynamicWrite | DataPath::DynamicRead, _) => wr = wr.register(handle)?,
         _ => {}
     }

@@ -2,9 +2,10 @@
 
 //! A slot for one command on a channel.
 //!
-//! Its number normally equals the command's blk-mq tag. It owns what every command needs: a chunk
-//! of the channel's message memory and the regions of a memory handle. Its state determines which
-//! context may access it; see [`logic::slot_state`](super::logic::slot_state).
+//! The number of a slot normally equals the blk-mq tag of its command. A slot owns what every
+//! command needs: a chunk of the channel's message memory and the regions of a memory handle. The
+//! state determines which context may access the slot; see
+//! [`logic::slot_state`](super::logic::slot_state).
 
 use super::{
     bounce::Piece,
@@ -192,8 +193,8 @@ impl Cell {
         word.state() != State::Free && word.generation() == generation
     }
 
-    /// Returns the state if the slot has the command with this tag and is not in Building, in which
-    /// it may have the tag of the previous command.
+    /// Returns the state if the slot has the command with this tag. A slot in Building does not
+    /// count: it may have the tag of the previous command.
     pub fn of_tag(&self, tag: scsi::Tag) -> Option<Word> {
         let word = self.word();
         let built = !matches!(word.state(), State::Free | State::Building);

@@ -3,12 +3,12 @@
 //! Answer channels: a node other than the one that received a command responds to it.
 //!
 //! A region is accessible on every connection of its protection domain, and a tag names the channel
-//! of its command. So a node other than the target can move the data and send the response, on its
-//! own connection, on which the driver sends nothing.
+//! of its command. So a node other than the target can move the data and send the response on a
+//! connection of its own. The driver sends nothing on that connection.
 //!
-//! The callbacks of an answer channel run concurrently with those of the channel that a command was
-//! sent on. Both change the command's slot, the credits of the channel that it was sent on, and
-//! atomic counters. All else that a callback changes belongs to the connection that it is called
+//! The callbacks of an answer channel run concurrently with those of the channel that sent the
+//! command. Both change the slot of the command, the credits of the sending channel, and atomic
+//! counters. Everything else that a callback changes belongs to the connection that it is called
 //! for.
 
 use super::{
@@ -35,8 +35,8 @@ use kernel::{
     }, //
 };
 
-/// The identity of an answer channel, and the channels it answers for. As their owner, it passes
-/// events of its connection on to the session, with its number.
+/// The identity of an answer channel, and the channels it answers for. As the owner of the answer
+/// channel, it passes events on to the session, with the number of the channel.
 pub(super) struct AnswerChannel {
     number: usize,
     session: Arc<dyn Owner>,
@@ -60,15 +60,15 @@ impl AnswerChannel {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Handles a response on `connection`, the answer channel. It may give credits to the channel
-    /// that the command was sent on. Responses to task management and probes come on other
-    /// channels; here they are violations.
+    /// Handles a response on `connection`, the answer channel. The response may give credits to the
+    /// channel that sent the command. A response to task management or to a probe is a violation,
+    /// because it belongs on another channel.
     pub(super) fn response(&self, connection: &Connection, rsp: &Rsp<'_>) -> Result<(), Violation> {
         let tag = Tag::from_wire(rsp.tag);
         let channel = self.channels.get(usize::from(tag.channel()));
         match (tag.kind(), channel) {
             (Kind::Command(index), Some(channel)) if channel.is_open() => {
-                // Before the slot is freed: a CPU that finds it free may need the credit.
+                // Give the credit first: a CPU that finds the slot free may need it.
                 channel.counts.give_credits(rsp.req_lim_delta)?;
                 channel.ended_by(rsp, tag, index, Some(&connection.counts))
             }

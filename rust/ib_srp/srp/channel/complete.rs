@@ -111,7 +111,7 @@ impl qp::Handler for Channel {
 }
 
 impl Connection {
-    /// Handles the common successful response. Returns whether `bytes` is one.
+    /// Handles `bytes` if they are the common successful response. Returns whether they are.
     #[inline]
     fn good(&self, bytes: &[u8]) -> bool {
         let Some(good) = Good::parse(bytes) else {
@@ -174,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// Handles a response to the command in slot `index` of this channel. It arrived on this
-    /// channel, or on the answer channel with the counters `elsewhere`.
+    /// Handles a response to the command in slot `index` of this channel. The response arrived on
+    /// this channel, or on the answer channel with the counters `elsewhere`.
     pub(super) fn ended_by(
         &self,
         rsp: &Rsp<'_>,
@@ -248,7 +248,7 @@ impl Channel {
                     if !mapping::is_cleared(cmd) {
                         let known = outcome.transferred();
                         if known != Transferred::AllButResid {
-                            // What the target has not written may be another user's data.
+                            // Bytes that the target has not written may be another user's data.
                             outcome.resid = cmd.data_len();
                         }
                         let again = match known {
@@ -294,7 +294,7 @@ impl Channel {
             }
             if let Some(slot) = taken {
                 let result = match word.state() {
-                    // The target has completed it; only the invalidation is missing.
+                    // The target has completed the command; only the invalidation is missing.
                     State::Responded | State::Invalidating => slot.result,
                     _ => {
                         self.counts.without_response.increment();
@@ -319,7 +319,7 @@ impl Channel {
             return;
         };
         trace::done(self, &slot, slot.word(), result);
-        // Before the command completes: the midlayer can then reuse the tag.
+        // Free the slot first: once the command completes, the midlayer can reuse the tag.
         match slot.word().state() {
             State::Failed => slot.release_after(Event::Drained),
             _ => slot.release_after(Event::Finish),

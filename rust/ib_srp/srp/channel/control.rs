@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages that are not commands of the midlayer: how they are sent, and probes.
+//! Control messages, which are not commands of the midlayer, and probes.
 
 use super::Connection;
 use crate::{
@@ -59,25 +59,26 @@ impl Control {
         self.0.transition(from.raw(), to.raw())
     }
 
-    /// Handles a response to the request of the generation of `to`, which becomes the state unless
-    /// the request was given up. Returns whether there was such a request.
+    /// Handles a response to the request with the generation of `to`. The state becomes `to`, or
+    /// Idle if the request was given up. Returns whether there was such a request.
     pub(super) fn response(&self, to: Exchange) -> bool {
         self.transition(to.with_state(State::Waiting), to)
             || self.transition(to.with_state(State::Abandoned), to.with_state(State::Idle))
     }
 
-    /// Resets the state: the queue pair of any message is shut down. No thread may start to post.
+    /// Resets the state. Its queue pair is shut down, and no thread may start to post.
     pub(super) fn reset(&self) {
-        // Only the waiter of the last request, which times out or takes its response, can race, and
-        // only once.
+        // Only the waiter of the last request can race, and only once: it times out or takes the
+        // response.
         while !self.transition(self.word(), Exchange::default()) {}
     }
 }
 
 impl Connection {
-    /// Sends the message that `build` writes to the memory of `control`: moves the state from
-    /// `from` to `to`, takes a credit if `reserve` says how many must be left, and posts the
-    /// message by `post`. Returns whether there was a credit; without one the state stays `from`.
+    /// Sends a message: moves the state of `control` from `from` to `to`, takes a credit if
+    /// `reserve` is given, has `build` write the message to the memory, and posts it by `post`. At
+    /// least `reserve` credits are left. Returns whether there was a credit; without one the state
+    /// stays `from`.
     ///
     /// The caller has checked in the section `posting` that the connection is not lost, or is a
     /// completion callback, which the teardown of the connection waits for.
@@ -159,8 +160,8 @@ impl Connection {
         self.probe.word().state() == State::Waiting
     }
 
-    /// Handles a reset of the unit `lun`: the target may have dropped an outstanding probe of this
-    /// unit, so it no longer counts as outstanding. A late response is still accepted.
+    /// Handles a reset of the unit `lun`: the target may have dropped a probe of this unit, so the
+    /// probe no longer counts as outstanding. A late response is still accepted.
     pub fn recall_probe(&self, lun: Lun) {
         let now = self.probe.word();
         if now.state() == State::Waiting && lun == Lun::default() {

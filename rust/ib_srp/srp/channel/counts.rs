@@ -35,10 +35,10 @@ pub struct Counts {
     bytes: [Count; 2],
     /// Number of commands that have ended without a response. The second cache line begins here.
     pub(super) without_response: Count,
-    /// How often a command had to wait for a credit.
+    /// Number of times that a command had to wait for a credit.
     pub credit_waits: Count,
-    /// How often the block layer was told to retry a command, for lack of a credit, a slot, memory
-    /// or a connection.
+    /// Number of commands given back to the block layer for a retry, for lack of a credit, a slot,
+    /// memory or a connection.
     pub busy: Count,
     /// Number of commands with their response on an answer channel, which counts their data paths
     /// and bytes.
@@ -64,8 +64,8 @@ impl Counts {
         }
     }
 
-    /// Counts a command with its response on this channel, and `len` bytes of data. Only for the
-    /// channel's completion callbacks, which are serialised.
+    /// Counts a command with its response on this channel, and `len` bytes of data. Only the
+    /// channel's completion callbacks may call this, because they are serialised.
     #[inline(always)]
     pub(super) fn responded(&self, path: DataPath, len: u32) {
         let counts = (

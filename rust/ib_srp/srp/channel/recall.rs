@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Abort and LUN reset on one channel, and what the tick asks about its slots.
+//! Abort and LUN reset on one channel, and the tick's checks of its slots.
 
 use super::Connection;
 use crate::{
@@ -57,7 +57,7 @@ impl Connection {
     pub fn abort(&self, tag: scsi::Tag, lun: Lun) -> Option<bool> {
         let (index, cell, word) = self.find(tag)?;
         let generation = word.generation();
-        // A command that gets its response meanwhile is about to be freed.
+        // A command whose response arrives meanwhile is about to be freed.
         if is_out(&word) && self.begin_abort(cell, word) && !self.status.state().is_lost() {
             let Some(task) = Tag::command(generation, self.index, index) else {
                 return Some(false);
@@ -82,10 +82,10 @@ impl Connection {
     /// the target has reset it. Sleeps.
     pub fn reset_unit(&self, lun: Lun) -> bool {
         // A concurrent reset may finish first and unblock the device, so take a snapshot of the
-        // commands that this one covers.
+        // commands that this reset covers.
         let mut commands = KVVec::new();
         for out in self.of_unit(lun).filter(|(_, word)| is_out(word)) {
-            // Reclaim may write to this very disk.
+            // Allocate without I/O: reclaim may write to this very disk.
             if noio(|| commands.push(out, GFP_KERNEL)).is_err() {
                 return false;
             }
@@ -94,7 +94,7 @@ impl Connection {
         if !self.is_complete("LUN reset", result) {
             return false;
         }
-        // The target will not touch them again. The midlayer retries those that have not timed out.
+        // The target no longer accesses them. The midlayer retries those that have not timed out.
         for (cell, before) in commands {
             let same = |now: &Word| is_out(now) && now.generation() == before.generation();
             if let Some(word) = cell.for_unit(lun).filter(same) {
@@ -104,7 +104,7 @@ impl Connection {
         true
     }
 
-    /// Returns whether a task management request has completed. Logs why not.
+    /// Returns whether a task management request has completed. If not, logs the reason.
     fn is_complete(&self, what: &str, result: Result<TmfStatus>) -> bool {
         match result {
             Ok(TmfStatus::COMPLETE) => return true,
@@ -138,8 +138,8 @@ impl Connection {
         !self.status.state().is_lost() && (word.state() == State::Aborting || cell.abort(word))
     }
 
-    /// Ends the command of this slot, if its state is still `word`. The target will not touch the
-    /// command again.
+    /// Ends the command of this slot, if its state is still `word`. The target no longer accesses
+    /// the command.
     fn take_back(&self, cell: &Cell, word: Word, result: ScsiResult) {
         let _posting = rcu::read_lock();
         if self.status.state().is_lost() {
@@ -158,7 +158,7 @@ impl Connection {
         self.slots.iter().any(|cell| is_out(&cell.word()))
     }
 
-    /// Checks whether commands wait for credits that do not come. For the session's tick only.
+    /// Checks whether commands wait for credits that do not come. Only the tick calls this.
     pub fn look_at_credits(&self, watch: &mut Watch) -> Credits {
         if !self.is_open() {
             return Credits::Enough;
@@ -168,8 +168,8 @@ impl Connection {
             .slots
             .iter()
             .any(|cell| !matches!(cell.word().state(), State::Free | State::Building));
-        // After the slots are read: a slot is freed after its credit is given and its end is
-        // counted.
+        // Read the credits after the slots: a slot is freed after its credit is given and its end
+        // is counted.
         let stuck = !out && credit::take(self.credits(), credit::RESERVE_COMMAND).is_none();
         // CAST: Modulo 2^32.
         watch.credits(stuck, self.ended(), self.counts.credit_waits.get() as i32)
@@ -193,8 +193,8 @@ impl Connection {
         self.wait_until(|| !self.of_unit(lun).any(|(_, word)| going(word)))
     }
 
-    /// Waits until `done` returns whether a slot was freed, at most 5 s. Returns whether it has.
-    /// Sleeps.
+    /// Waits until `done` returns `true`, at most 5 s. Freed slots wake it. Returns the last result
+    /// of `done`. Sleeps.
     fn wait_until(&self, done: impl Fn() -> bool) -> bool {
         const SLICE: Msecs = 50;
         let end = ktime_get().add_ms(TSK_MGMT_TIMEOUT_MS);

@@ -44,8 +44,8 @@ use kernel::{
 /// Memory for replies to the target, which are posted and sent in order.
 pub(super) struct Replies {
     memory: KVec<Control>,
-    /// Number of replies posted (`out`) and sent (`sent`), modulo 2^32. Changed by completion
-    /// callbacks, which are serialised, and by the teardown after the last one.
+    /// Number of replies posted (`out`) and sent (`sent`), modulo 2^32. Completion callbacks, which
+    /// are serialised, change them, and the teardown does so after the last callback.
     out: Atomic<u32>,
     sent: Atomic<u32>,
 }

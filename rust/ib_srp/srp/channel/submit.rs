@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The submission path of a command, and commands that are not sent: given back for a retry, or
+//! The submission path of a command. A command that cannot be sent is given back for a retry or
 //! ended at once. Any context.
 
 use super::{
@@ -163,7 +163,7 @@ impl Channel {
         }
     }
 
-    /// Gives back a command without a credit, and makes the session check whether credits come.
+    /// Gives a command back for lack of a credit, and has the session check whether credits come.
     #[cold]
     #[inline(never)]
     fn without_credit(&self, cmd: Command) -> Result<(), Rejected> {
@@ -187,8 +187,8 @@ impl Channel {
         let state = self.status.state();
         let result = match state.life {
             Life::Live | Life::Recovering if state.failing => ScsiResult::DID_TRANSPORT_FAILFAST,
-            // The devices are blocked. This command was dispatched before that, or comes from the
-            // error handler, which retries.
+            // The devices are blocked. This command was dispatched earlier, or comes from the error
+            // handler, which retries.
             Life::Live | Life::Recovering => {
                 return self.busy(cmd);
             }

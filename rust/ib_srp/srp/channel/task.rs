@@ -138,7 +138,8 @@ impl Connection {
         Ok(status)
     }
 
-    /// Sends a logout on an open channel, unless a request is in flight. No request can follow it.
+    /// Sends a logout on an open channel, unless a request is in flight. No request can follow the
+    /// logout.
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();
         let posting = rcu::read_lock();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the trace events report about commands; see [`crate::trace`].
+//! The arguments of the trace events of commands; see [`crate::trace`].
 //!
 //! The arguments of an event are computed in a separate function, called only while the event is
-//! enabled. Inlined, they would cost the caller registers.
+//! enabled. Inlined, the computation would cost the caller registers.
 
 use super::Channel;
 use crate::{

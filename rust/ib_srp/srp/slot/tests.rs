@@ -56,13 +56,13 @@ const TAG: scsi::Tag = scsi::Tag {
     index: 3,
 };
 
-/// What the contexts share.
+/// The data that the contexts share.
 struct Race {
     cell: Cell,
     commands: u32,
-    /// How often the command of each generation ended.
+    /// Number of times that the command of each generation ended.
     ends: KVVec<Atomic<u32>>,
-    /// How often the slot was owned. The slot's message memory holds the same number.
+    /// Number of owners so far. The slot's message memory holds the same number.
     owned: Atomic<u32>,
     owners: Atomic<u32>,
     /// Commands that ended in the states Building, Responded, Invalidating, Failed.
@@ -119,7 +119,7 @@ impl<'a> Observer<'a> {
         now
     }
 
-    /// Whether there may be more to do.
+    /// Whether commands are still to come or to end.
     fn goes_on(&mut self) -> bool {
         let last = self.race.last.load(Acquire);
         let word = self.look();
