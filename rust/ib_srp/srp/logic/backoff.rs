@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a session that has lost its connection reconnects.
+//! Timing of the reconnect attempts of a session.
 //!
 //! The first attempt is immediate if the lost connection lived long enough: 1 s, doubled after each
 //! loss. Otherwise, and for further attempts, the pauses are 1, 2, 4 s and so on. From
@@ -17,8 +17,8 @@ use super::time::Ktime;
 const MS_NS: i64 = 1_000_000;
 /// Lifetime of a connection after which earlier losses are forgotten, in nanoseconds.
 const FORGET_NS: i64 = 600_000 * MS_NS;
-/// Maximum number of times that the lifetime required for an immediate attempt is doubled; it
-/// starts at 1 s.
+/// Maximum number of times that the lifetime required for an immediate attempt, initially 1 s, is
+/// doubled.
 const MAX_FLAPS: u32 = 6;
 /// Maximum number of doublings of a pause.
 const MAX_DOUBLINGS: u32 = 20;
@@ -33,10 +33,10 @@ const EVENT_MS: u32 = 250;
 const EVENTS: u32 = 8;
 /// Maximum number of doublings of the event interval.
 const MAX_EVENT_DOUBLINGS: u32 = 4;
-/// Milliseconds without a port event after which the next one counts as the first again.
+/// Milliseconds without a port event after which the next event counts as the first.
 const EVENTS_FORGET_MS: u32 = 10_000;
 
-/// Why a connection was lost, as far as it matters for reconnecting.
+/// The cause of a loss, as far as it matters for reconnecting.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
     /// The network, the target or the device.
@@ -61,7 +61,7 @@ pub struct Backoff {
     least: Option<u32>,
     /// Number of successive port events that took effect while there was no connection.
     events: u32,
-    /// When the last port event takes effect.
+    /// Time at which the last port event takes effect.
     event: Ktime,
 }
 
@@ -92,9 +92,9 @@ impl Backoff {
         self.least = Some(0);
     }
 
-    /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later ones
-    /// are merged to 4 per second, or ever fewer while the connection is `lost`,
-    /// as each triggers an attempt.
+    /// Milliseconds until a port event at the time `now` takes effect: 0 for the first. Later
+    /// events are merged to 4 per second. While the connection is `lost`, each event triggers an
+    /// attempt, so they are merged to ever fewer.
     pub const fn event(&mut self, now: Ktime, lost: bool) -> u32 {
         // An earlier event is still pending.
         if now.ns_since(self.event) < 0 {
@@ -136,8 +136,8 @@ impl Backoff {
     }
 
     /// Number of attempts started by the timer of the transport class since the connection was
-    /// lost. From the twelfth on, each lengthens its pauses by `reconnect_delay`, so attempts
-    /// triggered by a port event must not count.
+    /// lost. From the twelfth on, each attempt lengthens the pauses of the class by
+    /// `reconnect_delay`, so attempts triggered by a port event must not count.
     pub const fn wanted_attempts(&self) -> u32 {
         self.wanted
     }
@@ -167,8 +167,8 @@ impl Backoff {
 pub struct Fill {
     /// Number of failed attempts on the current connection.
     attempts: u32,
-    /// How often an answer channel was lost, and when last. Each loss lengthens the pause, so that
-    /// a flapping channel disturbs the session less.
+    /// Number of losses of an answer channel, and the time of the last one. Each loss lengthens the
+    /// pause, so that a flapping channel disturbs the session less.
     flaps: u32,
     flapped: Ktime,
 }
@@ -179,7 +179,7 @@ impl Fill {
         doubled(attempts, MAX_FILL_DOUBLINGS) * 1000
     }
 
-    /// The losses that count.
+    /// Number of losses that are recent enough to count.
     const fn flaps(&self, now: Ktime) -> u32 {
         match now.ms_since(self.flapped) {
             0..FORGET_FLAPS_MS => self.flaps,

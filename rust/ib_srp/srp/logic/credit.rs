@@ -26,7 +26,7 @@ pub const fn take(unused: i32, reserve: i32) -> Option<i32> {
 }
 
 /// The counter after a change by the target, or `None` if it would leave `-limit..=limit`. `unused`
-/// is within it; `limit` is at most [`MAX`].
+/// is in that range, and `limit` is at most [`MAX`].
 pub const fn give(unused: i32, delta: i32, limit: u32) -> Option<i32> {
     // CAST: At most 65535.
     let limit = limit as i32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the data of a command reaches the target.
+//! The transfer of a command's data.
 
 use super::super::proto::cmd::Direction;
 
@@ -13,7 +13,7 @@ pub struct Thresholds {
     pub static_read: u32,
 }
 
-/// How the data is transferred. Writes have odd numbers.
+/// A way to transfer data. Writes have odd numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum DataPath {

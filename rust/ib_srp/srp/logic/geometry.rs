@@ -25,8 +25,8 @@ use crate::{
 
 /// Default number of channels per NUMA node.
 const PER_NODE: u32 = 4;
-/// Maximum number of channels by default: four for each of four nodes. Each costs a queue pair with
-/// its memory, on the device and on the target, for every session.
+/// Maximum number of channels by default: four for each of four nodes. Each channel of a session
+/// costs a queue pair with its memory, on the device and on the target.
 const MAX_UNASKED: u32 = 16;
 /// Default of `max_sect` in 512-byte sectors, if [`DEFAULT_REGIONS`] hold them: 1 MiB. The
 /// midlayer's default is half of that.
@@ -78,7 +78,7 @@ texts! {
     }
 }
 
-/// Why the sizes cannot be chosen.
+/// The reason why no sizes can be chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unfit {
     /// The device has no fast registration.
@@ -95,7 +95,7 @@ pub enum Unfit {
 /// The sizes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
-    /// What the device can do.
+    /// The limits of the device.
     pub device: Limits,
     /// Number of commands and regions of each channel.
     pub slots: Slots,
@@ -152,7 +152,7 @@ impl Geometry {
         let regions = regions.min(most);
         let entries = device.sg_tablesize(regions).min(SG_TABLESIZE_MAX as u32);
         let sg_tablesize = match options.sg_tablesize {
-            // Not given: as many as the regions hold.
+            // Without the option, as many as the regions hold.
             0 => entries,
             n => n.min(entries),
         };
@@ -173,8 +173,8 @@ impl Geometry {
         if answer_channels > 0 && !slots.answer_channel_fits(all, &device) {
             return Err(Unfit::AnswerChannel(slots.depth.saturating_mul(all)));
         }
-        // Immediate data takes an entry of its own, and the peer of an answer channel does not
-        // receive it.
+        // Immediate data takes a scatter-gather entry of its own, and the peer of an answer channel
+        // does not receive it.
         let immediate = if device.max_send_sge >= 2 && answer_channels == 0 {
             environment.immediate.min(MAX_IMMEDIATE)
         } else {
@@ -258,9 +258,9 @@ impl Geometry {
         }
     }
 
-    /// Limits with this many channels, given what the target granted on the connected ones;
-    /// [`None`] if none is connected, if a number is too large, or if a page of memory does not fit
-    /// into a command.
+    /// Limits with this many channels and the grants on the connected channels; [`None`] if no
+    /// channel is connected, if a number is too large, or if a page of memory does not fit into a
+    /// command.
     pub fn host_limits(&self, channels: usize, granted: &[Granted]) -> Option<scsi::Limits> {
         let least = granted.iter().map(|g| g.req_lim).min()?;
         // One credit is reserved for task management.
@@ -322,8 +322,8 @@ pub fn channel_count(wanted: Option<u32>, environment: &Environment, vectors: u3
 }
 
 /// Completion vector of a channel. `first` is that of channel 0; further channels use the following
-/// ones. If it is `None`, the channels are spread over all vectors, as their hardware queues are
-/// over the CPUs.
+/// ones. With `None`, the channels are spread over all vectors, as their hardware queues are over
+/// the CPUs.
 pub const fn vector(first: Option<u32>, channel: u32, channels: u32, vectors: u32) -> u32 {
     let vector = match first {
         Some(first) => first.wrapping_add(channel),

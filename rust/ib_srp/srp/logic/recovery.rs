@@ -27,8 +27,8 @@
 //! transport class takes it through its callback, `commit`, so that the class orders this with its
 //! timeouts.
 //!
-//! Each event is a method of [`Recovery`]. If the caller may have to act, its return type
-//! lists how. Callers match it without `_`, so a new outcome does not compile until every caller
+//! Each event is a method of [`Recovery`]. If the caller may have to act, the return type lists the
+//! actions. Callers match it without `_`, so a new outcome does not compile until every caller
 //! handles it.
 
 mod deadlines;
@@ -56,7 +56,7 @@ use deadlines::Deadlines;
 /// Number of protocol violations within a minute after which a session stops reconnecting.
 pub const MAX_STRIKES: u32 = 5;
 
-/// What the caller of [`Recovery::logged_in`] does next.
+/// The caller's next step after [`Recovery::logged_in`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LoggedIn {
@@ -66,7 +66,7 @@ pub enum LoggedIn {
     TooLate,
 }
 
-/// What the caller of [`Recovery::lost`] does next.
+/// The caller's next step after [`Recovery::lost`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Loss {
@@ -83,7 +83,7 @@ pub enum Loss {
     Nothing,
 }
 
-/// What the caller of [`Recovery::ending`] does next.
+/// The caller's next step after [`Recovery::ending`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
@@ -94,7 +94,7 @@ pub enum Ending {
     EndCommands,
 }
 
-/// What the caller of [`Recovery::ended`] does next.
+/// The caller's next step after [`Recovery::ended`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
@@ -116,7 +116,7 @@ pub enum Retry {
     None,
 }
 
-/// What the caller of [`Recovery::begin_attempt`] does next.
+/// The caller's next step after [`Recovery::begin_attempt`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BeginAttempt {
@@ -126,7 +126,7 @@ pub enum BeginAttempt {
     Nothing,
 }
 
-/// What the caller of [`Recovery::returned`] does next.
+/// The caller's next step after [`Recovery::returned`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Returned {
@@ -136,7 +136,7 @@ pub enum Returned {
     EndAttempt,
 }
 
-/// What the caller of [`Recovery::commit`] does next.
+/// The caller's next step after [`Recovery::commit`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Commit {
@@ -152,7 +152,7 @@ pub enum Commit {
     Protocol,
 }
 
-/// What to report to the transport class.
+/// The result for the transport class.
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
@@ -166,7 +166,7 @@ pub enum Outcome {
     NoDevice,
 }
 
-/// What the caller of [`Recovery::remove`] does next.
+/// The caller's next step after [`Recovery::remove`].
 #[must_use]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Remove {
@@ -186,7 +186,7 @@ pub struct Recovery {
     fill: Fill,
     /// Protocol violations.
     strikes: Window,
-    /// When the connection came up.
+    /// Time at which the connection came up.
     since: Ktime,
 }
 
@@ -369,8 +369,8 @@ impl Recovery {
         self.retry()
     }
 
-    /// The transport class wants a connection. `blocks`: its timeouts block the port while there is
-    /// none. `running`: the class considers the port running.
+    /// The transport class wants a connection. `blocks`: the timeouts of the class block the port
+    /// while there is no connection. `running`: the class considers the port running.
     pub const fn commit(&mut self, blocks: bool, running: bool, now: Ktime) -> Commit {
         match self.state.life {
             Life::Live => return Commit::Outcome(Outcome::Accept),

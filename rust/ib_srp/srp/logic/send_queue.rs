@@ -94,8 +94,8 @@ impl Slots {
             && self.completion_queue() <= limits.max_cqe
     }
 
-    /// The most slots up to this depth that the device allows; `None` if not even one
-    /// command fits.
+    /// The maximum number of slots, up to this depth, that the device allows; `None` if not even
+    /// one command fits.
     pub const fn fit(self, limits: &Limits) -> Option<Self> {
         // Halve the range between a depth that fits and one that does not.
         let (mut good, mut bad) = (0u32, self.depth.saturating_add(1));

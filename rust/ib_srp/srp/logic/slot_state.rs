@@ -26,7 +26,7 @@ pub enum State {
     Building = 1,
     /// The target has the command or will have it.
     Posted = 2,
-    /// By the protocol, the target does not access the data after its response, but it still could.
+    /// The target must not access the data after its response, but still can.
     Responded = 3,
     /// Memory regions are being invalidated.
     Invalidating = 4,
@@ -46,7 +46,7 @@ impl State {
             3 => Self::Responded,
             4 => Self::Invalidating,
             5 => Self::Aborting,
-            // No other values exist. A slot in this state stays so until its connection ends.
+            // No other values exist. Failed keeps the slot out of use until its connection ends.
             _ => Self::Failed,
         }
     }
@@ -133,16 +133,16 @@ impl Word {
         Self::new(state, self.generation())
     }
 
-    /// Returns the word of a new command in a free slot, or `None` if it is not free. Half of its
-    /// generation is a counter, so it differs from the 65535 preceding ones. The other half is
-    /// `random`, so the target cannot guess the command's tag before it is sent.
+    /// Returns the word of a new command in a free slot, or `None` if the slot is not free. Half of
+    /// the generation is a counter, so it differs from the 65535 preceding generations. The other
+    /// half is `random`, so the target cannot guess the command's tag before the command is sent.
     #[inline(always)]
     pub const fn claim(self, random: u16) -> Option<Self> {
         // CAST: The lower half.
         let count = (self.generation() as u16).wrapping_add(1);
         let generation = (random as u32) << 16 | count as u32;
         match next(self.state(), Event::Claim) {
-            // Named, so that the compiler knows the state from here on.
+            // Name the state, so that the compiler knows it from here on.
             Some(State::Building) => Some(Self::new(State::Building, generation)),
             _ => None,
         }

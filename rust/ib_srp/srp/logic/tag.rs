@@ -18,7 +18,7 @@ pub const MAX_CHANNELS: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Tag(u64);
 
-/// What a tag stands for.
+/// The request that a tag names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// The command in this slot.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long the driver waits for a target.
+//! Time limits of the driver for a target.
 
 pub use crate::clock::ktime::Ktime;
 
@@ -11,8 +11,8 @@ pub const LOGIN_TIMEOUT_MS: u32 = 30_000;
 /// Milliseconds of silence after which the peer of an answer channel is left out. A request is
 /// repeated once in that time.
 pub const ANSWER_CHANNEL_TIMEOUT_MS: u32 = 5_000;
-/// Timeout of a command to a disk, in milliseconds, unless the transport retries for longer. After
-/// it, error handling begins.
+/// Timeout of a command to a disk, in milliseconds, unless the transport retries for longer. Error
+/// handling begins after this time.
 pub const DISK_TIMEOUT_MS: u32 = 30_000;
 /// Milliseconds after which a task management request without a response has failed.
 pub const TSK_MGMT_TIMEOUT_MS: u32 = 5_000;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a target is alive: one rule for the tests of a connection, and one for credits.
+//! Liveness checks of a target: one rule for the tests of a connection, and one for credits.
 //!
 //! A target that makes no progress for a while is probed. If it does not respond for a while, the
-//! connection is ended. A [`Policy`] says when to look:
+//! connection is ended. A [`Policy`] tells when the channels are checked:
 //!
 //! ```text
 //!   Idle --test--> Ask --2.5 s--> Look --2.5 s--> Judge --> Idle
@@ -17,8 +17,8 @@
 //!
 //! A command that waits for a credit is not in flight, so no timeout runs for it, and without a
 //! credit there is no probe. While other commands are outstanding, their timeouts tell whether the
-//! target works. With none outstanding, only a grant by the target helps, for which it has
-//! [`CREDIT_ROUNDS`] rounds of [`credit_round_ms`].
+//! target works. With none outstanding, only a grant helps: the target has [`CREDIT_ROUNDS`] rounds
+//! of [`credit_round_ms`] to send one.
 
 /// Half of the time to respond to a probe of a test, in milliseconds.
 const HALF_MS: u32 = 2_500;
@@ -27,7 +27,7 @@ const FLUSH_TIMES: u32 = 2;
 /// Maximum time in which the error handler ends a command that timed out, in milliseconds: its
 /// requests take up to 5 s each, then it ends the connection.
 const HANDLER_MS: u32 = 60_000;
-/// How many consecutive rounds without progress are tolerated while commands wait for a credit.
+/// Number of tolerated consecutive rounds without progress, while commands wait for a credit.
 const CREDIT_ROUNDS: u32 = 10;
 
 /// Length of a round in milliseconds. Commands may wait for a credit for `limit_ms`, plus two
@@ -66,7 +66,7 @@ pub enum Policy {
     },
 }
 
-/// What to do with a channel.
+/// The action for a channel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// Do nothing now.
@@ -130,9 +130,9 @@ pub struct Watch {
 /// Whether commands get credits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Credits {
-    /// No command waits: stop looking.
+    /// No command waits: stop checking.
     Enough,
-    /// Commands wait: look again.
+    /// Commands wait: check again.
     Missing,
     /// Commands have waited too long.
     Starved,
@@ -148,13 +148,13 @@ impl Watch {
         }
     }
 
-    /// Forgets the rounds: there is a new connection.
+    /// Resets the rounds, for a new connection.
     pub const fn reset(&mut self) {
         self.rounds = 0;
     }
 
-    /// Counts a round. `ended`: how many commands have ended so far. Returns the number of
-    /// consecutive rounds in which none has.
+    /// Counts a round. `ended` is the number of commands that have ended so far. Returns the number
+    /// of consecutive rounds in which no command has ended.
     pub const fn round(&mut self, ended: i32) -> u32 {
         self.rounds = match self.ended == ended {
             true => self.rounds.saturating_add(1),
@@ -172,7 +172,8 @@ impl Watch {
         self.rounds = if !stuck {
             0
         } else if self.rounds > 0 && ended == self.ended {
-            // Counted even if no command was refused: the midlayer may not retry until one ends.
+            // Count the round even if no command was refused: the midlayer may retry only when one
+            // ends.
             self.rounds.saturating_add(1)
         } else {
             waits as u32

@@ -7,8 +7,8 @@ use super::time::Ktime;
 /// Length of a window: a minute, in nanoseconds.
 const WINDOW_NS: i64 = 60_000_000_000;
 
-/// Counts events in windows of a minute, each of which begins with an event. By default, there was
-/// none.
+/// Counts events in windows of a minute, each of which begins with an event. By default, no event
+/// has occurred.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Window {
     since: Ktime,
@@ -28,8 +28,8 @@ impl Window {
         self.count = self.count.saturating_add(1);
         self.count
     }
-    /// Whether the message of an event at the time `now` may be logged: returns how many were
-    /// suppressed before it, or [`None`] if it must be suppressed, too.
+    /// Counts an event at the time `now`. Returns the number of messages suppressed since the last
+    /// one that was logged, or [`None`] if the message of this event must be suppressed, too.
     pub const fn may_log(&mut self, now: Ktime) -> Option<u32> {
         let before = self.count;
         match self.add(now) {

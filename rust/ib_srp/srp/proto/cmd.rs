@@ -200,8 +200,8 @@ impl Cmd<'_> {
         put(iu, len, list.as_bytes())
     }
 
-    /// Writes a write command that `len` bytes of immediate data follow. Returns the length without
-    /// the data, which is [`IMM_DATA_OFFSET`].
+    /// Writes a write command, to be followed by `len` bytes of immediate data. Returns the length
+    /// without the data, which is [`IMM_DATA_OFFSET`].
     #[inline(always)]
     pub fn build_immediate(&self, iu: &mut [u8], len: u32) -> Result<usize, BuildError> {
         if let (Some(cdb), Ok((place, _))) = (self.short(), Immediate::mut_from_prefix(iu)) {
@@ -269,7 +269,7 @@ impl Cmd<'_> {
         let last = self.cdb.last_chunk::<8>()?;
         let missing = BASE_CDB_LEN.checked_sub(self.cdb.len())? as u32;
         let low = u64::from_le_bytes(*first);
-        // Without the bytes of `last` that are in `first` as well.
+        // Drop the bytes of `last` that are in `first` as well.
         let high = u64::from_le_bytes(*last).checked_shr(8 * missing);
         Some((u128::from(low) | u128::from(high.unwrap_or(0)) << 64).to_le_bytes())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The login: what the initiator requests (`SRP_LOGIN_REQ`), what the target grants
-//! (`SRP_LOGIN_RSP`), or why it refuses (`SRP_LOGIN_REJ`).
+//! The login: the request (`SRP_LOGIN_REQ`), the target's response (`SRP_LOGIN_RSP`), or its reject
+//! (`SRP_LOGIN_REJ`).
 
 use zerocopy::{
     network_endian::{
@@ -57,18 +57,18 @@ const MAINTAINED: u8 = 0x02;
 /// Service IDs of TCP ports, without the low 16 bits (the port).
 const TCP: u64 = 0x0106;
 
-/// What the target does with existing channels of this initiator.
+/// The multichannel action: the target closes or keeps existing channels of this initiator.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum MultiChannel {
-    /// It closes them; for the first channel.
+    /// Close them, at the login of the first channel.
     Single = 0,
-    /// It keeps them; for all further channels.
+    /// Keep them, at the login of a further channel.
     Multi = 1,
 }
 
-/// What a login requests. Both forms of the request are built from it, and the response is checked
-/// against it.
+/// The contents of a login request. All forms of the request are built from it, and the response is
+/// checked against it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Requested {
     /// Tag, random; the response must repeat it.
@@ -282,13 +282,13 @@ impl LoginRej {
         split(bytes, opcode::LOGIN_REJ).map(|(rej, _)| rej)
     }
 
-    /// Why the target refuses.
+    /// The reason for the refusal.
     pub const fn reason(&self) -> Reject {
         Reject::Srp(u32::from_be_bytes(self.reason.to_bytes()))
     }
 }
 
-/// What the target allows: the smaller of what was requested and what it offers.
+/// The granted limits: the smaller of the request and the target's offer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Granted {
     /// Initial credits, [`MIN_REQ_LIM`] to [`MAX_REQ_LIM`]. On an answer channel, all fields are 0.

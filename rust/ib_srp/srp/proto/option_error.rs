@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with a login string, in words for the kernel log.
+//! Errors in a login string, as text for the kernel log.
 
 use super::texts::texts;
 use core::fmt;
@@ -9,7 +9,7 @@ use core::fmt;
 const SHOWN: usize = 64;
 
 texts! {
-    /// Why the driver refuses a login string.
+    /// The reason why the driver refuses a login string.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub enum Why {
         /// The string is longer than [`MAX_LEN`](super::options::MAX_LEN).
@@ -100,7 +100,7 @@ impl Why {
 pub struct OptionError<'a> {
     /// The refused `name=value`; the whole string if it is too long; empty if an option is missing.
     pub token: &'a [u8],
-    /// Why it is refused.
+    /// The reason for the refusal.
     pub why: Why,
 }
 

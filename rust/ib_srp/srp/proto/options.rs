@@ -60,7 +60,7 @@ impl Default for Defaults {
     }
 }
 
-/// Where the target is.
+/// The address of the target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Target<'a> {
     /// On an InfiniBand subnet.
@@ -84,7 +84,7 @@ pub enum Target<'a> {
 /// Defines [`Options`], and [`Draft`], which a login string fills.
 ///
 /// A row has the name in the login string, the field with its type, and the expression that parses
-/// a value. The `target` rows say which target it is and where; [`Draft::finish`] checks them
+/// a value. The `target` rows identify and locate the target; [`Draft::finish`] checks them
 /// together. A `settings` row also has a default, and the same field in [`Options`].
 macro_rules! options {
     (
@@ -106,7 +106,7 @@ macro_rules! options {
             pub id_ext: Guid,
             /// GUID of the target's I/O controller.
             pub ioc_guid: Guid,
-            /// Where the target is.
+            /// The address of the target.
             pub target: Target<'a>,
             /// Addresses of the peers that respond in place of the target, all different, in the
             /// order of the login string. Each has a port; only with [`Target::Rdma`].
@@ -130,7 +130,7 @@ macro_rules! options {
                 }
             }
 
-            /// Takes one option; `value` is an error if there is none.
+            /// Sets one option; `value` is an error if the option has none.
             fn set(&mut self, name: &str, value: Result<&'a str, Why>) -> Result<(), Why> {
                 match name {
                     "answers_from" => self.add_answers_from(peer(value?)?)?,
@@ -243,7 +243,7 @@ impl<'a> Options<'a> {
         draft.finish(text)
     }
 
-    /// Key of a login: a second one with the same key on a port is refused with `EEXIST`.
+    /// Key of a login: a second login with the same key on a port is refused with `EEXIST`.
     pub const fn key(&self) -> (Guid, Guid, Guid) {
         (self.id_ext, self.ioc_guid, self.initiator_ext)
     }
@@ -277,7 +277,7 @@ impl<'a> Draft<'a> {
         self.dgid.is_some() || self.pkey.is_some() || self.service_id.is_some()
     }
 
-    /// Checks what depends on more than one option. `text` is the login string, for errors.
+    /// Checks the dependencies between options. `text` is the login string, for errors.
     fn finish(self, text: &'a [u8]) -> Result<Options<'a>, OptionError<'a>> {
         let target = match (self.dest, self.dgid, self.pkey, self.service_id) {
             (Some(dest), ..) => {

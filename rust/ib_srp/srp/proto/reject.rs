@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a connection or a login was rejected, and where it is redirected.
+//! Reasons for a rejected connection or login, and redirections.
 //!
 //! The additional information of a REJ with reason 24 is a `ClassPortInfo` (`struct
 //! ib_class_port_info`, IBTA 13.4.8.1). Topspin and Cisco gateways use reason 25 and send only the
@@ -67,7 +67,7 @@ impl Reject {
     pub const INSUFFICIENT_RESOURCES: Self = Self::Srp(0x0001_0001);
     /// The initiator requests longer messages than the target accepts.
     pub const REQ_IT_IU_LENGTH_TOO_LARGE: Self = Self::Srp(0x0001_0002);
-    /// Not the identifier of this target port.
+    /// The target port has another identifier.
     pub const UNABLE_ASSOCIATE_CHANNEL: Self = Self::Srp(0x0001_0003);
     /// A buffer format that the target lacks.
     pub const UNSUPPORTED_DESCRIPTOR_FORMAT: Self = Self::Srp(0x0001_0004);
@@ -91,7 +91,7 @@ impl Reject {
         matches!(self, Self::Ib(CONSUMER_DEFINED) | Self::Errno(ECONNREFUSED))
     }
 
-    /// The reason in words, and what an administrator should check.
+    /// The reason in words, and the advice to an administrator.
     pub const fn text(self) -> (&'static str, &'static str) {
         match self {
             Self::Ib(1) => ("no QP", RESOURCES),
@@ -206,7 +206,7 @@ const PARTITION: u16 = 0x7fff;
 /// The bits of a 32-bit field that hold a queue pair number.
 const QPN: u32 = 0x00ff_ffff;
 
-/// Where to connect instead.
+/// The port to connect to instead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Redirect {
     /// GID of the other port; `None` if only its LID is given.
@@ -220,7 +220,7 @@ pub struct Redirect {
 }
 
 texts! {
-    /// Why a redirection is not followed.
+    /// The reason why a redirection is not followed.
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     pub enum RedirectError {
         /// The additional information is too short.
@@ -268,8 +268,8 @@ impl Redirect {
         }
     }
 
-    /// Follows the redirection from a port with the GID `from`, in a login that has followed this
-    /// many. Returns how many it has followed then.
+    /// Follows the redirection from a port with the GID `from`. `followed` is the number of
+    /// redirections that the login has followed so far; the new number is returned.
     ///
     /// # Errors
     ///

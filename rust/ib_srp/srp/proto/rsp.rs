@@ -122,7 +122,7 @@ pub struct Rsp<'a> {
     lists: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outcome<'a> {
     /// A SCSI status that SAM defines.
@@ -163,7 +163,7 @@ texts! {
     }
 }
 
-/// The amount of data that a response says was transferred.
+/// The amount of transferred data, according to a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transferred {
     /// All except [`Outcome::resid`] bytes.
@@ -171,16 +171,16 @@ pub enum Transferred {
     /// An unknown part. The command failed at this block, and the upper layer treats the blocks
     /// before it as done.
     UpTo(u64),
-    /// An unknown part, without sense data. The error handler requests it and may then report
-    /// success.
+    /// An unknown part, without sense data. The error handler requests the sense data and may then
+    /// report success.
     NoSense,
     /// An unknown part.
     Unknown,
 }
 
 impl Outcome<'_> {
-    /// How much data was transferred. A command that failed without a residual may have transferred
-    /// any part of its data, unless the error was recovered.
+    /// The amount of data that was transferred. A command that failed without a residual may have
+    /// transferred any part of its data, unless the error was recovered.
     pub fn transferred(&self) -> Transferred {
         if self.status == 0 || self.resid > 0 || self.overrun {
             return Transferred::AllButResid;
@@ -231,7 +231,7 @@ impl<'a> Rsp<'a> {
         TmfStatus(self.response_code())
     }
 
-    /// Returns how the command ended. It has `data_len` bytes of data in this direction.
+    /// Returns the outcome of a command with `data_len` bytes of data in this direction.
     ///
     /// On an error, the caller must treat the data as not transferred.
     pub fn outcome(&self, data_len: u32, direction: Direction) -> Result<Outcome<'a>, RspFault> {

@@ -115,8 +115,8 @@ impl Sense {
         self.key == key::RECOVERED_ERROR && !self.deferred
     }
 
-    /// The block at which the command failed, if the upper layer treats those before it as good
-    /// (`sd_done()`).
+    /// The block at which the command failed, if the upper layer treats the blocks before it as
+    /// good (`sd_done()`).
     pub fn bad_block(&self) -> Option<u64> {
         let names_one = match self.key {
             key::MEDIUM_ERROR | key::HARDWARE_ERROR => true,

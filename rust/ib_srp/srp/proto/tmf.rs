@@ -23,7 +23,7 @@ use super::{
 /// Task tag for a function that does not address a single task.
 pub const NO_TASK: u64 = 0xffff_ffff;
 
-/// What the target is asked to do.
+/// The function that the target must carry out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Function {
@@ -93,7 +93,7 @@ impl TskMgmt {
 pub struct TmfStatus(pub Option<u8>);
 
 impl TmfStatus {
-    /// Done: from now on, the command does not access its data.
+    /// Done: the target no longer accesses the data of the command.
     pub const COMPLETE: Self = Self(Some(0));
 }
 

@@ -17,7 +17,7 @@ use super::{
 /// Interval at which polled channels are polled for requests without a poller, in milliseconds.
 const POLL_MS: u32 = 20;
 
-/// What is due.
+/// The actions that are due.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Due {
@@ -39,7 +39,7 @@ pub struct Due {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadlines {
     test: Option<Ktime>,
-    /// What the test does at its deadline.
+    /// The action of the test at its deadline.
     policy: Policy,
     pub(super) credits: Option<Ktime>,
     pub(super) poll: Option<Ktime>,
@@ -55,21 +55,21 @@ pub(super) struct Deadlines {
     commands: Watch,
 }
 
-/// Whether the time of `deadline` has come; clears it then.
+/// Whether `deadline` has passed. Clears it if so.
 fn fires(deadline: &mut Option<Ktime>, now: Ktime) -> bool {
     deadline.take_if(|deadline| *deadline <= now).is_some()
 }
 
 impl Deadlines {
-    /// No test runs, and idle channels are not checked.
+    /// Ends a test, and the checks of idle channels.
     pub(super) const fn end_test(&mut self) {
         self.policy = Policy::Idle;
         self.test = None;
     }
 
     /// The removal begins. A round takes half of `patience` milliseconds. `ended` is the number of
-    /// commands that have ended. No other test runs from now on, as it must not meet the probes of
-    /// this one.
+    /// commands that have ended. No other test runs from now on: its probes would mix with those of
+    /// the removal.
     pub(super) const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
         self.end_test();
         self.event = None;
@@ -102,8 +102,8 @@ impl Recovery {
         }
     }
 
-    /// The connection is to be tested. `due`: whether a probe is outstanding, which a test in
-    /// progress waits for. `None` starts the test in any case, and the probe has the full time
+    /// Requests a test of the connection. `due`: whether a probe is outstanding, which a test in
+    /// progress waits for. `None` starts the test in any case, and gives the probe the full time
     /// again.
     pub fn test(&mut self, now: Ktime, due: Option<bool>) {
         let begins = due.is_none_or(|due| self.deadlines.policy.begins_anew(due));
@@ -136,7 +136,7 @@ impl Recovery {
         }
     }
 
-    /// The midlayer has ended every command within `limit` milliseconds.
+    /// Sets the time in milliseconds in which the midlayer ends every command.
     pub const fn limit_removal(&mut self, limit: u32) {
         self.deadlines.limit_ms = Some(limit);
     }
@@ -151,8 +151,8 @@ impl Recovery {
         }
     }
 
-    /// The tick fires: returns what is due, and sets the deadlines that follow. `keep_alive` is as
-    /// for [`Self::watch`].
+    /// Handles the tick. Returns the actions that are due, and sets the next deadlines.
+    /// `keep_alive` is as for [`Self::watch`].
     pub fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
         let all = &mut self.deadlines;
         let mut due = Due {
