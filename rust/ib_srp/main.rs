@@ -6,7 +6,7 @@
 //! interfaces that the `kernel` crate lacks.
 
 #![crate_name = "ib_srp"]
-// kbuild sets these on the command line, from which `rustdoc --test` takes no attributes.
+// kbuild sets these on the command line, where `rustdoc --test` takes no attributes.
 #![cfg_attr(doctest, no_std, feature(asm_goto))]
 
 #[path = "../bindings/lib.rs"]
@@ -15,7 +15,7 @@ pub mod params;
 pub mod srp;
 pub mod trace;
 
-// The modules of `rust/kernel/`, as modules of this crate.
+// Adds the modules of `rust/kernel/` to this crate.
 include!("../kernel/lib.rs");
 
 use kernel::{
@@ -82,7 +82,8 @@ impl kernel::InPlaceModule for Module {
         rdma::bench::run();
         pin_init::pin_init_scope(|| {
             let flags = Flag::Unbound | Flag::MemReclaim;
-            // Removing a disk waits for the power management workqueue, which has no rescuer.
+            // No `MemReclaim`: the power management workqueue, which a removal waits for, has no
+            // rescuer.
             let removal = WorkQueue::new(c"srp_remove", Flag::Unbound)?;
             let ending = WorkQueue::new(c"srp_end", flags)?;
             let reconnect = WorkQueue::new(c"srp_reconnect", flags)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The module parameters, under the names and with the defaults and permissions of the C driver;
- * keep_alive, static_read_max and poll_queues are additions. rust/ib_srp/params.rs reads them.
+ * The module parameters, with the names, defaults and permissions of the C driver. Only this driver
+ * has keep_alive, static_read_max and poll_queues. rust/ib_srp/params.rs reads them.
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>

@@ -27,7 +27,7 @@ pub struct SgEntries {
     pub indirect: u32,
 }
 
-/// What is wrong with the parameters of an [`SgEntries`].
+/// Faults of the parameters that an [`SgEntries`] is computed from.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Complaints {
     deprecated: bool,
@@ -64,8 +64,8 @@ fn raw_sg_entries() -> (SgEntries, Complaints) {
     )
 }
 
-/// Logs what is wrong with the parameters and replaces values out of range by the ones used, so
-/// that `/sys/module/ib_srp/parameters` shows those. Called once, while the module is being loaded.
+/// Logs bad parameters, and sets those out of range to the values in use, so that
+/// `/sys/module/ib_srp/parameters` shows them. Called once, while the module is being loaded.
 pub fn check() {
     let (entries, bad) = raw_sg_entries();
     if bad.deprecated {
@@ -92,7 +92,7 @@ pub fn sg_entries() -> SgEntries {
     raw_sg_entries().0
 }
 
-/// `allow_ext_sg`: whether an I/O may need more descriptors than fit in the command, by default.
+/// `allow_ext_sg`: default of whether an I/O may need more descriptors than fit in the command.
 pub fn allow_ext_sg() -> bool {
     module_param!(allow_ext_sg).get()
 }

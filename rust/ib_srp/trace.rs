@@ -2,8 +2,8 @@
 
 //! The trace events of `include/srp_trace.h`.
 //!
-//! The arguments are numbers, except in `lost`, so that no local variable must be in memory for an
-//! event. Any context.
+//! The arguments are numbers, except in `lost`, so that an event forces no local variable into
+//! memory. Any context.
 
 use crate::tracepoint::{
     trace_events,

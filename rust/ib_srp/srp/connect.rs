@@ -7,8 +7,8 @@
 //! follow in the same way: they carry responses to requests on the other channels.
 //!
 //! A request ends with its response, when the connection manager gives up, or when the target has
-//! been silent for too long; then the connection manager notifies it. A target that answers other
-//! logins, or has asked for time, is busy, and the login waits for it.
+//! been silent for too long. In the last case, the connection manager notifies the target. A target
+//! that answers other logins, or has asked for time, is busy, and the login waits for it.
 
 mod channel_login;
 mod events;
@@ -98,7 +98,7 @@ pub struct Login<'a> {
     patience: Cell<Msecs>,
     /// The permit of this login, while it holds one.
     permit: Cell<Option<Permit>>,
-    /// When the wait for the current group of channels began.
+    /// Time at which the wait for the current group of channels began.
     asked: Cell<Option<Ktime>>,
     /// Connections that have failed. Their queue pairs are destroyed together, after one grace
     /// period.
@@ -161,7 +161,7 @@ impl<'a> Login<'a> {
     }
 
     /// Creates and connects the channels of a new session, as many as the device has room for.
-    /// Returns them, and what the target granted to those that it accepted. Sleeps.
+    /// Returns the channels, and the grants to those that the target accepted. Sleeps.
     ///
     /// # Errors
     ///
@@ -218,13 +218,13 @@ impl<'a> Login<'a> {
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
-    /// Connects as many of the missing channels as it can; with `answer_channels`, answer channels
-    /// too. Sleeps.
+    /// Connects as many missing channels as possible; with `answer_channels`, answer channels too.
+    /// Sleeps.
     ///
     /// # Errors
     ///
-    /// If the session ends or has lost its connection, or if no missing channel could be connected:
-    /// then why the last one failed.
+    /// If the session ends or has lost its connection. If no missing channel could be connected,
+    /// the failure of the last one.
     pub fn more(&self, channels: &Channels, answer_channels: bool) -> Result<(), LoginFailure> {
         let missing = channels.iter().filter(|c| !c.is_open());
         let result = self.follow("channels", missing, None);
@@ -245,15 +245,15 @@ impl<'a> Login<'a> {
         self.follow("answer channels", missing, None).map(|_| ())
     }
 
-    /// Connects the first channel. The target drops what is left of an earlier connection.
+    /// Connects the first channel. The target drops the channels of an earlier connection.
     fn lead(&self, first: &Arc<Connection>) -> Result<Granted, LoginFailure> {
         let (leader, lost) = self.open_all(once(first), MultiChannel::Single)?;
         let granted = leader.iter().find_map(Candidate::granted);
         granted.ok_or(lost.unwrap_or(LoginFailure::Removed))
     }
 
-    /// Connects further channels, called `name` in the log. Returns what the target granted to the
-    /// leader, if given, and to them.
+    /// Connects further channels, called `name` in the log. Returns the grants of the target: that
+    /// to the leader, if given, and those to these channels.
     fn follow<'b>(
         &self,
         name: &str,
@@ -285,7 +285,7 @@ impl<'a> Login<'a> {
     }
 
     /// Takes channels through all steps of a login. Starts each step for all of them before it
-    /// waits for one. Returns those that are open, and why the last of the others failed.
+    /// waits for one. Returns the open channels, and the failure of the last of the others.
     ///
     /// # Errors
     ///
@@ -373,8 +373,8 @@ impl<'a> Login<'a> {
         state.is_ending() || self.purpose != Purpose::Again && state.is_lost()
     }
 
-    /// Waits for the end of a step that began at the time `since`. Returns the response to a login
-    /// request; an empty one if the step has none.
+    /// Waits for the end of a step that began at the time `since`. Returns the response if the step
+    /// is a login request, otherwise an empty one.
     fn wait(
         &self,
         cm: &dyn ChannelLogin,
@@ -410,8 +410,8 @@ impl Drop for Login<'_> {
     }
 }
 
-/// Adds a channel that has completed a step to `list`. One that failed is dropped; a failure of the
-/// whole login is returned.
+/// Adds a channel that has completed a step to `list`. Drops a failed channel, and returns a
+/// failure of the whole login.
 fn keep<T>(
     list: &mut KVec<T>,
     step: Result<T, LoginFailure>,

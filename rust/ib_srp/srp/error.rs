@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a session lost its connection or a login failed, as text for the kernel log.
+//! Reasons for a lost connection or a failed login, as text for the kernel log.
 
 use super::proto::{
     login_iu::LoginError,
@@ -23,7 +23,7 @@ use crate::{
 use kernel::prelude::*;
 
 texts! {
-    /// Why a session lost its connection.
+    /// The reason for a lost connection.
     #[derive(Clone, Copy, Debug)]
     pub enum Lost {
         /// The queue pair failed.
@@ -68,7 +68,7 @@ texts! {
              with commands waiting and none outstanding";
     }
 
-    /// An event that a session logs. The sysfs file `last_error` shows the last one.
+    /// An event that a session logs. The sysfs file `last_error` shows the last event.
     #[derive(Clone, Copy, Debug)]
     pub enum Trouble {
         /// A connection was lost.
@@ -81,7 +81,7 @@ texts! {
     /// A protocol violation of the target.
     #[derive(Clone, Copy, Debug)]
     pub enum Violation {
-        /// Not a valid message.
+        /// The message is invalid.
         Message(e: ProtocolError) => "{e}";
 
         /// Immediate data or an invalidation that was not negotiated.
@@ -100,7 +100,7 @@ texts! {
         AnswerChannelRequest => "a request on an answer channel";
     }
 
-    /// Why a login failed.
+    /// The reason for a failed login.
     #[derive(Clone, Copy, Debug)]
     pub enum LoginFailure {
         /// A step could not be started.

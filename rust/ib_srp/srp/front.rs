@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the rest of the system sees: SCSI hosts and sysfs.
+//! The driver's interfaces to the rest of the system: SCSI hosts and sysfs.
 
 pub mod host;
 pub mod sysfs;

@@ -48,10 +48,10 @@ use kernel::{
 };
 
 /// Patience after a surprise removal: there is probably no path to the target. A target with a path
-/// responds well within half of this.
+/// responds well within half of this time.
 const UNPLUG_PATIENCE_MS: Msecs = 4_000;
 
-/// What all ports share.
+/// The data that all ports share.
 pub struct Initiator {
     class: Arc<Class<Arc<Sessions>>>,
     transport: Arc<Transport<Session>>,
@@ -191,7 +191,7 @@ impl Initiator {
         let port = Port::new(device, number, health.clone())?;
         let sessions = Sessions::new(port, self.transport.clone(), self.queues.clone())?;
         to.folders.reserve(1, GFP_KERNEL)?;
-        // Before the sysfs file for logins exists, so that every session gets closed.
+        // List the port before its file for logins exists, so that every session gets closed.
         self.all.list.lock().push(sessions.clone(), GFP_KERNEL)?;
         let folder = ClassDevice::new(
             &self.class,
@@ -220,7 +220,7 @@ impl Client for Initiator {
             GFP_KERNEL,
         )?;
         for number in device.ports() {
-            // The other ports work without it.
+            // The other ports work without this one.
             if let Err(e) = self.add_port(device, number, health, &mut all) {
                 pr_err!(
                     "{}:{number}: the port cannot be used: error {}\n",

@@ -57,7 +57,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Logs why the driver does not log in through this port.
+/// Logs the reason for refusing a login through this port.
 macro_rules! refuse {
     ($port:expr, $($why:tt)+) => {
         port_log!(pr_warn, $port, "login refused: {}", format_args!($($why)+))
@@ -110,7 +110,7 @@ pub fn log_in(
     result.map_err(|why| why.errno())
 }
 
-/// Decides where to log in and on all sizes, and creates the session.
+/// Chooses the parameters of the logins and all sizes, and creates the session.
 fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>> {
     let port = sessions.port();
     let plan = plan(port, options)?;
@@ -164,7 +164,7 @@ fn set_up(
     session.scan()
 }
 
-/// Decides where to log in, and as which initiator.
+/// Builds the parameters of the logins from the options.
 fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
     let iwarp = port.device().fabric(port.number()) == Fabric::Other;
@@ -178,7 +178,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     let (destination, answers_src) = match options.target {
         Target::Rdma { src, dest } => {
             let to = address(port, "dest", src, dest)?;
-            // The local port is for the first channel at the target only.
+            // Answer channels choose their local port themselves.
             let src = src.map(|src| proto::address::Address { port: None, ..src });
             (Destination::Rdma(to), src)
         }

@@ -4,8 +4,8 @@
 //!
 //! There is one way to end a connection, whatever the reason: mark the session as lost, wait until
 //! no thread posts, move the queue pairs to their error state, drain them, end the commands. Then a
-//! live session reconnects; any other is removed. [`Recovery`] is the state machine. The five work
-//! items of a session have modules below this one. They run on separate queues, because the
+//! live session reconnects; any other is removed. [`Recovery`] is the state machine. The modules
+//! below this one have the five work items of a session. They run on three queues, because the
 //! removal of the disks waits for commands that another work item ends.
 //!
 //! Lock order: the port's list of sessions and the mutex of the class's remote port come before
@@ -88,7 +88,7 @@ const CONNECT: u64 = 3;
 const DISKS: u64 = 4;
 const TEAR_DOWN: u64 = 5;
 
-/// What makes a target unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
+/// The key of a session, unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
 
 /// The work queues of all sessions.
@@ -102,7 +102,7 @@ pub struct Queues {
     pub reconnect: Handle,
 }
 
-/// The SCSI host of a session, whose driver depends on the session. Not on the fast path.
+/// The SCSI host of a session, whose driver depends on the session. The fast path does not use it.
 pub type SessionHost = dyn AnyHost<Session>;
 
 /// A list of sessions.
@@ -129,7 +129,7 @@ pub struct Session {
     key: Key,
     /// The list that the session is on.
     registry: Arc<dyn Registry>,
-    /// Where to log in, initially and on each reconnect.
+    /// The nexus of the first login and of each reconnect.
     pub(super) nexus: Arc<Nexus>,
     queues: Queues,
     /// Work items that end the channels in parallel.
@@ -150,7 +150,7 @@ pub struct Session {
     /// Completed when the first scan is done.
     #[pin]
     scanned: Completion,
-    /// When the last rescan ran or was postponed.
+    /// Time at which the last rescan ran or was postponed.
     last_scan: AtomicKtime,
     #[pin]
     end: Work<Session, END>,
@@ -160,7 +160,7 @@ pub struct Session {
     connect: Connect,
     #[pin]
     disks: Disks,
-    /// Not part of `disks`: a scan may wait until the removal unblocks the disks.
+    /// Separate from `disks`: a scan may wait until the removal unblocks the disks.
     #[pin]
     tear_down: Work<Session, TEAR_DOWN>,
 }
@@ -232,7 +232,7 @@ impl Session {
         *self.recovery.lock()
     }
 
-    /// Applies an event of [`Recovery`]. Returns what the caller must do next. Any context.
+    /// Applies an event of [`Recovery`]. Returns the caller's next step. Any context.
     pub(super) fn on<T>(&self, event: impl FnOnce(&mut Recovery) -> T) -> T {
         let mut recovery = self.recovery.lock();
         let before = recovery.state();
@@ -351,7 +351,7 @@ impl Operations for Session {
     }
 
     fn terminate_io(this: ArcBorrow<'_, Self>) {
-        // Commands that were sent end with the connection; this fails the others.
+        // Commands that were sent end with the connection. Fail the others.
         this.fail_fast();
     }
 }

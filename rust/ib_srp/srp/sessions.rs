@@ -44,7 +44,7 @@ pub struct Sessions {
     port: Arc<Port>,
     transport: Arc<Transport<Session>>,
     queues: Queues,
-    /// Taken before [`Session`]'s locks. Under it, work is only queued.
+    /// Taken before [`Session`]'s locks. Under this lock, work is only queued.
     #[pin]
     list: Mutex<List>,
     /// Notified when a session has left the list.
@@ -130,7 +130,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Calls `notify` for each session; it must not sleep.
+    /// Calls `notify`, which must not sleep, for each session.
     pub fn each(&self, notify: impl Fn(&Arc<Session>)) {
         self.list.lock().all.iter().for_each(notify);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What connections and other code see of a session, and what connections report to it.
+//! The lock-free view of a session, and the events that connections report to it.
 
 use super::{
     error::Lost,
@@ -24,7 +24,7 @@ use kernel::{
     }, //
 };
 
-/// What can be read of a session without a lock: its identity and state. Any context.
+/// The identity and the state of a session, readable without a lock. Any context.
 pub struct Status {
     /// The [`State`] of the session, checked first for each command.
     state: Atomic<u32>,
@@ -110,9 +110,9 @@ pub trait Owner: Send + Sync {
     /// the session loses its connection, too: a call of [`Owner::fail`] follows.
     fn answer_channel_lost(&self, _number: usize, _why: Option<&Lost>) {}
 
-    /// A command was refused for lack of a credit. Not on an answer channel.
+    /// A command was refused for lack of a credit. Answer channels do not report this.
     fn credit_missing(self: ArcBorrow<'_, Self>) {}
 
-    /// The target reports that its logical units have changed. Not on an answer channel.
+    /// The target reports that its logical units have changed. Answer channels do not report this.
     fn units_changed(self: ArcBorrow<'_, Self>) {}
 }

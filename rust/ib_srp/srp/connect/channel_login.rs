@@ -40,7 +40,7 @@ use kernel::{
 /// granted.
 pub(super) const RNR_RETRY_COUNT: u8 = 7;
 
-/// What a connection manager does for the login of one channel.
+/// The login of one channel through a connection manager.
 ///
 /// The steps are `resolve`, `route`, `request` and `confirm`. [`ChannelLogin::wait`] reports the
 /// end of each of the first three. The queue pair is created on [`ChannelLogin::cm_id`] between
@@ -91,7 +91,7 @@ pub(super) trait ChannelLogin: Send + Sync {
     /// The receiver of the connection's events.
     fn events(&self) -> &Events;
 
-    /// Returns a login at the port that the target has redirected this one to.
+    /// Returns a login at the port that the target redirects to.
     ///
     /// # Errors
     ///
@@ -230,15 +230,15 @@ impl<'a> Candidate<'a> {
         let disconnected = |_| LoginFailure::Disconnected;
         events.set_in_use(true).map_err(disconnected)?;
         let opened = connection.open(&granted);
-        // On an open channel, commands may be in flight. They end when the session has no
-        // connection left, even if this one has failed.
+        // Keep an open channel even if it has failed: commands may be in flight on it. They end
+        // when the session has no connection left.
         if opened.is_ok() || connection.is_open() {
             self.step = Step::Open(granted);
         }
         opened.map_err(disconnected)
     }
 
-    /// Returns what the target grants in this response.
+    /// Checks the response of the target. Returns the grant.
     fn check(&self, requested: &Requested, response: Response) -> Result<Granted, LoginFailure> {
         let response = response.map_err(LoginFailure::NotLoginRsp)?;
         if self.connection.as_answer_channel().is_some() {
@@ -254,7 +254,7 @@ impl<'a> Candidate<'a> {
         Ok(granted)
     }
 
-    /// Returns what the target granted, if the login is done.
+    /// Returns the grant of the target, if the login is done.
     pub(super) fn granted(&self) -> Option<Granted> {
         match self.step {
             Step::Open(granted) => Some(granted),

@@ -56,7 +56,7 @@ use kernel::{
 /// The response of a target to a login request.
 pub(super) type Response = Result<LoginRsp, ProtocolError>;
 
-/// How a step of a login ended: with the target's response, if the step is the login request.
+/// The end of a login step, with the target's response if the step is the login request.
 pub(super) type StepEnd = Result<Option<Response>, LoginFailure>;
 
 /// Receives the events of a connection: first as steps of the login, then as its loss.
@@ -71,7 +71,7 @@ pub(super) struct Events {
     in_use: Atomic<bool>,
     /// End of the time that the target has asked for; [`Ktime::MIN`] if it has not asked.
     until: AtomicKtime,
-    /// How the last step ended, until [`Self::wait`] returns it.
+    /// The end of the last step, until [`Self::wait`] returns it.
     #[pin]
     progress: SpinLock<Option<StepEnd>>,
     #[pin]
@@ -79,8 +79,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Returns the events of a connection that is not in use yet. `owner` is notified when the
-    /// connection ends, once it is in use, and `throttle` of each answer. `topspin`: the target
+    /// Returns a receiver for the events of a connection that is not in use yet. It notifies
+    /// `throttle` of each answer, and `owner` when a connection in use ends. `topspin`: the target
     /// redirects as Topspin targets do.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Events {
         )
     }
 
-    /// Returns events of another connection, with the same owner and throttle.
+    /// Returns a receiver for another connection, with the same owner and throttle.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl Events {
         match self.ended.wait_interruptible_timeout(timeout) {
             Err(e) if e != ETIMEDOUT => Some(Err(LoginFailure::Signal)),
             _ => {
-                // A step that ends between the wait and this line is returned here. Its completion
-                // makes the next wait return `None` at once, and the caller waits again.
+                // A step that ends after the wait is returned here. Its completion makes the next
+                // wait return `None` at once, and the caller waits again.
                 self.progress.lock().take()
             }
         }
@@ -137,8 +137,8 @@ impl Events {
         ktime_get() < self.until.load()
     }
 
-    /// The target asks for this many milliseconds. Only its first request counts, so the answer has
-    /// a deadline.
+    /// Handles a request of the target for this many milliseconds. Only the first request counts,
+    /// so the answer has a deadline.
     fn defer(&self, ms: u32) {
         let until = ktime_get().add_ms(ms);
         if self.until.replace(Ktime::MIN, until) {
@@ -146,8 +146,8 @@ impl Events {
         }
     }
 
-    /// Sets whether the channel is in use: the end of its connection is then the end of the
-    /// session.
+    /// Sets whether the channel is in use: the session then loses its connection with that of the
+    /// channel.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Events {
         Ok(())
     }
 
-    /// A step or the connection has ended.
+    /// Handles the end of a step or of the connection.
     fn step_ended(&self, end: StepEnd, event: EventKind) {
         if matches!(
             event,
@@ -208,7 +208,7 @@ impl EventHandler for Events {
             EventKind::ConnectError => Err(LoginFailure::Setup(status)),
             EventKind::Disconnected => Err(LoginFailure::Disconnected),
             EventKind::DeviceRemoval => Err(LoginFailure::DeviceRemoval),
-            // They follow the end of a connection, or are not about one.
+            // These events follow the end of a connection, or concern none.
             EventKind::TimewaitExit | EventKind::Other(_) => return,
             // A bond may have failed over: the address is on another device than the connection.
             EventKind::AddrChange => Err(LoginFailure::AddressChanged),

@@ -89,9 +89,9 @@ enum Stage {
 struct TargetPort {
     dgid: Gid,
     pkey: u16,
-    /// Queue pair number of its connection manager, if it is not the usual one.
+    /// Queue pair number of the port's connection manager, unless it is 1.
     cm_qpn: Option<u32>,
-    /// Number of redirections that led there.
+    /// Number of redirections so far.
     redirects: u8,
 }
 

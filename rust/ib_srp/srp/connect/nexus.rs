@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a session logs in, and what its logins share.
+//! The destination of a session, and the data that its logins share.
 
 use super::{
     channel_login::{
@@ -51,7 +51,7 @@ use kernel::{
 /// Maximum number of concurrent RDMA reads that we serve, if the device can.
 const RESPONDER_RESOURCES: u8 = 16;
 
-/// Where the target is, and the connection manager to reach it.
+/// The address of the target, for one of the connection managers.
 pub enum Destination {
     /// By `rdma_cm`.
     Rdma(Address),
@@ -98,9 +98,9 @@ impl fmt::Display for Destination {
 
 /// Another node of the target, which responds in its place.
 pub struct AnswerNode {
-    /// Where the node is.
+    /// The address of the node.
     pub destination: Destination,
-    /// A throttle of its own, because the node can be silent while the target is not.
+    /// The throttle of the node, which can be silent while the target is not.
     pub(super) throttle: Arc<Throttle>,
 }
 
@@ -119,9 +119,9 @@ impl AnswerNode {
     }
 }
 
-/// Where to log in, and as which initiator.
+/// The parameters of all logins of a session.
 pub struct Plan {
-    /// Where the target is.
+    /// The target's address.
     pub destination: Destination,
     /// Nodes that respond in place of the target.
     pub answers_from: KVec<AnswerNode>,
@@ -143,7 +143,7 @@ pub struct Plan {
 /// of a session are for the same nexus.
 #[pin_data]
 pub struct Nexus {
-    /// Where to log in, and as which initiator.
+    /// The parameters of all logins.
     pub plan: Plan,
     /// Status of the session.
     pub status: Arc<Status>,

@@ -3,7 +3,7 @@
 //! Limits the number of logins in flight to one target.
 //!
 //! Many sessions lose their connections together. A target that gets all their requests at once
-//! answers the last one only after all others, and holds memory for each; so does the initiator. So
+//! answers the last one only after all others, and holds memory for each, as does the initiator. So
 //! a login needs a permit, and logins from the same port to the same destination share a few. A
 //! login that hears nothing for a while waits without its permit, so an unreachable target holds up
 //! no other login.
@@ -33,7 +33,7 @@ pub struct Throttle {
     /// Counts the free permits.
     #[pin]
     free: Completion,
-    /// When the target last sent something.
+    /// Time at which the target last sent something.
     heard: AtomicKtime,
 }
 
@@ -124,7 +124,7 @@ mod tests {
         assert!(throttle.silence(since) >= 40);
         throttle.hear();
         assert!(throttle.silence(since) < 40);
-        // What the target sent before `since` does not count.
+        // Messages before `since` do not count.
         assert_eq!(throttle.silence(ktime_get()), 0);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 //! The SCSI host of a session: maps the midlayer's calls to the session and its channels.
 //!
-//! Its files in `/sys/class/scsi_host/host<n>/` are those of the C driver, and some more.
+//! The files in `/sys/class/scsi_host/host<n>/` are those of the C driver, and a few more.
 
 use crate::{
     scsi::{
@@ -60,7 +60,7 @@ use kernel::{
     }, //
 };
 
-/// What the callbacks and the files of a host need: the session, its channels, and options of the
+/// The data of the callbacks and the files of a host: the session, its channels, and options of the
 /// login.
 pub struct Io {
     session: Arc<Session>,
@@ -68,7 +68,7 @@ pub struct Io {
     target_can_queue: u32,
     /// Completion vector of the first channel, for sysfs.
     comp_vector: u32,
-    /// Whether a message may contain only a part of its descriptor table. It never does.
+    /// Option of the login, for sysfs. A message always contains its whole descriptor table.
     allow_ext_sg: bool,
 }
 
@@ -260,7 +260,7 @@ fn row(page: &mut Page<'_>, io: &Io, number: impl Fn(&Counts) -> u64) -> Result 
     page.emit(fmt!("\n"))
 }
 
-/// The connected ones of these channels.
+/// The connected channels among `channels`.
 fn open(channels: &[Arc<Connection>]) -> impl Iterator<Item = &Arc<Connection>> + '_ {
     channels.iter().filter(|c| c.is_open())
 }

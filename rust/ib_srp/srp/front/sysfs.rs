@@ -61,7 +61,7 @@ pub(in crate::srp) fn store_add_target(sessions: &Arc<Sessions>, text: &[u8]) ->
     let defaults = Defaults {
         // CAST: At most 255.
         cmd_sg_entries: sg.cmd as u8,
-        // Without a choice of the administrator: whatever the memory regions can map.
+        // By default, as many as the memory regions can map.
         sg_tablesize: if sg.indirect > sg.cmd { sg.indirect } else { 0 },
         allow_ext_sg: params::allow_ext_sg(),
         ch_count: params::ch_count(),

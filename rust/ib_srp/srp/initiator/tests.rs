@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of what device events do to the sessions of a port.
+//! KUnit tests: the effects of device events on the sessions of a port.
 
 use crate::{
     bindings,
@@ -114,7 +114,7 @@ fn listen(
     Ok((events, KBox::pin_init(registration, GFP_KERNEL)?))
 }
 
-/// A target that can be told to refuse, so that each attempt is one request, or to be silent.
+/// A target that refuses logins on demand, so that each attempt is one request, or is silent.
 struct Moody {
     empty: Arc<Empty>,
     refuses: Atomic<bool>,
@@ -178,7 +178,7 @@ fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.disconnected, 2)
 }
 
-/// Puts a session on the list of a port, whatever port that is.
+/// Puts a session on the list of any port.
 fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let gid = Gid(soft.device.gid(1, 0)?);
     let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
@@ -283,7 +283,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
             settle();
         }
         asked(&target, number + 2)?;
-        // The end of the attempt: an event before it would merge with it.
+        // Wait for the end of the attempt: an earlier event would merge with it.
         within(|| session.recovery().backoff().attempts() as usize == number + 1)?;
         check_eq!(session.state().life, Life::Recovering);
     }

@@ -170,8 +170,8 @@ pub(in crate::srp) fn log_in_with(
     )
 }
 
-/// Logs in to a target with this script, which must fail. Returns why it failed, and the target.
-/// Writing to `add_target` must fail with `errno`.
+/// Logs in to a target with this script. The login must fail, and writing to `add_target` must fail
+/// with `errno`. Returns the failure and the target.
 fn failure(
     soft: &Soft,
     script: impl Script,
@@ -496,7 +496,7 @@ fn responses_of_no_use(soft: &Soft) -> Result {
         (23, 55, |e| matches!(e, LoginError::MaxTiIuLen(55))),
     ];
     for (at, byte, expected) in cases {
-        // A byte of the tag could have this value already: once in 256 runs.
+        // A fixed byte can equal that of the tag, in one of 256 runs.
         let (why, target) = match at {
             15 => failure(soft, other_tag(), "", EPROTO)?,
             _ => failure(soft, odd(at, byte), "", EPROTO)?,

@@ -65,7 +65,7 @@ impl Session {
     ///
     /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // Cannot be scheduled already: the target's reports have no effect before the session is
+        // The scan is not scheduled yet: reports of the target have no effect before the session is
         // live.
         let _ = Disks::schedule(self.clone(), 0);
         loop {
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// When the last rescan ran or was postponed.
+    /// Time at which the last rescan ran or was postponed.
     pub(in crate::srp) fn last_scan(&self) -> Ktime {
         self.last_scan.load()
     }
@@ -115,7 +115,7 @@ impl Session {
         match self.schedule(|recovery| recovery.remove(ktime_get(), patience, ended)) {
             Remove::TearDown => {
                 self.nexus.waiting.interrupt();
-                // Cannot be queued already, as this is requested once.
+                // The work item is not queued yet: only the first call queues it.
                 let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
             }
             Remove::Nothing => {}
@@ -123,7 +123,7 @@ impl Session {
     }
 }
 
-/// Sends a logout on all channels, and waits until they have been sent, at most a second in total.
+/// Sends a logout on all channels, and waits until all are sent, at most a second in total.
 fn log_out(channels: &[Arc<Connection>]) {
     let end = ktime_get().add_ms(LOGOUT_TIMEOUT_MS);
     for connection in channels {
@@ -152,7 +152,7 @@ impl DelayedItem<DISKS> for Session {
             }
             (Life::Connecting, None) | (Life::Failed | Life::Removing | Life::Gone, _) => {}
         }
-        // A login may wait for this run, whatever the session has become meanwhile.
+        // A login may wait for this scan, in any state of the session.
         this.scanned.complete_all();
     }
 }
@@ -165,8 +165,8 @@ impl WorkItem<TEAR_DOWN> for Session {
         let rport = this.rport();
         if let Some(host) = &host {
             if let Some(rport) = &rport {
-                // Even if there is a connection: the class may be taking it over, with the disks
-                // still blocked.
+                // Stop the port even if there is a connection: the class may be taking it over,
+                // with the disks still blocked.
                 rport.stop();
             }
             let limit = removal_limit_ms(host.request_timeout());
@@ -178,7 +178,7 @@ impl WorkItem<TEAR_DOWN> for Session {
         }
         this.on(Recovery::log_out);
         if let Some(channels) = &channels {
-            // Nothing follows the logout, so wait for a tick that may still send a probe.
+            // No message may follow the logout, so wait for a tick that may still send a probe.
             Tick::cancel_sync(&this);
             this.schedule(|_| ());
             log_out(channels);

@@ -47,11 +47,11 @@ use kernel::{
 
 impl_has_work! { impl HasWork<Session, END> for Session { self.end } }
 
-/// How long a host reset waits for the next connection, in milliseconds. This covers the wait for a
+/// Maximum wait of a host reset for the next connection, in milliseconds. It covers the wait for a
 /// permit and the timeout of a login.
 const RESET_TIMEOUT_MS: Msecs = 60_000;
 
-/// What the log and sysfs report about losses.
+/// The losses, for the log and sysfs.
 #[derive(Default)]
 pub(super) struct News {
     /// The last trouble, and its time in seconds since 1970.
@@ -89,8 +89,8 @@ impl Session {
     /// Ends a failed connection and its commands. A live session reconnects, a recovering one
     /// makes another attempt, any other ends.
     ///
-    /// Logs why, once for each connection, including one that is still being made. Any context,
-    /// interrupts may be off.
+    /// Logs the reason once for each connection, including one that is still being made. Any
+    /// context, interrupts may be off.
     pub fn fail(self: &Arc<Self>, why: Lost) {
         self.lose(Some(why));
     }
@@ -129,7 +129,7 @@ impl Session {
                         self.say_lost(&why);
                     }
                 }
-                // Cannot be queued already: the work item for the last connection ended before this
+                // The work item is not queued yet: that of the last connection ended before this
                 // connection began.
                 let _ = self.queues.ending.enqueue::<Self, END>(self.clone());
             }
@@ -182,14 +182,15 @@ impl Session {
         match self.on(Recovery::ending) {
             Ending::Notify => {
                 if let Some(rport) = self.rport() {
-                    // Before the commands go back to the midlayer, which then holds them.
+                    // Tell the class before the commands go back to the midlayer, which then holds
+                    // them.
                     rport.start_tl_fail_timers();
                 }
                 self.on(Recovery::notified);
             }
             Ending::EndCommands => {}
         }
-        // A login that adds channels sees the loss. It must not connect anything after this.
+        // A login that adds channels sees the loss, and must not connect a channel from here on.
         self.nexus.waiting.interrupt();
         Connect::cancel_sync(self);
         self.forget_rounds();

@@ -95,8 +95,8 @@ impl Session {
         let delay = match u32::try_from(timeouts.reconnect_delay) {
             Ok(seconds) => match recovery.backoff().pause(seconds, random_u16()) {
                 Some(delay) => delay,
-                // Without timeouts that block, a commit while the class was being told of the loss
-                // has succeeded, and the class has stopped its timer.
+                // If no timeout blocks the port, a commit during the notification of the loss has
+                // succeeded, and the class has stopped its timer.
                 None if !timeouts.block() => seconds.saturating_mul(1000),
                 None => return,
             },
@@ -126,8 +126,8 @@ impl Session {
         }
     }
 
-    /// Takes over the connection of an attempt. Only for the transport class, which orders this
-    /// with its timeouts. May sleep.
+    /// Takes over the connection of an attempt. Only the transport class may call this, because it
+    /// orders the call with its timeouts. May sleep.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Session {
             Commit::Wait => {
                 let wait = |done: &dyn Fn() -> bool| {
                     let done = || done() || self.state().is_ending();
-                    // In slices, as the kernel reports a thread that sleeps for minutes.
+                    // Wait in slices, because the kernel reports a thread that sleeps for minutes.
                     while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
                 };
                 wait(&|| self.state().is_down());
@@ -214,7 +214,7 @@ impl Session {
         self.start_timers(true);
     }
 
-    /// Tears down what a failed attempt has set up, and schedules the next one.
+    /// Tears down the connections of a failed attempt, and schedules the next attempt.
     fn end_attempt(self: &Arc<Self>, channels: &Channels) {
         channels.end(&self.workers);
         self.retry(self.on(Recovery::attempt_ended));
@@ -292,7 +292,7 @@ impl Session {
         }
         let (delay, longer) = self.on(|recovery| recovery.fill().failed());
         if let (Err(why), true, true) = (result, longer, left == before) {
-            // Only while the pause grows. At its maximum, a full target would cause a line each
+            // Log only while the pause grows: at its maximum, a full target would cause a line each
             // minute.
             session_log!(Warning, self, "{left} channels still missing: {why}");
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The timer of a session. [`Recovery::tick`] says what is due.
+//! The timer of a session. [`Recovery::tick`] returns the actions that are due.
 
 use super::{
     Session,
@@ -63,7 +63,7 @@ impl Session {
         let recovery = self.recovery.lock();
         if let Some(delay) = recovery.next_tick(ktime_get()) {
             // Fails if the tick begins to run, which schedules the next one, or if the teardown
-            // cancels it, when there is no deadline.
+            // cancels the tick, in which case there is no deadline.
             let _ = Tick::hurry(self.clone(), delay);
         }
         outcome
@@ -89,7 +89,7 @@ impl Session {
         self.schedule(|recovery| recovery.test(ktime_get(), None));
     }
 
-    /// The request timeout that a disk gets, in milliseconds.
+    /// The request timeout of a disk, in milliseconds.
     pub(in crate::srp) fn command_time(&self) -> Msecs {
         DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
     }
@@ -126,7 +126,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Why the connection must end.
+    /// The reason to end the connection.
     fn look_at_channels(&self, channels: &[Arc<Connection>], policy: Policy) -> Result<(), Lost> {
         let removal = matches!(policy, Policy::Removal { .. });
         let mut all = self.rounds.lock();
@@ -166,9 +166,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Why the connection must end.
+    /// The reason to end the connection.
     fn look_at_credits(self: &Arc<Self>, channels: &[Arc<Connection>]) -> Result<(), Lost> {
-        // After the state says that the tick has stopped checking, see `watch_credits()`.
+        // Pairs with the barrier in `watch_credits()`: first the state says that the tick has
+        // stopped checking, then the credits are read.
         smp_mb();
         let mut wait = false;
         for (channel, rounds) in channels.iter().zip(&mut *self.rounds.lock()) {

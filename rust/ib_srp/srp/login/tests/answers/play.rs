@@ -152,7 +152,7 @@ pub(super) fn pattern(number: u32) -> [u8; DATA] {
     data
 }
 
-/// Which peer gets the commands with data.
+/// The peer that gets the commands with data.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(super) enum Way {

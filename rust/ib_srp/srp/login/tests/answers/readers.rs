@@ -77,7 +77,7 @@ impl Readers {
         };
         count.fetch_add(1, Relaxed);
         if result != 0 {
-            // The reader owns the buffer again.
+            // The buffer is the reader's again: no peer may write to it.
             data.fill(0x5a);
             fsleep(Delta::from_millis(20));
             if data.iter().any(|&byte| byte != 0x5a) {
