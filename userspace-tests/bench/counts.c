@@ -72,7 +72,7 @@ static void mark_end(unsigned int vcpu, void *data)
 	fflush(out);
 }
 
-/* A page fault in the middle of a block makes its rest count twice. That is rare. */
+/* A page fault in the middle of a block makes the rest of the block count twice. This is rare. */
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t n = qemu_plugin_tb_n_insns(tb), address = qemu_plugin_tb_vaddr(tb);

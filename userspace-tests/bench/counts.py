@@ -15,7 +15,7 @@ import zlib
 PARTS = (
     # Functions of the kernel's Rust code that the driver calls count as the driver's.
     ("ib_srp", r".* ib_srp$|(rust_|_R)\S* $"),
-    # Only in `make bench-peers`.
+    # Loaded only by `make bench-peers`.
     ("peer", r".* (nvme_\w+|rnbd_client|rtrs_client|rtrs_core|ib_iser|iscsi_tcp|libiscsi\w*|scsi_transport_iscsi)$"),
     ("scsi, sd, blk", r".* (scsi_\w+|sd_mod)$|(__)?(blk|bio|blkdev|sbitmap|submit_bio|disk|dd|elv|bdev|scsi)_\S* "),
     ("ib_core", r".* (ib_core|rdma_cm|ib_cm)$"),
@@ -26,7 +26,7 @@ PARTS = (
 )
 PARTS = tuple((name, re.compile(pattern)) for name, pattern in PARTS)
 
-# Functions by the name of their count. Calls by both ends are counted.
+# Functions by the name of the count of their calls. The calls of both ends count.
 CALLS = {
     "send doorbells": ("rxe_post_send",),
     "receive doorbells": ("rxe_post_recv",),

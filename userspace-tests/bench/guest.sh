@@ -12,8 +12,8 @@ cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
 modules=/lib/modules/$(uname -r)
 # udev would read each disk that was open for writing, during the next run.
 udevadm control --exit
-# Buffers of single pages, regardless of the kernel's default: this measures the handling of scattered memory, and is
-# reproducible.
+# Buffers consist of single pages, regardless of the kernel's default: this measures the handling of scattered memory,
+# and is reproducible.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 begin
 targets=1 luns=16
@@ -44,11 +44,11 @@ for ((i = 1; i < luns; i++)); do
 	back_null disk$i 16
 	lun 0 $i disk$i
 done
-# Allocates the memory of the target's disks.
+# Allocate the memory of the target's disks.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
 unload_srp || fail "rmmod ib_srp"
 python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
 	--cpus $cpus --rounds $rounds --only "$only" --share $share --counted --out /dev/vdb || fail "$program.py"
-# The other targets are not removed: the guest just ends.
+# The other targets are not removed, because the guest ends now.
 [ $program = measure ] || trap - EXIT

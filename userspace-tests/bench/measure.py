@@ -84,7 +84,7 @@ def free_memory():
     last, few = None, 4 * os.cpu_count()
     for _ in range(50):
         write("/proc/sys/vm/drop_caches", "3")
-        # Each write runs on all CPUs, which takes minutes with many emulated ones.
+        # Each write runs on all CPUs. With many emulated CPUs this takes minutes.
         for cache in glob.glob("/sys/kernel/slab/*/shrink") if os.cpu_count() <= 4 else ():
             # Some caches refuse, and one may disappear.
             with contextlib.suppress(OSError):
@@ -245,8 +245,8 @@ class Bench:
 
     def disk(self, host, lun):
         for path in glob.glob(f"/sys/bus/scsi/devices/{host[4:]}:0:0:{lun}/block/*"):
-            # The directory exists before its files (size is not the last one), and these before the device node. A node
-            # of that name may still belong to the previous disk.
+            # The directory exists before its files, of which size is not the last one, and the files before the device
+            # node. A node of that name may still belong to the previous disk.
             with contextlib.suppress(OSError):
                 if os.path.exists(f"{path}/inflight") and read(f"{path}/size") != "0":
                     os.close(os.open(f"/dev/{os.path.basename(path)}", os.O_RDONLY))
@@ -315,8 +315,8 @@ class Bench:
         ios = sectors * 512 / size(w["bs"])
         if not ios:
             sys.exit(f"{w['name']} with {variant}: no I/O while it was counted")
-        # fio's figures cover slightly more than the counted time. Without counting, fio may have ended before the end
-        # mark.
+        # fio's figures cover slightly more than the counted time. Without counting they are used, because fio may have
+        # ended before the end mark.
         iops, mbs = (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
         self.put(
             "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests, iops=iops,

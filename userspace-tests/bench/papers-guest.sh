@@ -34,7 +34,7 @@ length() {
 
 case $2 in
 micro)
-	# The module runs this when it is loaded.
+	# The module measures when it is loaded.
 	for kind in rxe siw; do
 		modprobe -a dummy $([ $kind = siw ] && echo siw || echo rdma_rxe) || exit 1
 		n=$((n + 1))

@@ -25,7 +25,7 @@
 #include "plugin.h"
 
 enum { NODES = 1 << 18, BLOCKS = 1 << 20, STACKS = 1 << 14, FRAMES = 256, CPUS = 16, ROOT = 0, USER = 1 };
-/* The size of a task's stack. Others are at least this far apart. */
+/* The size of a task's stack. Other stacks are at least this far apart. */
 enum { STACK_BITS = 14, NEAR = 4096 };
 /* The CPU entry area, on a stack of which a CPU enters the kernel from user space: 512 GiB. */
 #define ENTRY_AREA (0xfffffe0000000000u >> 39)

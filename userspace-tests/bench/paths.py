@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RULES, SUBTREES = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "subtrees.tsv")
 # A copy of data takes at least LARGE instructions; smaller ones count for the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
-# In the order of the table. The first two are the purpose of an initiator's driver.
+# Layers in the order of the table. The first two are the purpose of an initiator's driver.
 LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device", "copy by the device")
 COPY = {"driver": "copy", "device": "copy by the device"}
 OWN = ("driver", "ib_core")
@@ -67,7 +67,7 @@ class Tree:
             if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] in COPY:
                 layers[i] = COPY[layers[i]]
             self.calls[name] = self.calls.get(name, 0) + calls[i]
-        # For functions without a side: how often they call one with a side.
+        # For functions without a side: the number of their calls of functions with a side.
         callees = [{} for _ in range(n)]
         for i in range(n - 1, 1, -1):
             those = {sides[i]: calls[i]} if sides[i] else callees[i]

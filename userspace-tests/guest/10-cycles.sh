@@ -26,7 +26,7 @@ lun 0 0 disk
 head -c 1M /dev/urandom >$tmp/data
 slowest=0
 for ((i = 1; i <= n; i++)); do
-	# On the debug kernel a login is expensive: one memory region per command. So most logins use few.
+	# On the debug kernel a login is expensive, because each command has a memory region. So most logins use few commands.
 	options=,queue_size=8
 	((i % 10)) || options=
 	t=${EPOCHREALTIME/./}

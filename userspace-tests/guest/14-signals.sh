@@ -33,7 +33,7 @@ absent=10.0.0.77 silent=10.0.0.99
 t=${EPOCHREALTIME/./}
 login 0
 took=$(((${EPOCHREALTIME/./} - t) / 1000))
-# At most a second plus, for a slow machine, the duration of a login: the work done so far must be undone.
+# The limit is a second plus, for a slow machine, the duration of a login: the work done so far must be undone.
 limit=$((1000 + took))
 say "a login takes $took ms, so a signal must end it within $limit ms"
 logout_all

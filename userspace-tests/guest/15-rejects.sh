@@ -45,8 +45,8 @@ refused "wrong service GUID" "id_ext=0000000000000001,ioc_guid=0000000000000001,
 logged 'reject.*0x0*10003'
 named 'associat.*0x0*10003'
 
-# Not on siw: ib_srpt of 7.2 frees the buffers of this channel before siw has delivered the flushed receives, and the
-# target oopses.
+# Skipped on siw: ib_srpt of 7.2 frees the buffers of this channel before siw has delivered the flushed receives, and
+# the target oopses.
 if [ "$kind" != siw ]; then
 	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
 	logged 'reject.*0x0*10006'

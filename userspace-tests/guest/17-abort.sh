@@ -121,10 +121,10 @@ within 60 "logout" delete_port $host
 within 60 "end of the session" gone "$host"
 told ended asked=0x01 lost=
 within 60 "nothing of ours" nothing_ours
-# Meanwhile the back end's own error handling has taken it offline.
+# Meanwhile the back end's own error handling has taken the back end offline.
 echo running >/sys/block/${backdev[disk]#/dev/}/device/state
 
-# Once more without any fault.
+# I/O works again after the fault.
 enter
 verify_io 60 $dev --iodepth=4 --rw=randwrite --bs=4k --size=2m || fail "I/O after the resets"
 logout "$host"

@@ -102,7 +102,7 @@ seen_as pkey 0x8001
 seen_as local_ib_port 2
 seen_as local_ib_device vfab0
 
-# With srpctl: each ignores the sessions of the other.
+# srp_daemon and srpctl ignore the sessions of each other.
 if rust_driver && [ -x /srp/srpctl ]; then
 	srpctl() { said=$(timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: $said"; }
 	same=(--device vfab1 --id-ext $guid --ioc-guid $guid --dgid $gid0 --pkey ffff --service-id $guid)
@@ -176,7 +176,7 @@ no_login() {
 	! ended $daemon || fail "srp_daemon has ended: $1: $(tail -n 5 $tmp/out)"
 	equal "logins: $1" "$(times "$logins")" $added
 }
-# Removes and recreates the second target. Its session is `second`.
+# session_of GID: sets `host` to the host of the session with the port GID. Fails if there is none.
 session_of() {
 	local h got
 	find_hosts

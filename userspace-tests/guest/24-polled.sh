@@ -106,7 +106,7 @@ for n in 1 2 3; do
 done
 
 say "logout under polled I/O"
-# How fio handles a removed disk does not matter, but it must end.
+# fio may handle the removed disk in any way, but must end.
 polled f --rw=randread --verify=0 --iodepth=8 --time_based --runtime=15 >/dev/null 2>&1 &
 fio=$!
 under_way

@@ -10,7 +10,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin
-# It also needs the C driver.
+# The bench also needs the C driver.
 c=(/lib/modules/$(uname -r)/kernel/drivers/infiniband/ulp/srp/ib_srp.ko*)
 [ -e "${c[0]}" ] || skip "this kernel has no C ib_srp"
 fabric 1
@@ -73,7 +73,8 @@ for name, entry in io.items():
     for figures in entry["drivers"].values():
         for metric in ("iops", "latency", "p99", "mbs"):
             assert len(figures[metric]["rounds"]) == 2 and figures[metric]["min"] > 0, (name, metric, figures[metric])
-        # This many I/Os are always in flight, submitted up to one latency before the measured second.
+        # This many I/Os are always in flight. The first of them are submitted up to one latency before the measured
+        # second.
         depth = {"4k-read-qd16": 16, "4k-write-qd1": 1, "128k-write": 8}[name]
         for iops, latency in zip(figures["iops"]["rounds"], figures["latency"]["rounds"]):
             seconds = latency / 1e9

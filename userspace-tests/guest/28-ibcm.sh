@@ -53,7 +53,7 @@ copy() {
 copy "at first"
 dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a || fail "the back end is wrong"
 
-# refused ERROR LOG: the login fails with this error and this log line.
+# refused ERROR LOG: checks that the login fails with ERROR and logs LOG.
 refused() {
 	equal "login with $(string)" "$(write_login 0 "$(string)")" "$1"
 	logged "$2"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# How fast a dead path is detected: by ack_timeout, which is set for each connection, as is tos; and by the keep-alive
+# A dead path is detected in time: by ack_timeout, which like tos is set for each connection; and by the keep-alive
 # within three times keep_alive, if the target hangs while its device still acknowledges, both idle and without credits.
 #
 # deadline: 300

@@ -85,7 +85,7 @@ if [ $kind = rxe ]; then
 	write_login 0 "$(login_string 0)" >/dev/null &
 	sleep 2
 	ini ip link set w0 down || fail "ip link set w0 down"
-	# The connection manager repeats it every 4 s.
+	# The connection manager repeats the login request every 4 s.
 	sleep 10
 	ini ip link set w0 up || fail "ip link set w0 up"
 	reap 60 "the login" $! || true

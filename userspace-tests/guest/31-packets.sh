@@ -38,7 +38,7 @@ for how in "loss 1%" "loss 5%" "corrupt 1%" "duplicate 5%" "$jitter" "delay 5ms 
 	errors
 	say "$how: $((acked - before)) requests in $(ms $((now - t0))), $errors errors"
 	[ $errors = 0 ] || fail "$how: errors"
-	# For rxe-retry.patch: a packet of a command with registered memory is lost.
+	# With rxe-retry.patch the transport retries after the loss of a packet of a command with registered memory.
 	[ "$how" != "loss 1%" ] || ! log_since | grep "connection lost" || fail "$how: the transport has not retried"
 done
 verified

@@ -22,7 +22,7 @@ rig
 states() {
 	local got
 	got=$(awk -v t=$1 '$1 >= t && $2 == "state" {printf "%s ", $3} $2 == "gone" {printf "gone "}' $tmp/journal.events)
-	# It may be removed before the state lost is seen (`none` is a file that disappears during the read).
+	# The port may be removed before the state lost is seen (`none` is a file that disappears during the read).
 	[[ $got =~ ^blocked\ fail-fast\ (lost\ )?(none\ )?gone\ $ ]] || fail "the states were '$got'"
 }
 off() { target_off 0; }

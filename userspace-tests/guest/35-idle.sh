@@ -21,7 +21,7 @@ attach 0
 # A command of udev that the target has received but not answered would only be detected by its timeout.
 quiet $dev
 quiet $dev2
-# Drops the target's last messages: on siw everything for as long as it retransmits.
+# Drops the target's last messages; on siw all packets, for as long as the target retransmits.
 if [ $kind = rxe ]; then hole both 0 "$cm_message"; else hole both 0; fi
 target_off 0
 [ $kind = rxe ] || { sleep 4; heal 0; }

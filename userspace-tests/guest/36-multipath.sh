@@ -84,7 +84,7 @@ multipathd_off
 logout $host0
 logout $host1
 
-# With multipath.conf and the timeouts of README; other settings stay unchanged. The C driver has no keep_alive and
+# Use the multipath.conf and the timeouts of README; other settings stay unchanged. The C driver has no keep_alive and
 # relies on the transport.
 cat >/etc/multipath.conf <<-EOF
 	defaults {

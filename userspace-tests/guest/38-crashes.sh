@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The target's machine is paused for a while, and is powered off and on under I/O: acknowledged data is on its disk.
-# Without it the module can be unloaded in time.
+# Without the machine, the module can be unloaded in time.
 #
 # deadline: 600
 # takes: 200
@@ -69,7 +69,7 @@ for ((i = 0; i < ${LONG:+4} + 1; i++)); do
 	clock; t0=$now
 	restarted
 	t1=$at
-	# It may accept logins before it reports that it is ready.
+	# The machine may accept logins before it reports that it is ready.
 	until_event 40 $t0 '^ok'
 	bound "switched on: I/O resumed" $t1 $at 10
 	alive 2

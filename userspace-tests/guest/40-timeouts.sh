@@ -20,7 +20,7 @@ done
 # A path fails in two ways: the target ends the session and refuses logins, or all packets are lost and reconnect
 # attempts hang.
 refuse() { if [ $2 = off ]; then echo 0; else echo 1; fi >${tpg[$1]}/enable || fail "cannot switch target $1 $2"; }
-# When unplugged, rxe puts its queue pair for CM messages into a permanent error state, so there incoming packets are
+# An unplugged rxe puts its queue pair for CM messages into a permanent error state. So on rxe the incoming packets are
 # dropped instead.
 link() {
 	if [ $kind = siw ]; then
@@ -40,7 +40,7 @@ undo() { nft delete table netdev cut; [ $kind = siw ] || ini nft delete table ne
 declare -A reader=() watching=()
 enter() {
 	login $1 ,tl_retry_count=2,ch_count=2
-	# It may have the host number of the slow session, which has ended: rename the records of that one.
+	# The new host may have the number of the slow session's host, which is gone: rename the records of that session.
 	if [ "${slow-}" = $host ]; then
 		slow=slow
 		watching[slow]=${watching[$host]} reader[slow]=${reader[$host]}
@@ -90,7 +90,7 @@ expired() {
 		read_failed $h
 		expires "end of a read" $fast
 	fi
-	# It may be removed before the state lost is seen.
+	# The port may be removed before the state lost is seen.
 	between $h blocked 'lost|gone'
 	expires lost $loss
 	within 20 "$h removed" gone $h
@@ -159,8 +159,8 @@ logout $host
 within 5 "end of the noted states" ended $watcher
 legal_states $host
 
-# Both off: nothing expires, and reconnects continue. I/O waits until an attempt fails; then the transport class fails
-# it.
+# With both timeouts off nothing expires, and reconnects continue. I/O waits until an attempt fails; then the transport
+# class fails the I/O.
 enter 0 1 off off
 refuse 0 off
 sleep 5

@@ -62,7 +62,7 @@ burst() {
 
 burst
 deep=$depth
-# More than a single channel allows.
+# The bursts use more than one channel.
 ! rust_driver || [ $deep -gt 62 ] || fail "only $deep commands at once"
 within 5 "all credits" any_credits
 start=$(credits)

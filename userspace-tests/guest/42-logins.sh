@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Logins and logouts with four targets at once, as many as possible: none fails, nothing leaks. Not on siw, where
+# Logins and logouts with four targets at once, as many as possible: none fails, nothing leaks. Not run on siw, where
 # ib_srpt allocates 100 MB per login and frees them late.
 #
 # deadline: 400 3900
@@ -34,7 +34,7 @@ memory() { shrink; awk '$1 == "SUnreclaim:" {print $2}' /proc/meminfo; }
 loop() {
 	local run=()
 	[ -z "$paired" ] || [ $kind = siw ] || run=("${in_ns[@]}")
-	# udevd is slower than this, and its queued events would fill the memory.
+	# udevd is slower than the loop, and its queued events would fill the memory.
 	udevadm control --exit --timeout=60 || fail "udevd does not end"
 	timeout $(($1 + 100)) "${run[@]}" python3 $here/login-loop.py "$1" "$2" "${pairs[@]}" >$tmp/said 2>&1
 	rc=$?

@@ -21,7 +21,7 @@ dev=$(disk "$host" 0)
 udevadm settle -t 10
 echo 2 >/sys/block/${dev#/dev/}/device/timeout
 echo 10 >/sys/block/${dev#/dev/}/device/eh_timeout
-# rxe may notice immediately that nothing comes back. Then the session must wait for longer than the longest gap.
+# rxe may notice immediately that no packet comes back. Then the session must wait for longer than the longest gap.
 echo 60 >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 trace $host
 

@@ -18,7 +18,7 @@ odd_target
 enter
 echo 30 >$(rport_of $host)/reconnect_delay || fail "reconnect_delay"
 for reason in "0 no reason" "1 inactive channel" "4 new login"; do
-	# Only a connection older than this is replaced immediately.
+	# A connection must live this long to be replaced immediately.
 	sleep 1.5
 	mark
 	listen

@@ -112,7 +112,7 @@ for what in -t -b; do
 	stayed "sg_reset -N $what"
 done
 
-# If the connection ends during the wait of 5 s for an abort, so does the wait.
+# If the connection ends during the wait of 5 s for an abort, the wait ends, too.
 impatient
 listen
 tell tmf drop

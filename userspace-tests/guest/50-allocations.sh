@@ -51,7 +51,7 @@ logged_errors=$(log_since | grep -Ec "failed: ($others)$")
 # With every 21st allocation this is a matter of chance.
 [ $rounds -gt 1 ] || log_has 'resources for only 1 of 2 channels: error -12' || fail "no login went on without the channel that it had no memory for"
 within 10 "nothing of ours" nothing_ours
-# Also allocations of other threads: the scan, callbacks, and the logout.
+# Allocations of other threads fail, too: those of the scan, of callbacks, and of the logout.
 allowed='fail(slab|_page_alloc), login (ok|ENOMEM|EINVAL|ENFILE|ENOBUFS|EEXIST):'
 mark
 sweep $step others "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"

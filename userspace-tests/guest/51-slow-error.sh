@@ -16,8 +16,8 @@ hung_after 240
 fabric_pair 1
 speed
 back_user disk 16
-# The kernel responds for the program after 30 s, which may be before the error handler gets that far. 60 s is after it,
-# and LIO's workers do not wait longer.
+# The kernel responds for the program after 30 s, perhaps before the error handler ends the connection. 60 s is late
+# enough, and LIO's workers do not wait longer.
 echo 60 >${backdir[disk]}/attrib/cmd_time_out || fail "cmd_time_out"
 target 0
 lun 0 0 disk

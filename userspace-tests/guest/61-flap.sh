@@ -28,7 +28,7 @@ flap() {
 			sleep 0.05
 		done
 		sleep 1.05
-		# Not `tell`, which restarts the count.
+		# `tell` would restart the count.
 		echo "send logout 0" >&$telling
 		losses=$((losses + 1))
 		for ((n = 0; n < 100; n++)); do running || break; sleep 0.02; done

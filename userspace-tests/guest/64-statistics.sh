@@ -52,7 +52,7 @@ does() {
 	done
 }
 
-# What is read and written
+# Data paths
 
 addresses="sgid orig_dgid"
 if [ $kind != vfab ]; then
@@ -90,7 +90,7 @@ fi
 unhush
 say "each way: the counters are right"
 
-# What goes wrong
+# Faults
 
 python3 "$here/counters.py" $host $addresses >$tmp/reader 2>&1 &
 reader=$!

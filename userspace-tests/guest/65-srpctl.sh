@@ -22,7 +22,7 @@ wrong=${guid%?}e
 
 undo() { dmsetup remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
-# Sets `said` and `status` to its output and exit status, and prints both.
+# srpctl ARGUMENT...: sets `said` and `status` to the output and exit status, and prints both.
 srpctl() {
 	status=0
 	said=$(ini timeout -k 5 100 /srp/srpctl "$@" 2>&1) || status=$?
@@ -38,7 +38,7 @@ fails() {
 }
 works() { srpctl "$@"; [ $status = 0 ] || fail "srpctl $*: status $status: $said"; }
 says() { [[ $said == *"$1"* ]] || fail "not said: '$1': $said"; }
-# refused TEXT ARGUMENT...: nothing is done; the status is that of a disk in use.
+# refused TEXT ARGUMENT...: checks that srpctl does nothing, prints TEXT, and returns the status of a disk in use.
 refused() {
 	srpctl "${@:2}"
 	[ $status = 7 ] && says "$1" || fail "srpctl ${*:2}: status $status: $said"

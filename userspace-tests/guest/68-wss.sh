@@ -105,7 +105,7 @@ dd if=$dev bs=256k count=32 iflag=direct status=none | cmp - $tmp/data || fail "
 cmp -n 8388608 $files/one $tmp/data || fail "zeros: the data is wrong in the file"
 timeout 30 sg_verify --lba=0 --count=2048 $dev >$tmp/err 2>&1 || fail "VERIFY: $(<$tmp/err)"
 
-# Each role crashes with I/O in flight, which continues when it is back. The session ends and reconnects.
+# Each role crashes with I/O in flight, which continues when the role is back. The session ends and reconnects.
 for h in ce1 se rs; do
 	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=60m --rate=3m --verify_backlog=32
 	fio=$!

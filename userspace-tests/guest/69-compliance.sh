@@ -28,7 +28,7 @@ refused() {
 }
 
 # Expected failures in the suite:
-# - a WRITE SAME with more data than a block must be refused there. SRP has a residual for that, and the command
+# - the suite wants a WRITE SAME with more data than a block to be refused. SRP has a residual for it, and the command
 #   succeeds.
 # - a READ of 32 MiB exceeds the kernel's limit.
 known='test_writesame1[06]_invalid_dataout_size.c:|test_writesame16_unmap.c:(190|193) '

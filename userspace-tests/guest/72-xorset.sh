@@ -38,7 +38,7 @@ excuse() {
 make_hosts ini client n0 n1 n2 n3 n4 client2
 make_set
 login 0
-# It may take some time until the other client has taken over.
+# The other client may need some time to take over.
 echo off >/sys/class/srp_remote_ports/port-${host#host}:1/fast_io_fail_tmo || fail "fast_io_fail_tmo"
 dev=$(disk $host 0)
 quiet $dev
@@ -107,7 +107,7 @@ role n4
 unset "serving[n4]"
 says n4 'file, which has --stripes 20 and not '$stripes || fail "n4: $(tail -n 5 $tmp/n4)"
 out "u* o* u* u* o*" || fail "the map has changed: $(map)"
-# They return, one with a new file, and their cells are rebuilt, with I/O in flight.
+# The nodes return, one with a new file, and their cells are rebuilt, with I/O in flight.
 new_file 4
 begin_io
 role n1

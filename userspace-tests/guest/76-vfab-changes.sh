@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Changes to a subnet under I/O: a cable moves to another port of the switch at either end, the administrator does not
 # respond or reports that it is busy during a reconnect, a REP or RTU is lost, late or duplicated, either end reboots.
-# Only ours has time limits. LONG: also with the C driver.
+# Only our driver has time limits. LONG: also with the C driver.
 #
 # deadline: 450 1100
 # takes: 150

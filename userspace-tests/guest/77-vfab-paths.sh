@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Changes to a path under I/O: opensm changes the LID of either end, a partition is removed and restored, the subnet
-# prefix changes, hundreds of events arrive, the target's cable is unplugged. Only ours has time limits.
+# prefix changes, hundreds of events arrive, the target's cable is unplugged. Only our driver has time limits.
 #
 # deadline: 400
 # takes: 138

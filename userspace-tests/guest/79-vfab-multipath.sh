@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # dm-multipath over two ports of an InfiniBand adapter, and over one port of each of two adapters: a cable is unplugged
-# at our end and replugged, and the other one at the target's end, under I/O. Only ours has time limits. LONG: also with
-# the single adapter; the C driver also runs in the same guest, and there are more failures.
+# at our end and replugged, and the other one at the target's end, under I/O. Only our driver has time limits. LONG:
+# also with the single adapter; the C driver also runs in the same guest, and there are more failures.
 #
 # deadline: 400 900
 # takes: 133

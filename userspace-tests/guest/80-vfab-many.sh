@@ -31,9 +31,9 @@ log_in_all() {
 	clock
 	note "$sessions logins: $(ms $((now - t0)))"
 }
-# asked: what our end has sent since `begins`, per session, in hundredths.
+# The counted MADs. `per` has the number that our end has sent since `begins`, per session, in hundredths.
 kinds="sa-path cm-req cm-dreq"
-# The limit per session, in an act; ib_core retries up to 11 times without a response.
+# Limits of one act, in messages per session; ib_core retries up to 11 times without a response.
 declare -A most=([sa-path]=40 [cm-req]=3 [cm-dreq]=3)
 begins() {
 	local k
@@ -91,7 +91,7 @@ for which in $drivers; do
 	lid vfab1
 	begins "other LIDs"
 	other_lids vfab2 $((lid + 20)) vfab1 vfab0
-	# I/O before this does not count.
+	# I/O before the new LIDs does not count.
 	clock; t1=$now
 	again 10 10
 

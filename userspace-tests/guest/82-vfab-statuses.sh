@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Each completion status in each state of a slot (rust/ib_srp/srp/logic/slot.rs), for each completion possible there:
-# the session reconnects, the command ends exactly once, and no data is wrong. The trace events show that the slot was
-# in the state. Nothing can arrive in Responded: the callback of the response leaves this state, and callbacks are
-# serialized. LONG: all combinations, with reads and writes; otherwise a random eighth.
+# Each completion status in each state of a slot (rust/ib_srp/srp/logic/slot_state.rs), for each completion possible
+# there: the session reconnects, the command ends exactly once, and no data is wrong. The trace events show that the
+# slot was in the state. Nothing can arrive in Responded: the callback of the response leaves this state, and callbacks
+# are serialized. LONG: all combinations, with reads and writes; otherwise a random eighth.
 #
 # deadline: 400 2400
 # takes: 133

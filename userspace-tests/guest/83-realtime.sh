@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # PREEMPT_RT: a real-time thread that polls a channel must not spin while a task that it has preempted polls the same
-# channel. That task inherits its priority.
+# channel. The task inherits the priority of the thread.
 #
 # deadline: 240
 # takes: 129

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Our port flaps while the target is unreachable, and then is stable for half a minute before the path is restored. No
-# event reports that, so the next attempt is that of the transport class. Its delays must not have grown because of the
-# attempts that the port triggered. LONG: also with the C driver.
+# event reports the restored path, so the next attempt is that of the transport class. The delays of the class must not
+# have grown because of the attempts that the port triggered. LONG: also with the C driver.
 #
 # deadline: 400 700
 # takes: 133

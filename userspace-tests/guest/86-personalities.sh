@@ -14,7 +14,7 @@
 [ "$kind" = vfab ] || skip "vfab only"
 begin
 PERSONALITY='' fabric 1
-# A dead adapter does not notify the target, which keeps its queue pairs until it notices.
+# A dead adapter does not notify the target, which keeps its queue pairs until it notices the death.
 initiators=vfab1
 baseline
 back_null disk 64

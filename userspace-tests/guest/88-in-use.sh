@@ -24,7 +24,7 @@ srpctl() {
 	said=$(ini timeout -k 5 100 /srp/srpctl "$@" 2>&1) || status=$?
 	say "# srpctl $*: status $status: $said"
 }
-# refused TEXT: the logout does nothing, and says this.
+# refused TEXT: checks that the logout does nothing and prints TEXT.
 refused() {
 	quiet $disk
 	srpctl disconnect $host
@@ -51,7 +51,7 @@ within 20 "the mount" test -e $tmp/mounted
 refused "$short is mounted at $tmp/mnt in the mount namespace of sleep (process ${users[0]})"
 ends ${users[0]}
 
-# Its only user is the process that has its directory.
+# The only user of the file system is a process with its working directory there.
 mount $disk $tmp/mnt || fail "mount $disk"
 refused "$short is mounted at $tmp/mnt"
 (cd $tmp/mnt && exec sleep 200) & users=($!)

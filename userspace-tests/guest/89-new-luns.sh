@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# LUNs that come, grow and go. A unit attention of the target has the session rescanned, at most every 30 s. srpctl
-# rescan finds the same at once, says what is gone, and removes it with --remove unless it is in use.
+# LUNs that come, grow and go. A unit attention of the target causes a rescan of the session, at most every 30 s. srpctl
+# rescan finds the same changes at once and lists the disks that are gone; --remove removes them unless they are in use.
 #
 # deadline: 300
 # takes: 110
@@ -66,7 +66,7 @@ sleep 1
 attention
 within 50 "the new size" grown
 
-# A rescan at once does not wait for one that lets its interval pass.
+# A rescan by srpctl does not wait for a queued one whose interval has not passed.
 back_null d3 16
 lun 0 3 d3
 attention
@@ -76,7 +76,7 @@ works rescan $host
 says "is new: LUN 3"
 [ $((SECONDS - t0)) -lt 15 ] || fail "a rescan at once took $((SECONDS - t0)) s"
 
-# What is gone stays until it is removed by --remove.
+# A disk that is gone stays until --remove removes it.
 gone1=$(disk $host 1)
 unmap 1
 works rescan $host
@@ -95,7 +95,7 @@ says "${gone1#/dev/} is removed"
 works rescan
 says "$host: no change"
 
-# A session without a disk receives no unit attention. Rescans at once are done one after another.
+# A session without a disk receives no unit attention. Concurrent rescans run one after another.
 acl=$(echo ${tpg[0]}/acls/0x0000000000000000*)
 acl=${acl/0x0000000000000000/0x0000000000000009}
 mkdir $acl || fail "no ACL"

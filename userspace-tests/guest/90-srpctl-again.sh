@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A session with a file comes back after dev_loss_tmo, a removal of the adapter, a reload of the module and a logout
-# that was not srpctl's, and stays away after `srpctl disconnect`. A script has the part of systemd: it keeps the state
-# of the units, and calls `srpctl restore` as srp-restore.timer does.
+# without srpctl, and stays away after `srpctl disconnect`. A script plays systemd: it keeps the state of the units, and
+# calls `srpctl restore` as srp-restore.timer does.
 #
 # deadline: 400
 # takes: 100
@@ -26,7 +26,7 @@ undo() {
 }
 mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
 
-# systemctl: a unit is the file NAME in $units, with its state. Verbs do not wait, as with --no-block.
+# systemctl: the file NAME in $units has the state of unit NAME. Verbs do not wait, as with --no-block.
 cat >$tmp/bin/systemctl <<-END
 	#!/bin/bash
 	options= verb= unit=
@@ -67,7 +67,7 @@ PATH=$tmp/bin:$PATH
 
 srpctl() { said=$(ini timeout -k 5 100 /srp/srpctl "$@" 2>&1) || fail "srpctl $*: status $?: $said"; }
 unit_is() { [ "$(cat $units/disk1 2>/dev/null)" = $1 ]; }
-# restored: what the timer does, and whether the session is there.
+# restored: does what the timer does, and returns whether the session exists.
 restored() { sleep 1; /srp/srpctl restore >>$tmp/journal 2>&1; find_hosts; [ -n "$list" ]; }
 is_back() {
 	clock; local t0=$now
@@ -104,7 +104,7 @@ pair_device 0
 neighbours 0
 is_back "the removal of the device"
 
-# A module that is not loaded stays so: that is the administrator's decision.
+# `srpctl restore` leaves the module unloaded: unloading was the administrator's decision.
 unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
 ! restored || fail "a session without the module"
 ! loaded ib_srp || fail "restore has loaded the module"
@@ -127,7 +127,7 @@ srpctl disconnect --forget disk1
 stays_away "disconnect --forget disk1"
 [ ! -e $tmp/failed ] || fail "a unit that was stopped has failed: $(tail -n 20 $tmp/journal)"
 cp $tmp/disk1.conf /etc/srp/targets.d
-# One that is being logged in to.
+# --all also stops a unit that is still logging in.
 target_off 0
 systemctl start srp-connect@disk1.service
 sleep 2

@@ -41,7 +41,7 @@ works connect $here_is --dest 10.0.0.1:$port --save a
 newest
 a=$host
 is "the default" "$(ext $a)" 0x0000000000000000
-# The second portal is not that session, nor is it under another name.
+# Without --path a second portal is refused, and so is a second name of the session.
 refused "$a is already logged in at 10.0.0.1:$port; for one more session use --path" connect $here_is --dest 10.0.0.3:$port --save b
 refused "$a is already logged in as target a; " connect $here_is --dest 10.0.0.1:$port --save b
 [ ! -e /etc/srp/targets.d/b.conf ] || fail "a file of a session that is not there"
@@ -57,7 +57,7 @@ grep -qx 'initiator_ext = "1"' /etc/srp/targets.d/b.conf || fail "the file: $(ca
 works disconnect b
 says "$b: logged out"
 [ -e "$(ext $a)" ] || fail "a is gone with b"
-# A file keeps its extension; each of two logins at once gets its own, and its own record.
+# A file keeps its initiator extension. Each of two concurrent logins gets its own extension and record.
 pids=()
 for n in c d; do ini /srp/srpctl connect $here_is --dest 10.0.0.3:$port --save $n --path >$tmp/$n 2>&1 & pids+=($!); done
 for p in "${pids[@]}"; do reap 100 "a login" $p || fail "one of two logins: $(cat $tmp/c $tmp/d)"; done

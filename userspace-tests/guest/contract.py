@@ -301,7 +301,7 @@ def logins(add_target, ids):
     say("login by InfiniBand CM", result)
     if host:
         log_out(host)
-    # Otherwise all following results could be equal for both drivers although nothing works.
+    # The login must work: otherwise all following results could be equal for both drivers although nothing works.
     result, host = log_in(add_target, ids.encode())
     if result != "ok" or not host:
         raise SystemExit(f"a plain login: {result}")

@@ -64,7 +64,7 @@ def until(seconds, what, condition):
 
 
 def hosts():
-    """Returns the SCSI hosts of ib_srp. One may disappear meanwhile."""
+    """Returns the SCSI hosts of ib_srp. A host may disappear meanwhile."""
     found = set()
     for name in glob.glob("/sys/class/scsi_host/host*"):
         try:

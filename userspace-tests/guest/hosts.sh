@@ -44,7 +44,7 @@ unmake_hosts() {
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
 		[ ${number[$h]} != 0 ] || continue
-		# The device first; otherwise the removal of the link waits for it.
+		# Delete the device first: otherwise the removal of the link waits for it.
 		[ $kind = siw ] || timeout 60 rdma link delete rxe2${number[$h]}
 		ip link delete v${number[$h]}
 		[ $kind = siw ] || ip netns delete $h

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-# Shared by the guest tests: how a test begins and ends, and from lib/ soft RDMA devices, an LIO target, logins and
-# checks. A test sources this file, calls `begin`, and ends with `ok TEXT`. However it ends, the guest is left as it was
-# found. In the long set LONG is 1: more rounds. Its header says where it runs, and how long (ci/lab/headers.py).
+# Shared by the guest tests: begin and end of a test, and from lib/ soft RDMA devices, an LIO target, logins and checks.
+# A test sources this file, calls `begin`, and ends with `ok TEXT`. However a test ends, the guest is left as it was
+# found. In the long set LONG is 1: more rounds. The header of a test says where it runs, and how long
+# (ci/lab/headers.py).
 set -uo pipefail
 
 kind=${1:-rxe}				# rxe, siw or vfab; `+user` selects the user-space target

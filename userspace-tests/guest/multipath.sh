@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # Shared by the tests of dm-multipath, which source it after faults.sh: Debian's multipathd and a map with two paths.
 
-# multipathd_for_tests: starts multipathd. It checks each path every second, distributes I/O over both, and queues I/O
-# without a path.
+# multipathd_for_tests: starts multipathd. The daemon checks each path every second, distributes I/O over both, and
+# queues I/O without a path.
 multipathd_for_tests() {
 	cat >/etc/multipath.conf <<-EOF
 		defaults {

@@ -9,7 +9,7 @@ volatile cache, which SYNCHRONIZE CACHE writes to FILE. The file RULE is polled 
     full N      each Nth gets status TASK SET FULL
     flush N     each Nth SYNCHRONIZE CACHE is held until the rule is `pass`, and no read or write
     all N       each Nth command of any kind is held until the rule is `pass`
-    grow        the size doubles, and the first read or write is told so by a unit attention
+    grow        the size doubles, and the first read or write gets a unit attention for it
 
 Prints a line when the rule changes: the old rule and how many commands it hit."""
 

@@ -26,7 +26,7 @@ lun() {
 	[ "$(wc -w <<<"${units[$1]}")" = $((2 * $2)) ] || fail "srp-target has no LUN $2 without those before it"
 	units[$1]+=" --lun ${backdev[$3]}"
 }
-# Also called from a subshell. Not a job of this shell, because `finish` would end it before the sessions.
+# May be called from a subshell. The target is no job of this shell, because `finish` would end it before the sessions.
 target_on() {
 	local said=$tmp/target$1 src dest
 	[ ! -s $said.pid ] || ended "$(<$said.pid)" || return 0

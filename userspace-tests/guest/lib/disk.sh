@@ -4,7 +4,7 @@
 # disk HOST LUN: waits for the block device and prints it.
 has_disk() {
 	set -- /sys/bus/scsi/devices/"${1#host}:0:0:$2"/block/*
-	# Its files exist shortly before it can be opened.
+	# The files of a disk exist shortly before the disk can be opened.
 	[ -e "$1/size" ] && [ -b "/dev/${1##*/}" ] && [ "$(<"$1/size")" != 0 ] && { : <"/dev/${1##*/}"; } 2>/dev/null
 }
 disk() {
@@ -20,7 +20,7 @@ quiet() {
 	within 20 "nothing in flight on $1" nothing_in_flight "$1"
 }
 
-# fio on a disk, with its report in $tmp/fio. It does not create a file in place of a removed disk.
+# fio on a disk, with its report in $tmp/fio. These options keep fio from creating a file in place of a removed disk.
 fio_options=(--allow_file_create=0 --eta=never --name=a --ioengine=libaio --direct=1)
 # Reads back and compares what it has written.
 fio_verify=(--verify=crc32c --verify_fatal=1)

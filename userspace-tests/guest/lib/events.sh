@@ -28,7 +28,7 @@ listen() {
 	rust_driver || return 0
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 	[ -d $events ] || fail "no events of ib_srp: $(ls $tracing/events)"
-	# Otherwise commands in flight would end without a beginning.
+	# The first event of a command in flight would be missing.
 	hush
 	# This clock orders events across CPUs; User-Mode Linux's has a resolution of 10 ms.
 	echo counter >$tracing/trace_clock

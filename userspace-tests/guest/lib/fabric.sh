@@ -25,8 +25,8 @@ fabric() {
 
 # fabric_pair N: creates two hosts. Target device i has 10.0.i.1 and fd00:0:0:i::1; initiator device 10+i has 10.0.i.2
 # and fd00:0:0:i::2, with a veth pair between them. The initiator's host is a network namespace. But siw opens its
-# sockets in the namespace of the connecting task, which for a kernel thread is the first one, so with siw it is one
-# host that sends to itself over the pair. On vfab the hosts are connected by IP over InfiniBand.
+# sockets in the namespace of the connecting task, which for a kernel thread is the first namespace. So with siw there
+# is one host, which sends to itself over the pair. On vfab the hosts are connected by IP over InfiniBand.
 fabric_pair() {
 	local i
 	[ $kind != vfab ] || { fabric $1; ipoib; paired=$1 initiators=vfab[$1-$(($1 * 2 - 1))]; baseline; return; }

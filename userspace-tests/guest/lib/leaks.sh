@@ -18,7 +18,7 @@ ours() {
 	local what n
 	n=$(qps)
 	[ $n -le ${idle_qps=0} ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link ${initiators:-$kind${paired:+1[0-9]}}"; }
-	# A memory region holds a reference to its protection domain. The Rust driver's are named, so its regions
+	# A memory region holds a reference to its protection domain. The domains of the Rust driver are named, so its regions
 	# need no check. ib_srpt has thousands on siw, and their dump takes minutes on the debug kernel.
 	for what in cq mr pd cm_id; do
 		case $what in

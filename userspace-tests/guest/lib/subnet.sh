@@ -80,8 +80,8 @@ lid() { port_file "$1" lid; lid=$((got)); }
 # port_guid DEVICE: sets `guid`, in the format of `ibstat -p`.
 port_guid() { gid "$1"; guid=0x${gid:16}; }
 
-# subnet_manager DEVICE[/PORT] [OPTION]...: starts opensm there with the command of its systemd unit. It writes its log,
-# `osm_log`, only when the buffer is full or at the end; state changes appear on stdout immediately.
+# subnet_manager DEVICE[/PORT] [OPTION]...: starts opensm there with the command of its systemd unit. opensm writes its
+# log, `osm_log`, only when the buffer is full or at the end; state changes appear on stdout immediately.
 subnet_manager() {
 	local unit=/usr/lib/systemd/system/opensm@.service command
 	port_guid "$1"
