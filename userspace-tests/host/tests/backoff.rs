@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a session retries, and how much it logs.
+//! Pauses between attempts of a session, and the number of its log messages.
 
 use srp_host::logic::{
     backoff::{self, Backoff, Cause},
@@ -138,7 +138,7 @@ fn events_with_a_connection_do_not_count_against_attempts() {
     let mut backoff = Backoff::default();
     let at = events(&mut backoff, false, 1000, 11_000, 10);
     assert_eq!(at, Vec::from_iter((0..41).map(|n| 1000 + 250 * n)));
-    // As if there were no earlier ones.
+    // The earlier events do not lengthen the pauses.
     let at = storm(&mut backoff, 11_000, 13_000, 10);
     assert_eq!(at, Vec::from_iter((0..9).map(|n| 11_000 + 250 * n)));
 }

@@ -53,8 +53,8 @@ fn regions_of(list: &List, pages: u64) -> u32 {
     count
 }
 
-/// Tries more lists than the driver permits the block layer. Returns how many extra regions the
-/// worst of them needs.
+/// Tries more lists than the driver permits the block layer. Returns the maximum number of extra
+/// regions that a list needs.
 fn lists(memory_page: u64) -> u32 {
     let (mut worst, mut narrow) = (0, 0);
     // The smallest regions that hold a page of memory.
@@ -69,7 +69,7 @@ fn lists(memory_page: u64) -> u32 {
         };
         for offset in (0..memory_page).step_by(512 * memory_page as usize / 4096) {
             for sectors in (1..200).chain([1024, 2040]) {
-                // As the block layer builds lists: only the two ends are not multiples of
+                // Build lists as the block layer does: only the two ends are not multiples of
                 // `virt_boundary_mask` + 1; everything between is in one segment or in many.
                 let (begin, end) = (offset, offset + sectors * 512);
                 for step in [1, 5, 256] {

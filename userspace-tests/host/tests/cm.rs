@@ -231,7 +231,7 @@ fn redirects() {
     assert_eq!(with(8, &[0xff]), Some(Err(RedirectError::Multicast)));
     assert_eq!(with(8, &[0; 22]), Some(Err(RedirectError::Nowhere)));
 
-    // A REJ as Topspin sends it. Other targets use its number differently.
+    // A REJ as Topspin sends it. Other targets use its reason differently.
     let info = class_port_info();
     let short = Redirect {
         gid: Some(gid),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The deadlines of a session: what is due at which time, in each part of its life.
+//! The deadlines of a session: the actions that are due at each time, in each phase of its life.
 
 use srp_host::logic::{
     backoff::Cause,
@@ -28,7 +28,7 @@ fn live(keep_alive: u32, polled: bool) -> Recovery {
     recovery
 }
 
-/// Lets the clock run from `from` to `until`. Returns what was due, and when.
+/// Lets the clock run from `from` to `until`. Returns the due actions and their times.
 fn run(recovery: &mut Recovery, from: u32, until: u32) -> Vec<(u32, Due)> {
     let mut all = Vec::new();
     let mut now = from;
@@ -230,7 +230,7 @@ fn a_removal_still_polls_and_looks_at_credits() {
     assert!(due.iter().all(|(_, due)| due.look.is_none()));
 }
 
-/// Whatever happened before: once a removed session is down, nothing sets a deadline.
+/// Once a removed session is down, nothing sets a deadline, whatever happened before.
 #[test]
 fn no_deadline_after_the_end() {
     for bits in 0..32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a target may be silent before its connection is lost.
+//! The time that a target may be silent before its connection is lost.
 
 use srp_host::logic::watch::{Policy, Verdict, Watch};
 
@@ -11,9 +11,9 @@ const PERIOD: u32 = 5_000;
 struct Channel {
     policy: Policy,
     watch: Watch,
-    /// When the timer fires.
+    /// Time at which the timer fires.
     at: u32,
-    /// When the outstanding probe was sent.
+    /// Time at which the outstanding probe was sent.
     asked: Option<u32>,
     /// Number of commands that have ended.
     ended: i32,
@@ -66,7 +66,7 @@ impl Channel {
     }
 }
 
-/// When the channel is found dead.
+/// Returns the time at which the channel is found dead.
 fn dead(broken: u32, last: u32, test_ms: Option<u32>) -> Option<u32> {
     let mut channel = Channel::new();
     channel.run(60_000, broken, last, test_ms);

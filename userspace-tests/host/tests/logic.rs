@@ -95,7 +95,7 @@ fn tags() {
 #[test]
 fn slot_table() {
     use slot_state::{next, Event::*, State::*};
-    // Every pair; those not listed must be refused.
+    // Every pair of state and event; those not listed must be refused.
     let allowed = [
         (Free, Claim, Building),
         (Building, Cancel, Free),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Responses to a login: what is granted, what is refused and why.
+//! Responses to a login: grants, and refusals with their reasons.
 
 mod common;
 

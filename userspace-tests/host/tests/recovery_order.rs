@@ -183,7 +183,7 @@ impl Session {
             Commit::Outcome(Outcome::Accept) => {
                 to.class_timer &= self.state.is_lost() && to.state.is_lost();
             }
-            // Only if the class blocks the port: otherwise an error would fail the commands.
+            // The class must block the port: otherwise an error would fail the commands.
             Commit::Outcome(Outcome::InProgress) => assert!(blocks, "{self:?}"),
             Commit::Outcome(Outcome::NotConnected | Outcome::NoDevice) | Commit::Protocol => {}
         }
@@ -433,8 +433,8 @@ fn walk(rules: Rules) -> Walk {
 }
 
 impl Walk {
-    /// From each state that is `some`, steps that happen by themselves can lead to a state that is
-    /// `end`.
+    /// Checks that steps that happen by themselves can lead from each state that is `some` to a
+    /// state that is `end`.
     fn leads(&self, what: &str, some: impl Fn(&Session) -> bool, end: impl Fn(&Session) -> bool) {
         let mut good: HashSet<Session> = self.all.iter().filter(|s| end(s)).copied().collect();
         assert!(!good.is_empty(), "{what}: never");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the M_Key protects, and for how long; traps of an adapter.
+//! Protection by the M_Key, and its lease; traps of an adapter.
 
 mod vfab;
 

@@ -242,7 +242,8 @@ proptest! {
                 prop_assert!(admitted);
             }
             if let Next::Out(port, changes) = next {
-                // Never out of a port without a link, never to the switch itself.
+                // An SMP never leaves by a port without a link, and never goes to the switch
+                // itself.
                 prop_assert!(before.is_up(inport));
                 prop_assert!(switch.is_up(port), "port {}", port);
                 prop_assert_eq!((said.tid, said.attr_id, said.attr_mod), (asked.tid, asked.attr_id, asked.attr_mod));

@@ -17,9 +17,10 @@ use crate::peer::{none, Fault, Peer, IU_LEN, MEMORY};
 /// One kind of attack.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Attacks; returns a summary.
+    /// Runs the attack; returns a summary.
     pub(crate) run: fn(&mut Peer) -> Result<String, Fault>,
-    /// Whether the attack ends by itself. Others run only on request, until the process is killed.
+    /// Whether the attack ends by itself. Other attacks run only on request, until the process is
+    /// killed.
     pub(crate) ends: bool,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srp-hostile`: attacks an SRP target over RDMA with what no initiator sends. After each case the
-//! target must still serve an honest session. See `--help`.
+//! `srp-hostile`: attacks an SRP target over RDMA with traffic that no initiator sends. After each
+//! case the target must still serve an honest session. See `--help`.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

@@ -20,7 +20,7 @@ use srp_target::{
 };
 use verbs::{Arena, Op, Piece};
 
-/// What a case finds wrong.
+/// A fault that a case finds.
 pub(crate) type Fault = String;
 
 /// Length of the memory that the target may access, in bytes.

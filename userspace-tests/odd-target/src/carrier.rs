@@ -27,7 +27,7 @@ use crate::{ib::Ib, say};
 
 /// The error of work requests of a connection that has ended.
 const FLUSHED: &str = "Work Request Flushed Error";
-/// How often credits and closing connections are checked, in milliseconds.
+/// Interval of the checks of credits and closing connections, in milliseconds.
 const TICK: i32 = 100;
 
 /// The rules as seen by [`act`].
@@ -182,7 +182,7 @@ impl Carrier {
         Ok(due.map(|due| due.saturating_duration_since(Instant::now())))
     }
 
-    /// Carries out all that the rules and the connection manager have left.
+    /// Carries out all pending steps of the rules and deeds of the connection manager.
     fn act(&mut self) {
         loop {
             let steps = self.rules.0.steps();

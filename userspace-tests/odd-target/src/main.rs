@@ -26,7 +26,7 @@ use carrier::Carrier;
 const DISK: u64 = 16 << 20;
 const UNITS: usize = 8;
 
-/// Where the target is reached.
+/// The addresses of the target.
 enum Place {
     /// By RDMA/CM: the address for commands, and that for responses.
     Rdma(SocketAddr, SocketAddr),
@@ -60,7 +60,7 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Place, String> {
     }
 }
 
-/// Logs a line with the time in seconds. Only differences of times have a meaning.
+/// Logs a line with the time in seconds since `begin`.
 fn say(begin: Instant, what: &str) {
     println!("{:.6} {what}", begin.elapsed().as_secs_f64());
 }

@@ -6,7 +6,7 @@ use std::str::{FromStr, SplitWhitespace};
 
 use verbs::ib_cm::{REJ_DATA_LEN, REJ_INFO_LEN};
 
-/// What `--help` says.
+/// The text of `--help`.
 pub const HELP: &str = "\
 odd-target ADDRESS PORT ANSWERS: an SRP target with units of 16 MiB. ANSWERS is a second port. A
 channel that logs in there gets no credits, and then carries the data and the responses of commands
@@ -52,20 +52,20 @@ requests [N] STEP...      with `ib`: a script for the N (1) next requests, after
 requests forget           removes all scripts
 ";
 
-/// What happens to a command.
+/// The treatment of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Treatment {
-    /// It is held.
+    /// Hold the command.
     Hold,
-    /// It is answered twice.
+    /// Answer twice.
     Twice,
-    /// It is answered with an unknown tag.
+    /// Answer with an unknown tag.
     Astray,
-    /// It gets status BUSY.
+    /// Answer with status BUSY.
     Busy,
-    /// It gets GOOD and only these bytes.
+    /// Answer with GOOD and only these bytes.
     Short(Vec<u8>),
-    /// It gets CHECK CONDITION.
+    /// Answer with CHECK CONDITION.
     Check {
         /// Number of bytes of the data to send.
         sent: u32,
@@ -85,40 +85,40 @@ pub enum Message {
     Report([u8; 3]),
 }
 
-/// What happens to logins.
+/// The treatment of logins.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Logins {
-    /// They are accepted.
+    /// Accept.
     Ok,
-    /// They are not answered.
+    /// Give no answer.
     Silent,
-    /// They are accepted, and get more credits than possible.
+    /// Accept, with more credits than possible.
     Break,
-    /// They are accepted if there are fewer channels.
+    /// Accept if there are fewer channels.
     Only(usize),
-    /// They are rejected with this reason.
+    /// Reject with this reason.
     Reject(u32),
-    /// They are accepted with these bytes at this offset of the response.
+    /// Accept, with these bytes at this offset of the response.
     Bytes(usize, Vec<u8>),
-    /// They are accepted with a response of at most this length.
+    /// Accept, with a response of at most this length.
     Length(usize),
 }
 
-/// How many credits responses grant.
+/// The number of credits that a response grants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Grants {
-    /// One.
+    /// One credit.
     All,
-    /// None, on all channels or only this one.
+    /// No credit, on all channels or only on this one.
     None(Option<usize>),
-    /// None, except one on the first channel each time this many seconds have passed.
+    /// No credit, except one on the first channel each time this many seconds have passed.
     Every(u64),
 }
 
 /// A step in the answer to a request of the InfiniBand CM.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// The reply, or what the login says, with bytes changed at an offset.
+    /// The reply, or the answer that `login` orders, with bytes changed at an offset.
     Rep(Option<(usize, Vec<u8>)>),
     /// A REJ.
     Rej {
@@ -275,7 +275,7 @@ impl Step {
 }
 
 impl Order {
-    /// Parses a line. Returns `None` if it is no order.
+    /// Parses a line. Returns `None` if the line is no order.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = Words(line.split_whitespace());
         let order = match words.word()? {

@@ -40,10 +40,10 @@ pub enum Deed<R> {
     Say(String),
 }
 
-/// What came of the login of a request.
+/// The state of the login of a request.
 enum Answer {
     None,
-    /// [`Deed::Login`] was left; the reply will have these bytes changed.
+    /// [`Deed::Login`] is pending; the reply will have these bytes changed.
     Asked(Option<(usize, Vec<u8>)>),
     /// The reply.
     Rep(Box<Mad>),
@@ -339,7 +339,7 @@ impl<R: Clone> Requests<R> {
         let Some(index) = self.index(mad.to().into()) else {
             self.say(format!("message {:02x} for no channel", mad.attribute()));
             if kind == Kind::Dreq {
-                // The peer can only end its connection when this is confirmed.
+                // The peer ends its connection only after this confirmation.
                 let mad = Mad::new(Kind::Drep, mad.tid(), mad.to(), mad.from()).into();
                 self.deeds.push(Deed::Send { to: back, mad });
             }

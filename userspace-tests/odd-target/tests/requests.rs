@@ -20,7 +20,7 @@ const PEER: u32 = 0x77;
 struct Rig {
     requests: Requests<u8>,
     now: Instant,
-    /// What was logged.
+    /// The logged lines.
     said: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Rig {
         deeds
     }
 
-    /// Accepts the login that was left.
+    /// Accepts the pending login.
     fn accept(&mut self, deeds: &[Deed<u8>]) -> Vec<Deed<u8>> {
         let [Deed::Login { channel, .. }] = deeds else {
             panic!("{deeds:?}");
@@ -168,7 +168,7 @@ fn a_retransmission_without_a_reply_is_a_new_request() {
     assert_eq!(rig.hear(req(PEER)), []);
     let deeds = rig.hear(req(PEER));
     assert_eq!(rig.said[1..], ["req again"]);
-    // While the login is being decided, another one is not asked for.
+    // While the decision about a login is pending, a retransmission asks for no second one.
     assert_eq!(rig.hear(req(PEER)), []);
     assert_eq!(sent(&rig.accept(&deeds)), [Kind::Rep]);
     assert_eq!(sent(&rig.hear(req(PEER))), [Kind::Rep]);

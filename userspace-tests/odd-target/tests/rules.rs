@@ -343,7 +343,7 @@ fn altered_data() {
     rig.tell("vendor ATA");
     rig.send(&[0x12, 0, 0, 0, 36, 0], Direction::FromDevice, 36);
     assert_eq!(&rig.memory[8..18], b"ATA     sr");
-    // Not in a page of vital product data.
+    // A page of vital product data keeps its contents.
     rig.send(&[0x12, 1, 0, 0, 36, 0], Direction::FromDevice, 36);
     assert_ne!(&rig.memory[8..11], b"ATA");
 }

@@ -33,7 +33,7 @@ pub struct Cmnd {
     pub lun: u64,
     pub direction: DataDirection,
     pub list: bindings::scatterlist,
-    /// How often the driver has ended the command.
+    /// Number of times that the driver has ended the command.
     pub ended: AtomicU32,
     /// The result with which the command ended.
     pub result: AtomicU32,
@@ -66,7 +66,7 @@ impl Cmnd {
         })
     }
 
-    /// How often the driver has ended the command.
+    /// Number of times that the driver has ended the command.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }

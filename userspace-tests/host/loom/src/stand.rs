@@ -38,7 +38,7 @@ pub fn pd() -> Arc<Pd> {
     Pd::new(device).unwrap()
 }
 
-/// Counts the reported failures of its connections.
+/// Counts the reported failures of connections.
 #[derive(Default)]
 pub struct Told {
     pub failed: AtomicU32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands: how one is treated, and responses to those that the engine does not get.
+//! The treatment of commands, and responses to those that the engine does not get.
 
 use srp_target::{
     scsi::status,
@@ -36,7 +36,7 @@ pub(super) struct Held<B> {
     pub(super) len: usize,
 }
 
-/// The fields of a command that rules look at.
+/// The fields of a command that rules use.
 pub(super) struct Header {
     pub(super) tag: u64,
     pub(super) lun: u16,
@@ -93,7 +93,8 @@ impl<B: Buffer> Rules<B> {
             }
             Some(Treatment::Busy) => self.respond(id, &header, status::BUSY, &[]),
             Some(Treatment::Short(data)) => self.short(id, &header, &buffer[..len], data),
-            // There are no mode pages: so the disk has no write cache, and nothing to flush.
+            // There are no mode pages, so the disk has no write cache, and nothing is to be
+            // flushed.
             None if MODE_SENSE.contains(&header.cdb[0]) => {
                 self.respond(id, &header, status::CHECK_CONDITION, &Sense::OPCODE.fixed());
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Logins: which are accepted, and with what response.
+//! The treatment of logins.
 
 use srp_target::{
     proto::reject::Reject,
@@ -14,12 +14,12 @@ use crate::orders::{Logins, Message};
 /// More credits than possible.
 const TOO_MANY: i32 = i32::MAX;
 
-/// Where a login arrives.
+/// The port that a login arrives at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Port {
-    /// Where commands are sent.
+    /// The port for commands.
     Commands,
-    /// Where a node logs in that gets responses only.
+    /// The port for channels that carry only responses.
     Answers,
 }
 
@@ -50,7 +50,7 @@ impl<B: Buffer> Rules<B> {
             }));
         }
         if port == Port::Commands {
-            // Any target port identifier will do, and there is no immediate data.
+            // Accept any target port identifier, and grant no immediate data.
             req[10] &= !0x80;
             put(&mut req, 32, &self.id);
             self.target.login(id, &req);

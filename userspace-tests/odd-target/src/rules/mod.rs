@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rules: a filter around a [`Target`]. A message of the initiator passes it before the engine gets
-//! it, and each action of the engine before it is carried out. A rule drops, holds, alters,
-//! duplicates or redirects what passes, or responds by itself.
+//! Rules: a filter around a [`Target`]. The filter gets each message of the initiator before the
+//! engine, and each action of the engine before the caller. A rule drops, holds, alters, duplicates
+//! or redirects a message or action, or responds by itself.
 //!
 //! The engine grants more credits than the wire shows, so that changes of the request limit by
-//! orders stay within what it accepts.
+//! orders stay in the range that it accepts.
 
 mod command;
 mod filter;
@@ -34,14 +34,14 @@ use command::{Header, Held, Pending, Rule};
 
 /// Credits of a channel on the wire.
 pub const CREDITS: u32 = 32;
-/// Credits of a channel that the engine counts. It posts one receive buffer more.
+/// Credits of a channel that the engine counts. The engine posts one receive buffer more.
 const DEPTH: u32 = 39;
 /// Maximum number of channels.
 const CHANNELS: usize = 16;
 
 /// Work for the caller, in list order.
 pub enum Step<B> {
-    /// An action of the engine, as it is or altered, or one like it.
+    /// An action of the engine, unchanged or altered, or a similar action.
     Act(Action<B>),
     /// Write these bytes to memory of the initiator, then send a message.
     Answer {
@@ -59,7 +59,7 @@ pub enum Step<B> {
 struct Channel {
     /// The lowest number that is free at the login.
     number: usize,
-    /// Whether it is for responses only.
+    /// Whether the channel is for responses only.
     answers: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Rules<B> {
     pending: HashMap<(ChannelId, u64), Pending>,
     held: Vec<Held<B>>,
     rules: Vec<Rule>,
-    /// Response code of task management; `None`: no response. A different one for ABORT TASK.
+    /// Response codes of task management, and of ABORT TASK; `None`: no response.
     code: Option<u8>,
     abort_code: Option<u8>,
     /// Whether aborted commands stay held.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Task management: which requests succeed, and which held commands they end.
+//! The treatment of task management requests, and the held commands that they end.
 
 use srp_target::{
     target::{Buffer, ChannelId},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Orders: how the rules carry one out.
+//! Carries out the orders that are for the rules.
 
 use std::time::{Duration, Instant};
 

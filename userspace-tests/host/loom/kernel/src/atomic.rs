@@ -63,7 +63,7 @@ fn after(kind: Kind) {
 
 /// A type that an [`Atomic`] can hold.
 pub trait AtomicType: Copy {
-    /// Loom's.
+    /// The atomic type of loom.
     type Inner;
     #[doc(hidden)]
     fn make(self) -> Self::Inner;

@@ -25,7 +25,7 @@ pub mod dma {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u32)]
     pub enum DataDirection {
-        /// Both write.
+        /// The CPU and the device write.
         Bidirectional,
         /// The CPU writes.
         ToDevice,

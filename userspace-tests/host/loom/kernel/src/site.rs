@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the driver's files need an ordering, and which of them are weakened.
+//! The orderings that the driver's files need, and those that this run weakens.
 //!
 //! `WEAKEN=FILE:LINE:ORDER,...` weakens the operations at these lines to `ORDER`, if they need an
 //! ordering one step stronger. `SITES=FILE` logs each place that needs an ordering to that file
@@ -91,7 +91,7 @@ pub fn order(at: &Location<'_>, what: &str, kind: Kind) -> Kind {
         return kind;
     }
     let path = at.file();
-    // All other places belong to the model.
+    // Code outside the driver's files belongs to the model.
     let Some(start) = path.rfind("/rust/") else {
         return kind;
     };

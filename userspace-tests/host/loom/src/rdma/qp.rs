@@ -2,7 +2,7 @@
 
 //! A model of a queue pair and its device, which is a thread of the test.
 //!
-//! Everything that precedes a doorbell precedes what the device does after it: its completions and
+//! Everything that precedes a doorbell precedes the later actions of the device: completions and
 //! their callbacks. In hardware the barriers of the doorbell and of the completion queue ensure
 //! this; in a software device, locks do.
 
@@ -59,7 +59,7 @@ struct Queue {
     connected: bool,
     error: bool,
     busy: bool,
-    /// The grace period after which no section finds it.
+    /// The grace period after which no section finds the queue pair.
     retired: Option<usize>,
     destroyed: bool,
 }
@@ -201,12 +201,12 @@ impl<H: Handler> Qp<H> {
         })
     }
 
-    /// The taken request's callback has returned.
+    /// Handles the return of the taken request's callback.
     pub fn completed(&self) {
         self.at(Ordering::Release, |queue| queue.busy = false);
     }
 
-    /// The device is in error or drained.
+    /// Whether the device is in error or drained.
     pub fn is_over(&self) -> bool {
         self.queue.borrow().error
     }
@@ -252,7 +252,7 @@ impl<H: Handler> Qp<H> {
     }
 }
 
-/// Builds a successful response to a command or task management request. It grants `credits`.
+/// Builds a successful response to a command or task management request, which grants `credits`.
 pub fn response(message: &[u8], credits: u32) -> Vec<u8> {
     const TSK_MGMT: u8 = 1;
     let mut rsp = vec![0; 36];

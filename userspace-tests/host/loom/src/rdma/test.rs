@@ -66,7 +66,7 @@ pub fn invalidate<T: ScatterList>(
     }
 }
 
-/// What [`register`] and [`invalidate`] post.
+/// A request that [`register`] or [`invalidate`] posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
     Registration,

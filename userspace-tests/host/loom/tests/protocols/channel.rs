@@ -97,7 +97,7 @@ fn channel_open_lost() {
     });
 }
 
-/// A sender that finds a channel open sees what the target has granted.
+/// A sender that finds a channel open sees the grant of the target.
 #[test]
 fn channel_open_grants() {
     model("channel_open_grants", 3, || {
@@ -118,8 +118,8 @@ fn channel_open_grants() {
     });
 }
 
-/// A sender that finds the session live again sees what the target has granted, even if the channel
-/// was closed earlier.
+/// A sender that finds the session live again sees the grant of the target, even if the channel was
+/// closed earlier.
 #[test]
 fn channel_live_grants() {
     model("channel_live_grants", 3, || {
@@ -224,7 +224,8 @@ fn channel_waits() {
     model("channel_waits", 2, || waits(false));
 }
 
-/// Without the check every 50 ms it could wait forever: the count of waiters orders nothing.
+/// Without the check every 50 ms the error handler could wait forever: the count of waiters orders
+/// nothing.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn channel_waits_in_slices() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lock of a polled queue pair: one thread polls at a time, and sees what the callbacks of
-//! earlier polls have done.
+//! The lock of a polled queue pair: one thread polls at a time, and sees the effects of the
+//! callbacks of earlier polls.
 
 use crate::channel::pd;
 use loom::thread;
