@@ -15,8 +15,8 @@
 //!
 //! The main modules have examples, which `ci/lint.sh doc` compiles.
 //!
-//! 1. A [client] is called for every device. It allocates a protection domain, [`pd::Pd`], for all
-//!    objects below.
+//! 1. The RDMA core calls a [client] for every device. The client allocates a protection domain,
+//!    [`pd::Pd`], for all objects below.
 //! 2. Messages are in [`dma::Chunk`]s of a [`dma::Pool`], mapped for the device for the lifetime of
 //!    the pool.
 //! 3. Memory that the peer reads or writes directly is described by a [`mr::Handle`], one for each

@@ -3,9 +3,9 @@
 //! Benchmarks of memory registration, transfers and notification on the soft devices, after the
 //! Kernel PM2 and Gfarm papers.
 //!
-//! Only in a module built with `SRP_BENCH=1`, which runs this when it is loaded. In a guest with a
-//! clock that counts instructions, a nanosecond is one instruction. Each result is a line
-//! `srp_bench: NAME KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
+//! A module built with `SRP_BENCH=1` runs them when it is loaded. In a guest with a clock that
+//! counts instructions, a nanosecond is one instruction. Each result is a line `srp_bench: NAME
+//! KEY=VALUE...`; userspace-tests/bench/papers.py reads them.
 
 use super::tests::{
     check,

@@ -9,7 +9,7 @@
 //!
 //! The core does not call [`Client::remove`] again for a device that is removed while the client is
 //! being unregistered. So a second `struct ib_client` marks the [`Health`] of each removed device.
-//! It is notified first, and until the client is unregistered.
+//! The core notifies it first, and it stays registered until the client is unregistered.
 //!
 //! # Examples
 //!
@@ -99,8 +99,8 @@ pub trait Client: Send + Sync + 'static {
     /// `EOPNOTSUPP` are logged.
     fn add(&self, device: &Device, health: &Arc<Health>) -> Result<Self::Data>;
 
-    /// Called when the device is removed, if [`Health::is_going`]; otherwise when the client is
-    /// unregistered, and then the removal of the device may begin before this returns.
+    /// Called when the device is removed ([`Health::is_going`] is true), or when the client is
+    /// unregistered. In the latter case the removal of the device may begin before this returns.
     ///
     /// Must return only when nothing uses the device. May sleep.
     fn remove(&self, device: &Device, data: Self::Data, health: &Health);
@@ -127,7 +127,7 @@ pub struct Registration<C: Client> {
     #[pin]
     watch: Opaque<bindings::ib_client>,
     registered: Atomic<bool>,
-    /// The devices of the client: address and health of each.
+    /// The address and the health of each device of the client.
     #[pin]
     devices: Mutex<KVec<(usize, Arc<Health>)>>,
     context: C,
@@ -209,7 +209,7 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that is being registered.
+    /// Only the core may call this, with a device that is being registered.
     unsafe extern "C" fn add(device: *mut bindings::ib_device) -> i32 {
         // SAFETY: This is a callback of `client`.
         let this = unsafe { Self::this() };
@@ -235,7 +235,8 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that `add` was called for, and the data that `add` set.
+    /// Only the core may call this, with a device that `add` was called for, and the data that
+    /// `add` set.
     unsafe extern "C" fn remove(device: *mut bindings::ib_device, data: *mut core::ffi::c_void) {
         if data.is_null() {
             return;
@@ -254,7 +255,8 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that is being removed, or when `watch` is unregistered.
+    /// Only the core may call this, with a device that is being removed, or when `watch` is
+    /// unregistered.
     unsafe extern "C" fn goes(device: *mut bindings::ib_device, _: *mut core::ffi::c_void) {
         // SAFETY: This is a callback of `watch`.
         let this = unsafe { Self::this() };
@@ -290,7 +292,8 @@ impl<C: Client> Registration<C> {
 
     /// # Safety
     ///
-    /// Called by the core with a device that `add` was called for, and the data that `add` set.
+    /// Only the core may call this, with a device that `add` was called for, and the data that
+    /// `add` set.
     unsafe extern "C" fn rename(device: *mut bindings::ib_device, data: *mut core::ffi::c_void) {
         if data.is_null() {
             return;

@@ -108,7 +108,7 @@ pub enum EventKind {
     AddrChange,
     /// The queue pair number may be used again.
     TimewaitExit,
-    /// Anything else, by its number in `enum rdma_cm_event_type`.
+    /// Any other event, by its number in `enum rdma_cm_event_type`.
     Other(u32),
 }
 
@@ -163,7 +163,7 @@ impl Event<'_> {
         self.event.status
     }
 
-    /// The peer's private data, exactly as long as it arrived.
+    /// The peer's private data, with its received length.
     pub fn private_data(&self) -> &[u8] {
         match self.kind() {
             EventKind::Established | EventKind::Rejected => {
@@ -223,8 +223,8 @@ struct Calls {
     has_qp: bool,
 }
 
-/// While this exists, no event of an [`Id`] comes and no thread of the connection manager changes
-/// the identifier.
+/// Blocks the events of an [`Id`]. Meanwhile no thread of the connection manager changes the
+/// identifier.
 ///
 /// # Invariants
 ///
@@ -299,7 +299,8 @@ impl<E: EventHandler> Id<E> {
 
     /// # Safety
     ///
-    /// Called by the connection manager with an identifier created by [`Self::new`] and its event.
+    /// Only the connection manager may call this, with an identifier from [`Self::new`] and its
+    /// event.
     unsafe extern "C" fn event_callback(
         id: *mut bindings::rdma_cm_id,
         event: *mut bindings::rdma_cm_event,
@@ -332,8 +333,8 @@ impl<E: EventHandler> Id<E> {
     }
 
     /// Sets the ACK timeout of the queue pair, as n in 4.096 us * 2^n (0: forever); call before the
-    /// route is resolved. On RoCE the connection manager derives the packet life time from it,
-    /// which the peer uses too. May sleep.
+    /// route is resolved. On RoCE the connection manager derives the packet life time from the
+    /// timeout; the peer uses this life time too. May sleep.
     ///
     /// # Errors
     ///
@@ -348,7 +349,7 @@ impl<E: EventHandler> Id<E> {
     ///
     /// # Errors
     ///
-    /// What the address or routing code returns, `ENETUNREACH` or `EADDRNOTAVAIL` for instance.
+    /// The error of the address or routing code, such as `ENETUNREACH` or `EADDRNOTAVAIL`.
     pub fn resolve_addr(
         &self,
         src: Option<&SocketAddr>,
@@ -400,8 +401,8 @@ impl<E: EventHandler> Id<E> {
     }
 
     /// Starts to connect the queue pair of this identifier. Completes with an event. Sleeps; on
-    /// iWARP until the peer has answered, or the task is [interrupted](crate::sync::Interrupt). All
-    /// other calls for the identifier wait for that.
+    /// iWARP until the peer has answered, or the task is [interrupted](crate::sync::Interrupt).
+    /// Other calls for the identifier wait meanwhile.
     ///
     /// # Errors
     ///
@@ -446,7 +447,8 @@ unsafe impl<E: EventHandler> CmId for Id<E> {
 
     fn release_qp(&self) {
         let calls = self.calls.lock();
-        // `rdma_destroy_qp()` does the same, but does not return whether the device destroyed it.
+        // `rdma_destroy_qp()` does the same, but does not return whether the device destroyed the
+        // queue pair.
         let _no_events = NoEvents::new(self, &calls);
         // SAFETY: The identifier is valid by the type invariant, and `_no_events` keeps other users
         // from the field.

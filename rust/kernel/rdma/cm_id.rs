@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The link of a queue pair: an identifier of one of the connection managers.
+//! The connection identifier of a queue pair, from one of the connection managers.
 
 use super::{
     device::Device,
@@ -25,7 +25,7 @@ use kernel::{
 /// # Safety
 ///
 /// [`CmId::create_qp`] returns a queue pair of the given domain with the given queues, which the
-/// caller must destroy. The identifier uses it until [`CmId::release_qp`] returns, and not after.
+/// caller must destroy. The identifier uses the queue pair only until [`CmId::release_qp`] returns.
 pub unsafe trait CmId: Send + Sync + 'static {
     /// Creates the queue pair, ready for receives to be posted. Succeeds at most once per
     /// identifier.
@@ -57,8 +57,8 @@ pub unsafe trait CmId: Send + Sync + 'static {
     fn disconnect(&self);
 }
 
-/// Destroys a queue pair. After a success it reaches no memory and has no completions or events.
-/// Sleeps.
+/// Destroys a queue pair. After a success the queue pair accesses no memory and causes no
+/// completions or events. Sleeps.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub(super) unsafe fn try_destroy(qp: NonNull<bindings::ib_qp>) -> Result {
     to_result(unsafe { bindings::ib_destroy_qp_user(qp.as_ptr(), null_mut()) })
 }
 
-/// Destroys a queue pair of `device`, retrying until that succeeds. Sleeps.
+/// Destroys a queue pair of `device`, and retries until this succeeds. Sleeps.
 ///
 /// # Safety
 ///

@@ -21,11 +21,11 @@ use kernel::{
     }, //
 };
 
-/// Where the callbacks of a completion queue run, one at a time.
+/// The context in which the callbacks of a completion queue run, one at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PollContext {
-    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU are serialised. With
-    /// PREEMPT_RT they may not be; then it is like [`Self::Workqueue`].
+    /// A softirq on the CPU of the interrupt, if the softirqs of a CPU are serialised. Otherwise,
+    /// which is possible with PREEMPT_RT, the same as [`Self::Workqueue`].
     Interrupt,
     /// A work item on the CPU of the interrupt, which may be preempted.
     Workqueue,
@@ -43,7 +43,7 @@ impl PollContext {
     }
 }
 
-/// What ib_core schedules on an interrupt of a queue.
+/// The handler that ib_core schedules on an interrupt of a queue.
 enum Handler {
     Softirq(*mut bindings::irq_poll),
     Work(*mut bindings::work_struct),
@@ -53,10 +53,10 @@ enum Handler {
 ///
 /// # Invariants
 ///
-/// `cq` is a completion queue of the device of `pd`, and its callbacks run where `context` says: in
-/// a softirq, if the softirqs of a CPU are serialised; in its work item, which never runs
-/// concurrently with itself; or in the poller. The softirq or work item is disabled once `stopped`
-/// is set.
+/// `cq` is a completion queue of the device of `pd`, and `context` determines the context of its
+/// callbacks: a softirq, if the softirqs of a CPU are serialised; its work item, which never runs
+/// concurrently with itself; or the poller. The softirq or work item is disabled once `stopped` is
+/// set.
 #[pin_data(PinnedDrop)]
 pub(super) struct Cq {
     cq: NonNull<bindings::ib_cq>,
@@ -122,9 +122,9 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Waits for a running softirq or work item, and prevents further ones for good. Returns the
-    /// grace period that the drop waits for. It begins at the first call, so that several queues
-    /// share one. Sleeps.
+    /// Waits for a running softirq or work item, and permanently prevents further ones. Returns the
+    /// grace period that the drop waits for. The grace period begins at the first call, so that
+    /// several queues share one. Sleeps.
     pub(super) fn stop(&self) -> GracePeriod {
         *self.stopped.lock().get_or_insert_with(|| {
             match self.handler() {
@@ -174,7 +174,8 @@ impl PinnedDrop for Cq {
         // `ib_free_cq()` waits only for the first of the two.
         self.stop().wait();
         if let Some(Handler::Softirq(iop)) = self.handler() {
-            // `ib_free_cq()` disables the softirq again, which waits until it is enabled.
+            // `ib_free_cq()` disables the softirq again, and would wait until the softirq is
+            // enabled.
             // SAFETY: By the type invariant the softirq is disabled.
             unsafe { bindings::irq_poll_enable(iop) };
         }

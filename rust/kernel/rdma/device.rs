@@ -43,7 +43,7 @@ pub use super::limits::Limits;
 /// A registered `struct ib_device`.
 ///
 /// References come only from a [`Registered`] guard or the callbacks of a
-/// [`client::Client`](super::client::Client), so the device is registered while one lives.
+/// [`client::Client`](super::client::Client), so the device is registered while a reference lives.
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::ib_device>);
 
@@ -56,7 +56,7 @@ unsafe impl Sync for Device {}
 /// A 16-byte global identifier.
 pub type Gid = [u8; 16];
 
-/// How the InfiniBand connection manager of a port reaches its peers.
+/// The addresses by which the InfiniBand connection manager of a port reaches its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fabric {
     /// By LIDs; the subnet administrator knows the paths.
@@ -91,7 +91,7 @@ impl Device {
         self.0.get()
     }
 
-    /// The name, as in `/sys/class/infiniband/`. A device can be renamed; the name is a copy.
+    /// The name, as in `/sys/class/infiniband/`. It is a copy, because a device can be renamed.
     pub fn name(&self) -> Name {
         // SAFETY: The device is valid; `name` is an array inside it.
         let from = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
@@ -130,7 +130,7 @@ impl Device {
     /// The network namespace of the device: the initial one, unless `rdma system` gives namespaces
     /// their own devices. It does not change while the device is registered. Any context.
     ///
-    /// The device holds no reference to the namespace, and there may be none left.
+    /// The device holds no reference to the namespace, whose count may have reached 0.
     pub fn namespace(&self) -> SysfsTag<'_> {
         // SAFETY: The device is valid.
         let net = unsafe { bindings::srp_helper_rdma_dev_net(self.as_raw()) };
@@ -266,9 +266,9 @@ impl Device {
     }
 }
 
-/// The known state of a device, shared by its users: whether it has failed or is being removed, for
-/// good. What a failed device refuses is retried only a few times. Nothing waits for what a device
-/// refuses during its removal.
+/// The health of a device, shared by its users: whether the device has failed or is being removed.
+/// Neither mark is ever cleared. An operation that a failed device refuses is retried only a few
+/// times. Nothing waits for an operation that a device refuses during its removal.
 pub struct Health {
     failed: Atomic<bool>,
     going: Atomic<bool>,
@@ -312,7 +312,7 @@ impl Health {
         self.going.load(Acquire)
     }
 
-    /// Returns true on the first call only, as many queue pairs would log the same line.
+    /// Returns true on the first call only, so that only one of many queue pairs logs the failure.
     pub(super) fn is_news(&self) -> bool {
         !self.told.xchg(true, Full)
     }

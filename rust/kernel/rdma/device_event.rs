@@ -63,7 +63,7 @@ use kernel::{
 /// An asynchronous event of a device or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceEvent {
-    /// The device has failed for good.
+    /// The device has failed permanently.
     Fatal,
     /// A port has become usable.
     PortActive,
@@ -85,7 +85,7 @@ pub enum DeviceEvent {
 }
 
 impl DeviceEvent {
-    /// Returns the event for an `enum ib_event_type`, or `None` if it is that of another object.
+    /// Returns the event for an `enum ib_event_type`, or `None` for an event of another object.
     fn new(event: bindings::ib_event_type) -> Option<Self> {
         Some(match event {
             bindings::ib_event_type_IB_EVENT_DEVICE_FATAL => Self::Fatal,
@@ -129,20 +129,20 @@ pub trait DeviceEventHandler: Send + Sync + 'static {
     /// - for [`DeviceEvent::GidChange`] from the code that changes the table, with the mutex of
     ///   that table held too. [`Device::gid`] can be called.
     ///
-    /// It must not register a handler for the same device or drop a [`Registration`] of one: both
-    /// would deadlock.
+    /// The handler must not register a handler for the same device or drop a [`Registration`] of
+    /// one: both would deadlock.
     fn device_event(&self, event: DeviceEvent, port: Option<u32>);
 }
 
 /// A handler for the events of one device.
 ///
-/// Dropping it waits for running calls of the handler, and none begin after it: calls are made with
-/// the device's `event_handler_rwsem` held for reading, over a list from which the drop removes the
-/// handler with that semaphore held for writing. The drop sleeps, and must not happen in a handler
-/// of that device, nor with a lock held that a handler takes.
+/// Dropping a registration waits for running calls of the handler; none begin afterwards. The core
+/// calls handlers with the device's `event_handler_rwsem` held for reading, and the drop removes
+/// the handler from the list with that semaphore held for writing. The drop sleeps, and must not
+/// happen in a handler of that device, nor with a lock held that a handler takes.
 ///
-/// It keeps the device registered, so the `remove` of a [`Client`](super::client::Client) must drop
-/// it at the latest.
+/// A registration keeps the device registered, so the `remove` of a
+/// [`Client`](super::client::Client) must drop it at the latest.
 ///
 /// # Invariants
 ///
@@ -200,8 +200,8 @@ impl<T: DeviceEventHandler> Registration<T> {
 
     /// # Safety
     ///
-    /// Called by the core with the handler of a `Registration<T>` that is registered, and an event
-    /// of its device.
+    /// Only the core may call this, with the handler of a registered `Registration<T>`, and an
+    /// event of its device.
     unsafe extern "C" fn callback(
         handler: *mut bindings::ib_event_handler,
         event: *mut bindings::ib_event,

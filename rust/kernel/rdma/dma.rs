@@ -20,15 +20,15 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Size of a block, in bytes, unless a chunk or a page is larger: easy for the page allocator.
+/// Size of a block in bytes, unless a chunk or a page is larger. Such blocks are easy to allocate.
 const BLOCK: usize = 32 << 10;
 /// Maximum size of a chunk, in bytes.
 const MAX_CHUNK: usize = 64 << 10;
 /// Minimum alignment of chunks, in bytes: a cache line. Non-coherent DMA may need more.
 const ALIGN: usize = 64;
 
-/// How blocks are cut into chunks of `stride` bytes: the number of chunks per block, and the size
-/// of a block of `n` chunks.
+/// The division of blocks into chunks of `stride` bytes: the number of chunks per block, and the
+/// size of a block of `n` chunks.
 ///
 /// A chunk of a shared pool may be part of a memory region, so a chunk of whole pages needs a
 /// page-aligned DMA address. swiotlb ensures that for blocks of a page or more.
@@ -56,7 +56,7 @@ impl Cut {
     }
 }
 
-/// A physically contiguous allocation, mapped for the device for its whole life.
+/// A physically contiguous allocation, mapped for the device until it is freed.
 ///
 /// # Invariants
 ///
@@ -225,7 +225,7 @@ impl Pool {
     }
 }
 
-/// An owned piece of a [`Pool`].
+/// A piece of a [`Pool`], with exclusive ownership.
 ///
 /// # Invariants
 ///
@@ -245,10 +245,10 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// The bytes, to be filled in.
+    /// The bytes, for the caller to fill in.
     ///
-    /// A device that still reads them for an earlier message sends garbage, but reaches no other
-    /// memory.
+    /// A device that still reads the bytes for an earlier message sends garbage, but reaches no
+    /// other memory.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: By the type invariant no other chunk has these bytes.
@@ -284,7 +284,8 @@ impl Chunk {
         }
     }
 
-    /// Syncs the first `len` bytes, at most all, for the CPU. The device may still write.
+    /// Syncs the first `len` bytes, or all if there are fewer, for the CPU. The device may still
+    /// write.
     #[inline(always)]
     fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         let len = len.min(self.size);
@@ -334,7 +335,8 @@ impl Chunk {
 pub struct SharedChunk(Chunk);
 
 impl SharedChunk {
-    /// The first `len` bytes, at most all, to be filled in. The device may use them meanwhile.
+    /// The first `len` bytes, or all if there are fewer, for the caller to fill in. The device may
+    /// use them meanwhile.
     #[inline(always)]
     pub fn place(&mut self, len: usize) -> DeviceBytesMut<'_> {
         // SAFETY: By the invariant of `Chunk` no other chunk has these bytes, and `self` is
@@ -348,7 +350,8 @@ impl SharedChunk {
         self.0.sync_for_device(len);
     }
 
-    /// Syncs the first `len` bytes, at most all, for the CPU. The device may still write.
+    /// Syncs the first `len` bytes, or all if there are fewer, for the CPU. The device may still
+    /// write.
     #[inline(always)]
     pub fn sync_for_cpu(&self, len: usize) -> DeviceBytes<'_> {
         self.0.sync_for_cpu(len)

@@ -242,7 +242,8 @@ impl<E: EventHandler> Raw<E> {
 
     /// # Safety
     ///
-    /// Called by the connection manager with an identifier created by [`Self::new`] and its event.
+    /// Only the connection manager may call this, with an identifier from [`Self::new`] and its
+    /// event.
     unsafe extern "C" fn event_callback(
         id: *mut bindings::ib_cm_id,
         event: *const bindings::ib_cm_event,
@@ -260,7 +261,7 @@ impl<E: EventHandler> Raw<E> {
         }
         // SAFETY: `event` comes from the connection manager.
         if unsafe { shared.event(event) } == Report::Answer {
-            // While the owner of the id examines the reply, a peer that repeats it is told to wait.
+            // A peer that repeats its reply while the owner examines it gets an MRA.
             // SAFETY: The identifier is valid. An error means that its state has moved on.
             let _ = unsafe { bindings::srp_helper_ib_prepare_cm_mra(id) };
         }
@@ -288,13 +289,14 @@ enum Queue {
     Gone,
 }
 
-/// Moves a queue pair to RTR and RTS with the attributes from `agreed`. These have the peer's
-/// unchecked values, so RDMA reads are limited to `reads`. `ack_timeout` replaces the agreed
-/// timeout. Returns the milliseconds after which a command on the queue pair has certainly ended.
+/// Moves a queue pair to RTR and RTS with the attributes from `agreed`. The attributes have the
+/// peer's unchecked values, so RDMA reads are limited to `reads`. `ack_timeout` replaces the agreed
+/// timeout. Returns the time in milliseconds after which a command on the queue pair has certainly
+/// ended.
 ///
 /// # Errors
 ///
-/// Those of `agreed` and of the device driver.
+/// The errors of `agreed` and of the device driver.
 ///
 /// # Safety
 ///
@@ -378,12 +380,12 @@ impl<E: EventHandler> Id<E> {
     }
 
     /// Sends a request to connect the queue pair of this identifier to the peer at the end of
-    /// `path`. Allowed once. Completes with an event. May sleep.
+    /// `path`. May be called once. Completes with an event. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` without a queue pair; `EINVAL` the second time, if the private data is too long,
-    /// or if the path belongs to another device; otherwise what the connection manager returns for
+    /// or if the path belongs to another device; otherwise the error of the connection manager for
     /// the path.
     pub fn request(&self, path: &mut Path, what: &Request<'_>) -> Result {
         let mut queue = self.queue.lock();
@@ -440,19 +442,20 @@ impl<E: EventHandler> Id<E> {
     /// Accepts the reply: makes the queue pair usable and tells the peer. `ack_timeout`, as n in
     /// 4.096 us * 2^n, replaces the timeout that the connection managers agreed on. May sleep.
     ///
-    /// Returns the milliseconds after which a command on the queue pair has certainly ended, capped
-    /// at `timeout::MAX_REQUEST_TIMEOUT_MS`, which a long `ack_timeout` can exceed.
+    /// Returns the time in milliseconds after which a command on the queue pair has certainly
+    /// ended, capped at `timeout::MAX_REQUEST_TIMEOUT_MS`, which a long `ack_timeout` can exceed.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if there is no reply or the connection has ended meanwhile, otherwise what the
-    /// device driver or the connection manager returns; then [refuse](Self::refuse) the peer.
+    /// `ENOTCONN` if there is no reply or the connection has ended meanwhile, otherwise the error
+    /// of the device driver or the connection manager. After an error, [refuse](Self::refuse) the
+    /// peer.
     pub fn confirm(&self, ack_timeout: Option<u8>) -> Result<u32> {
         let queue = self.queue.lock();
         let Queue::Made(qp, reads) = *queue else {
             return Err(ENOTCONN);
         };
-        // Before telling the peer, which may disconnect at once.
+        // The state changes first, because the peer may disconnect as soon as it has the RTU.
         self.raw
             .shared
             .note(state::Input::SendRtu)
@@ -465,7 +468,7 @@ impl<E: EventHandler> Id<E> {
         Ok(allowed)
     }
 
-    /// Fills in the agreed attributes for the state in `attr`, and sets `mask` to them.
+    /// Fills `attr` with the agreed attributes for the state in it, and `mask` with their bits.
     fn agreed(&self, attr: &mut bindings::ib_qp_attr, mask: &mut c_int) -> Result {
         // SAFETY: The identifier is valid by the type invariant, `attr` and `mask` are valid for
         // writing.
@@ -561,7 +564,7 @@ unsafe impl<E: EventHandler> CmId for Id<E> {
                 },
                 GFP_KERNEL,
             );
-            // Without memory the queue pair keeps its state until it is drained.
+            // If the allocation fails, the queue pair keeps its state until it is drained.
             if let Ok(mut attr) = attr {
                 let mask = bindings::ib_qp_attr_mask_IB_QP_STATE as c_int;
                 // SAFETY: By the type invariant the queue pair is valid while the lock is held.

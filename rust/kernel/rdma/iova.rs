@@ -3,18 +3,18 @@
 //! The addresses of memory regions.
 //!
 //! `ib_map_mr_sg()` sets the address of a region, its `iova`, to the DMA address of the first byte.
-//! What a driver does with it when the registration is posted (Linux 7.2, `drivers/infiniband/`):
+//! When the registration is posted, drivers use it as follows (Linux 7.2, `drivers/infiniband/`):
 //!
-//! | driver | `IB_WR_REG_MR` | other upper bits |
+//! | driver | `IB_WR_REG_MR` | upper bits may differ |
 //! |---|---|---|
 //! | mlx5, mlx4 | `start_addr` of the region (`mlx5/wr.c`, `mlx4/qp.c`) | yes |
 //! | cxgb4, bnxt_re, hns, irdma, qedr, erdma, pvrdma | the virtual address, as it is | yes |
 //! | ionic | the same; of the lower bits the offset in the first page (`ionic_pgtbl_off()`) | yes |
-//! | rxe, siw, rdmavt (hfi1) | keeps it, and takes its distance to what a peer asks for | yes |
+//! | rxe, siw, rdmavt (hfi1) | keeps it, and subtracts it from the address in a request | yes |
 //! | ocrdma | the same as an offset: `iova - pages[0]` must be within the first page | no |
-//! | others (mana, efa, usnic, mthca, what is new) | no fast registration, or not read | no |
+//! | others (mana, efa, usnic, mthca, new ones) | no fast registration, or not examined | no |
 //!
-//! The offset in the page must stay: drivers take it from the lower bits. A page is at most 1 GiB.
+//! The offset in the page must not change: drivers use the lower bits. A page is at most 1 GiB.
 
 use crate::{
     bindings,

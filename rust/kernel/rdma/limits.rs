@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of an RDMA device, and how much a command can map with its memory regions.
+//! Limits of an RDMA device, and the amount of data that a command can map with its memory regions.
 //!
-//! No kernel types: the host tests build this file.
+//! This file uses no kernel types, because the host tests build it.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -29,9 +29,11 @@ pub struct Limits {
     pub max_pages_per_mr: u32,
     /// Whether a region may have gaps between its segments (`IB_MR_TYPE_SG_GAPS`).
     pub sg_gaps: bool,
-    /// DMA may use bounce buffers (swiotlb), which change the offset of a segment in its page.
+    /// Whether DMA may use bounce buffers (swiotlb), which change the offset of a segment in its
+    /// page.
     pub bounces: bool,
-    /// Page size of the machine in bytes, a power of two. No device has larger pages if it bounces.
+    /// Page size of the machine in bytes, a power of two. A device that bounces has no larger
+    /// pages.
     pub memory_page: u32,
     /// The bits of a region's address that may differ from the DMA address of its memory.
     pub iova_mask: u64,
@@ -50,13 +52,13 @@ impl Limits {
         }
     }
 
-    /// Number of regions that the longest command takes, at least 1. Without gaps, it depends on
-    /// the 512-byte sectors of the command; with gaps, on its scatter-gather entries, or if their
-    /// number is not given (0), on the pages that the sectors touch.
+    /// Number of regions that the longest command takes, at least 1. Without gaps, the number
+    /// depends on the 512-byte sectors of the command; with gaps, on its scatter-gather entries, or
+    /// if their number is not given (0), on the pages that the sectors touch.
     ///
     /// Without gaps, one page of each region does not count: data that does not start at a page
-    /// boundary touches one page more than its length has, and a region that ends within an entry
-    /// does not use its last page, see `ib_sg_to_pages()`.
+    /// boundary touches one page more than its length requires, and a region that ends within an
+    /// entry does not use its last page, see `ib_sg_to_pages()`.
     pub const fn mrs_per_command(&self, max_sectors: u32, sg_tablesize: u32) -> u32 {
         if self.max_pages_per_mr < 2 || self.mr_page_size == 0 {
             return u32::MAX;
@@ -82,7 +84,7 @@ impl Limits {
         }
     }
 
-    /// Maximum number of 512-byte sectors that `mrs` regions hold, wherever the data starts in its
+    /// Maximum number of 512-byte sectors that `mrs` regions hold, for any start of the data in its
     /// first page.
     pub const fn max_sectors(&self, mrs: u32) -> u32 {
         if self.sg_gaps {

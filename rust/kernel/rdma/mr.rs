@@ -6,7 +6,7 @@
 //! A [`Handle`] owns the object that has the memory, from the time it is attached until the peer
 //! cannot reach the memory. The peer's access begins when the queue pair posts the registration. It
 //! ends when the invalidation has completed, or when all queue pairs of the protection domain are
-//! in error and drained, as a key is valid on each of them. [`Handle::detach`] fails in between.
+//! in error and drained, as a key is valid on each of them. Until then [`Handle::detach`] fails.
 //!
 //! The idea of one handle for many scattered pages is `kpmMLockV` of Kernel PM2.
 //!
@@ -58,10 +58,10 @@ pub use regions::{
     MAX_PER_HANDLE, //
 };
 
-/// What a peer needs to reach one region.
+/// The parameters with which a peer accesses one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The address to use with the key. Where the driver allows it, the upper half is random and
+    /// The address to use with the key. If the driver allows it, the upper half is random and
     /// reveals nothing.
     pub addr: u64,
     /// The remote key.
@@ -71,7 +71,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The segment of no region.
+    /// An empty segment.
     const NONE: Self = Self {
         addr: 0,
         key: 0,

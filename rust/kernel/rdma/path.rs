@@ -159,9 +159,10 @@ impl Path {
         u16::from_be(self.record.pkey)
     }
 
-    /// Redirects the path to another port of the same subnet, by its LID. The rest stays unchanged.
+    /// Redirects the path to another port of the same subnet, by its LID. The other components stay
+    /// unchanged.
     ///
-    /// Not for RoCE, which has no LIDs: the next hop would not change.
+    /// Must not be called for RoCE, which has no LIDs: the next hop would not change.
     pub fn redirect(&mut self, lid: u16, gid: Option<Gid>, pkey: Option<u16>) {
         if let Some(gid) = gid {
             self.record.dgid = raw_gid(gid);

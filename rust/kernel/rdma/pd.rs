@@ -32,7 +32,8 @@ use kernel::{
 /// # Invariants
 ///
 /// - `pd` is a protection domain of `device`, which is registered.
-/// - `active` counts its queue pairs, from before their creation until they are drained.
+/// - `active` counts the queue pairs of the domain, from before their creation until they are
+///   drained.
 /// - `stale` counts the drained queue pairs with regions that a peer may have a key of. It is
 ///   raised before `active` is lowered. No queue pair is created for a peer before it is counted in
 ///   `active` and `stale` is 0.
@@ -88,7 +89,7 @@ impl Pd {
         &self.device
     }
 
-    /// The known state of the device.
+    /// The health of the device.
     pub(super) fn health(&self) -> &Health {
         &self.health
     }
@@ -107,7 +108,7 @@ impl Pd {
         Ok(())
     }
 
-    /// Uncounts a queue pair that is drained or was not created.
+    /// Stops counting a queue pair that is drained or was not created.
     pub(super) fn drained(&self) {
         self.active.fetch_sub(1, Full);
     }

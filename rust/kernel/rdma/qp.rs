@@ -2,8 +2,8 @@
 
 //! Queue pairs with completion callbacks.
 //!
-//! A [`Qp`] has one completion queue. It is polled on the CPU of its interrupt, or by its pollers,
-//! one at a time, so callbacks never run concurrently.
+//! A [`Qp`] has one completion queue. The queue is polled on the CPU of its interrupt, or by its
+//! pollers, one at a time, so callbacks never run concurrently.
 //!
 //! Requests are posted with a [`LiveQp`], which is the queue pair within an RCU read-side section.
 //! They use memory and regions of the [`Qp`], and belong to one connection. Completions identify
@@ -165,8 +165,8 @@ use posted_memory::PostedMemory;
 /// Number of receives that are reposted in one chain.
 pub const RECEIVE_BATCH: usize = 8;
 
-/// Receives to repost in one chain. On cache lines of its own, as the command path only reads the
-/// rest.
+/// Receives to repost in one chain, on separate cache lines: the command path only reads the other
+/// fields.
 #[repr(align(64))]
 struct Returned {
     list: [*const Cqe<Receive>; RECEIVE_BATCH],
@@ -193,11 +193,12 @@ struct Connected {
 ///   deregistered or replaced only after that.
 /// - Callbacks run one at a time, as those of `cq` do. If `cq` is polled, they run with `polled`
 ///   locked, which contains `cq` or null.
-/// - While `drained` is set, nothing reaches what `reach` holds, and no callback runs. Only a
-///   `forsaken` queue pair may reach its messages and `fixed` until the device is removed: they are
-///   kept until then, and there is no other connection. If completions may be left, `cq` is stopped
-///   and the next [`Self::connect`] replaces it, so later completions are of the new connection.
-/// - Posted requests use only completion entries, memory and regions of `reach`.
+/// - While `drained` is set, nothing accesses what `memory` holds, and no callback runs. Only a
+///   `forsaken` queue pair may access its messages and `fixed` until the device is removed: they
+///   are kept until then, and there is no other connection. If completions may be left, `cq` is
+///   stopped and the next [`Self::connect`] replaces it, so later completions are of the new
+///   connection.
+/// - Posted requests use only completion entries, pools and regions of `memory`.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: Handler> {
     qp: Atomic<*mut bindings::ib_qp>,
@@ -219,7 +220,7 @@ pub struct Qp<H: Handler> {
     polled: PolledCq,
     /// Set by `finish`: the queue pair is never connected again.
     finished: Atomic<bool>,
-    /// The device may still have a destroyed queue pair, and access the memory of `reach`.
+    /// The device may still have a destroyed queue pair, and access `memory`.
     forsaken: Atomic<bool>,
     /// Used by receive callbacks, which run one at a time, and by `connect` while none runs.
     returned: UnsafeCell<Returned>,
@@ -232,8 +233,8 @@ pub struct Qp<H: Handler> {
 // SAFETY: The verbs do their own locking; `returned` is used by one callback at a time, and `H` is
 // `Send` and `Sync`.
 unsafe impl<H: Handler> Send for Qp<H> {}
-// SAFETY: What a shared queue pair changes is atomic, under a lock, or `returned`, which one
-// callback at a time uses.
+// SAFETY: All data that a shared queue pair changes is atomic, under a lock, or `returned`, which
+// one callback at a time uses.
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
@@ -339,7 +340,7 @@ impl<H: Handler> Qp<H> {
     /// them is still mapped, or if another queue pair of the domain must
     /// [renew](Self::renew_regions) its own first; `ESHUTDOWN` if it is [finished](Self::finish),
     /// `ENODEV` if the device may still have the last queue pair, otherwise the errors of
-    /// [`CmId::create_qp`] and of the device driver. On error its state does not change.
+    /// [`CmId::create_qp`] and of the device driver. On error the queue pair does not change.
     pub fn connect(&self, cm_id: Arc<dyn CmId>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
@@ -453,23 +454,22 @@ impl<H: Handler> Qp<H> {
                 unsafe { destroy(self.pd.device(), qp) };
             }
             self.memory.regions.unbind();
-            // Drop it without the lock, as that waits for its event handler.
+            // Drop the identifier without the lock, as the drop waits for its event handler.
             drop(connected);
             drop(cm_id);
         }
     }
 
     /// Moves the queue pair to its error state and waits until every posted request has completed.
-    /// If the device keeps refusing (tried less often if its
-    /// [`Health`](crate::rdma::device::Health) has failed), destroys the queue pair and deregisters
-    /// its regions instead, if that guarantees anything; no callback runs for outstanding requests
-    /// then.
+    /// If the device keeps refusing, destroys the queue pair and deregisters its regions instead,
+    /// provided that this guarantees the end of access; outstanding requests then get no callback.
+    /// A device whose [`Health`](crate::rdma::device::Health) has failed gets fewer attempts.
     ///
     /// After this, nothing reaches the regions; requests posted later are flushed or refused. May
     /// sleep, without a deadline if the device does neither. Does nothing if the queue pair is not
     /// connected or is shut down.
     pub fn shutdown(&self) {
-        // The lock keeps the queue pair from being destroyed meanwhile.
+        // The lock prevents the destruction of the queue pair meanwhile.
         if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected);
         }
@@ -523,7 +523,7 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// [Disconnects](Self::disconnect) and stops completions for good. The grace period that the
+    /// [Disconnects](Self::disconnect) and permanently stops completions. The grace period that the
     /// drop waits for begins here, so that several queue pairs share one. May sleep.
     pub fn finish(&self) -> GracePeriod {
         self.disconnect();

@@ -3,7 +3,7 @@
 //! Paths on RoCE, which has no subnet administrator.
 //!
 //! The two GIDs are IP addresses; the network's routes and neighbours give the Ethernet address of
-//! the next hop. The rest is as in the path records of `rdma_cm`.
+//! the next hop. The other components are as in the path records of `rdma_cm`.
 //!
 //! C header: [`include/rdma/ib_addr.h`](srctree/include/rdma/ib_addr.h).
 
@@ -35,7 +35,7 @@ use kernel::{
 
 /// Packet life time, as n in 4.096 us * 2^n: the value that `rdma_cm` uses for Ethernet.
 const PACKET_LIFE_TIME: u8 = 16;
-/// Hop limit, if the route has none.
+/// Hop limit, if the route has none or one above 255.
 const HOP_LIMIT: u8 = 64;
 
 /// The IP address in a GID.
@@ -142,7 +142,7 @@ impl Query {
 
     /// # Safety
     ///
-    /// Called by the core with a query as its context, once.
+    /// Only the core may call this, once, with a query as its context.
     unsafe extern "C" fn answer_callback(
         status: c_int,
         _: *mut bindings::sockaddr,

@@ -93,7 +93,7 @@ impl Query {
         let device = device.hold()?;
         let this = KBox::pin_init(
             pin_init!(Self {
-                // INVARIANT: It is registered here.
+                // INVARIANT: `client` is registered here.
                 client <- Opaque::ffi_init(|slot: *mut bindings::ib_sa_client| {
                     // SAFETY: `slot` is valid for writing.
                     unsafe { bindings::ib_sa_register_client(slot) }
@@ -135,8 +135,8 @@ impl Query {
 
     /// # Safety
     ///
-    /// Called by the core with a query as its context, and if `status` is 0 with at least `count`
-    /// records. It may call twice, if a query is cancelled just after its reply.
+    /// Only the core may call this, with a query as its context, and with at least `count` records
+    /// if `status` is 0. The core may call it twice, if a query is cancelled just after its reply.
     unsafe extern "C" fn answer_callback(
         status: c_int,
         records: *mut bindings::sa_path_rec,

@@ -5,7 +5,7 @@
 //! Each suite exists once for each kind of device; without such a device its tests are skipped. The
 //! other end of a connection is [`peer::Peer`], a passive side on bare verbs.
 
-// The benchmarks do not use what only the tests need.
+// The benchmarks use only part of this module.
 #![cfg_attr(not(SRP_KUNIT), allow(dead_code, unused_imports, unused_macros))]
 
 #[cfg(SRP_KUNIT)]

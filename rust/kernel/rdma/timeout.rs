@@ -2,15 +2,15 @@
 
 //! Timeouts of messages, replies and requests on an InfiniBand fabric.
 
-/// The minimum subnet timeout: with less, the peer's CPU is too slow for the connection manager.
-/// Ports without a subnet manager report 0.
+/// The minimum subnet timeout. With less, the peer's CPU is too slow to answer the connection
+/// manager in time. Ports without a subnet manager report 0.
 const MIN_SUBNET_TIMEOUT: u8 = 16;
 /// The maximum response timeout, 17 s: a slower login is abandoned. The peer waits as long for our
 /// last message.
 const MAX_RESPONSE_TIMEOUT: u8 = 22;
 
-/// How long the connection managers wait for each other's reply at a port with this subnet timeout,
-/// as n in 4.096 us * 2^n.
+/// Returns the time that the connection managers wait for each other's reply at a port with this
+/// subnet timeout, as n in 4.096 us * 2^n.
 pub const fn response_timeout(subnet_timeout: u8) -> u8 {
     let timeout = if subnet_timeout < MIN_SUBNET_TIMEOUT {
         MIN_SUBNET_TIMEOUT
@@ -47,13 +47,13 @@ pub const fn packet_life_time(life: u8) -> u8 {
     }
 }
 
-/// The maximum duration of a command on a queue pair, in milliseconds, whatever the peer and the
-/// subnet administrator ask for.
+/// The maximum duration of a command on a queue pair, in milliseconds. It limits the timeouts that
+/// the peer and the subnet administrator ask for.
 pub const MAX_REQUEST_TIMEOUT_MS: u32 = 120_000;
 
-/// How long a queue pair that retries `retry_count` times waits for an acknowledgement, as n in
-/// 4.096 us * 2^n, if the connection managers have agreed on `timeout`. Limited so that a command
-/// takes at most 120 s, also for a `timeout` of 0, which means forever.
+/// Returns the time that a queue pair with `retry_count` retries waits for an acknowledgement, as n
+/// in 4.096 us * 2^n, if the connection managers have agreed on `timeout`. Limited so that a
+/// command takes at most 120 s, also for a `timeout` of 0, which means forever.
 pub const fn ack_timeout(timeout: u8, retry_count: u8) -> u8 {
     let retry_count = if retry_count & 7 == 0 { 1 } else { retry_count };
     let mut bounded = if timeout == 0 || timeout > 31 {

@@ -2,10 +2,10 @@
 
 //! Objects through which C calls functions of the module, which stays loaded until they are gone.
 //!
-//! A device guard is counted for the objects with callbacks that hold it: queue pairs, completion
+//! The device guards of objects with callbacks are counted: those of queue pairs, completion
 //! queues, `ib_cm` identifiers, queries to the subnet administrator. An `rdma_cm` identifier has no
-//! guard and is counted itself. Safe code can leak any of them, or form a reference cycle; then the
-//! module must not be unloaded.
+//! guard and is counted itself. Safe code can leak any of these objects, or form a reference cycle;
+//! then the module must not be unloaded.
 
 use kernel::{
     prelude::*,
@@ -29,10 +29,10 @@ const PATIENCE: u32 = 6_000;
 /// The count of the objects of the module.
 pub(super) static USERS: Users = Users::none();
 
-/// A count of such objects.
+/// A count of objects through which C calls the module.
 pub(super) struct Users(Atomic<i32>);
 
-/// A field of such an object, which is counted until its drop.
+/// A field of a counted object. The drop of the field ends the count.
 pub(super) struct User<'a>(&'a Users);
 
 impl Users {
@@ -46,7 +46,7 @@ impl Users {
         User(self)
     }
 
-    /// Waits until none is left: forever, if one was leaked. Sleeps.
+    /// Waits until no object is left: forever, if one was leaked. Sleeps.
     pub(super) fn wait(&self) {
         let mut looks = 0u32;
         while self.0.load(Acquire) != 0 {
@@ -61,7 +61,7 @@ impl Users {
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
-        // Orders all uses of the object before this.
+        // Orders all uses of the object before the decrement.
         self.0 .0.fetch_sub(1, Release);
     }
 }

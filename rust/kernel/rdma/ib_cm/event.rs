@@ -13,7 +13,7 @@ pub enum Event<'a> {
     Rejected {
         /// `enum ib_cm_rej_reason`.
         reason: u16,
-        /// Additional information, as long as the peer says, at most 72 bytes.
+        /// Additional information, with the length that the peer specifies, at most 72 bytes.
         info: &'a [u8],
         /// The private data, padded with zeros.
         private_data: &'a [u8],

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The kernel's connection manager checks messages against its own state. This machine covers our
-//! side only: in whatever order messages arrive, it reports at most one reply and at most one end
-//! of the connection, the reply first.
+//! side only. For any order of messages, it reports at most one reply and at most one end of the
+//! connection, the reply first.
 
 /// The progress of an attempt; the names are those of `enum ib_cm_state`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,7 +52,7 @@ impl State {
     }
 }
 
-/// An action of ours, or an event of the connection manager.
+/// An action of this side, or an event of the connection manager.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Input {
     /// We send the REQ.
@@ -67,8 +67,8 @@ pub enum Input {
     Rej,
     /// No reply to the REQ arrived.
     ReqError,
-    /// The peer needs more time. The kernel's connection manager accepts one in state REQ_SENT only
-    /// (`cm_mra_handler()`) and waits longer.
+    /// The peer needs more time. The kernel's connection manager accepts an MRA in state REQ_SENT
+    /// only (`cm_mra_handler()`) and waits longer.
     Mra,
     /// The peer disconnects.
     Dreq,
@@ -98,7 +98,7 @@ impl Input {
     ];
 }
 
-/// What is reported to the event handler.
+/// A report to the event handler.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Report {
     /// Nothing.
@@ -132,7 +132,7 @@ pub const fn next(state: State, input: Input) -> Option<(State, Report)> {
         (S::ReqSent, I::Mra) => (S::ReqSent, Report::Later),
         (_, I::Mra | I::Other) => (state, Report::Nothing),
         (S::Over, I::TimewaitExit) => (S::Over, Report::TimewaitExit),
-        // Either nothing was requested, or the message is a late one.
+        // Nothing was requested, or the message is late.
         (S::Idle | S::Over, _) => (state, Report::Nothing),
 
         (S::ReqSent, I::Rep) => (S::RepRcvd, Report::Answer),

@@ -452,7 +452,7 @@ fn refuses_an_answer(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.confirmed, 0)
 }
 
-/// While the reply is being examined, an impatient target is told to wait.
+/// An impatient target is told to wait while its reply is being examined.
 fn answer_is_looked_at(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, yes)?;
     let attempt = Attempt::new(soft)?;

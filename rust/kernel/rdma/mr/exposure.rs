@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many regions of a handle a peer may reach, and the state of their registration.
+//! The number of a handle's regions that a peer may reach, and the state of their registration.
 
 use kernel::sync::atomic::{
     Acquire,
@@ -32,7 +32,7 @@ const COUNT: u32 = POSTED - 1;
 pub(super) struct Exposure(Atomic<u32>);
 
 impl Exposure {
-    /// Creates the state; the peer can reach nothing.
+    /// Creates the state in which the peer can reach nothing.
     pub(super) fn none() -> Self {
         Self(Atomic::new(0))
     }
@@ -50,7 +50,7 @@ impl Exposure {
     }
 
     /// Notes that a registration of `count` regions, at most 255, will be posted. A reader that
-    /// sees the count sees what is written before this call.
+    /// sees the count also sees all writes before this call.
     #[inline(always)]
     pub(super) fn set(&self, count: u32) {
         self.0.store(count, Release);

@@ -2,8 +2,8 @@
 
 //! A region that stays registered for the life of a connection.
 //!
-//! The peer may write to it at any time. For small transfers, copying the data costs less than a
-//! registration and an invalidation per transfer (Gfarm paper, figure 5).
+//! The peer may write to the region at any time. For small transfers, copying the data costs less
+//! than a registration and an invalidation per transfer (Gfarm paper, figure 5).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 
@@ -48,12 +48,12 @@ use kernel::{
 /// or its parts may sleep.
 pub struct FixedMr(Arc<Inner>);
 
-/// What a [`FixedMr`] and its [`FixedPart`]s share.
+/// The state that a [`FixedMr`] and its [`FixedPart`]s share.
 ///
 /// # Invariants
 ///
-/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` changes `mr`, and the
-/// drop, while there is no queue pair and no [`Bound`]. No queue pair exists before `renew` has
+/// `mr` is a valid region, or null after a `renew` that failed. Only `renew` and the drop change
+/// `mr`, while there is no queue pair and no [`Bound`]. No queue pair exists before `renew` has
 /// succeeded. `list` has the DMA addresses of memory of `_pool`.
 struct Inner {
     mr: Atomic<*mut bindings::ib_mr>,
@@ -74,10 +74,10 @@ struct Inner {
     _pool: Arc<Pool>,
 }
 
-// SAFETY: Regions and mappings have no thread affinity; what changes is atomic, or changed by the
-// one caller of `renew`.
+// SAFETY: Regions and mappings have no thread affinity; mutable fields are atomic, or changed by
+// the one caller of `renew`.
 unsafe impl Send for Inner {}
-// SAFETY: What changes is atomic, or changed by the one caller of `renew`.
+// SAFETY: Mutable fields are atomic, or changed by the one caller of `renew`.
 unsafe impl Sync for Inner {}
 
 impl FixedMr {
@@ -86,10 +86,10 @@ impl FixedMr {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there is no chunk, or one of another pool, if the device only reads the pool, if
-    /// `size` or the size of the chunks is not a multiple of the device's page size, if `size` is 0
-    /// or exceeds a chunk, or if one region cannot cover all; otherwise `ENOMEM` or the error of
-    /// the device driver.
+    /// `EINVAL` if there is no chunk, or a chunk of another pool, if the device only reads the
+    /// pool, if `size` or the size of the chunks is not a multiple of the device's page size, if
+    /// `size` is 0 or exceeds a chunk, or if one region cannot cover all chunks; otherwise `ENOMEM`
+    /// or the error of the device driver.
     pub fn new(
         pd: &Arc<Pd>,
         pool: &Arc<Pool>,
@@ -259,7 +259,8 @@ pub struct FixedPart {
 }
 
 impl FixedPart {
-    /// Returns what the peer needs to write the first `len` bytes, on the current connection.
+    /// Returns the segment with which the peer writes the first `len` bytes, on the current
+    /// connection.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ struct Mapped {
     used: u16,
     /// The invalidation of the last registration was requested.
     invalidated: bool,
-    /// What the peer needs to reach the first region.
+    /// The segment of the first region, for the peer.
     first: Segment,
 }
 
@@ -56,18 +56,18 @@ pub struct Handle<T: ScatterList> {
     own: NonNull<Group>,
     object: Option<T>,
     mapped: Option<Mapped>,
-    /// What the peer needs to reach the other regions in use.
+    /// The segments of the other regions in use, for the peer.
     others: KVec<Segment>,
 }
 
 // SAFETY: The regions may be used from any thread, and the object is `Send`.
 unsafe impl<T: ScatterList + Send> Send for Handle<T> {}
-// SAFETY: What a shared handle gives access to is atomic or `Sync`.
+// SAFETY: All data that a shared handle gives access to is atomic or `Sync`.
 unsafe impl<T: ScatterList + Sync> Sync for Handle<T> {}
 
 impl<T: ScatterList> Handle<T> {
-    /// Creates the handle of the group `own`, which is one of `regions` and no other handle's, and
-    /// has `others` regions besides the first.
+    /// Creates the handle of `own`, a group of `regions` that belongs to no other handle. The group
+    /// has `others` regions in addition to the first.
     ///
     /// # Errors
     ///
@@ -113,13 +113,14 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// `EINVAL` without an object or a direction, or with an empty list; `EBUSY` if the handle is
     /// mapped or its memory counts as reachable; `ENOMEM` if the device cannot map the list or
-    /// takes nothing of it; `E2BIG` if the list needs more regions than the handle has.
+    /// describe any of it; `E2BIG` if the list needs more regions than the handle has.
     ///
     /// `random` provides keys and addresses that a peer cannot guess.
     #[inline(always)]
     pub fn map(&mut self, direction: DataDirection, random: u64) -> Result {
         let object = self.object.as_ref().ok_or(EINVAL)?;
-        // Without a queue pair, too: the next connection first replaces a reachable region.
+        // This holds without a queue pair, too: the next connection first replaces a reachable
+        // region.
         if self.mapped.is_some() || !self.own().reachable.is_none() {
             return Err(EBUSY);
         }
@@ -226,8 +227,8 @@ impl<T: ScatterList> Handle<T> {
         }
     }
 
-    /// Describes with one region as many of the `left` entries from `sg` on as it takes, and gives
-    /// it a new key and address. Returns the number of entries and bytes, and the segment.
+    /// Fills one region with as many of the `left` entries from `sg` on as fit, and gives it a new
+    /// key and address. Returns the number of entries and bytes, and the segment.
     #[inline(always)]
     fn fill(
         &self,
@@ -312,7 +313,8 @@ impl<T: ScatterList> Handle<T> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the queue pair has other regions, `EBUSY` on a second call.
+    /// `EINVAL` if the queue pair has other regions, `EBUSY` if the invalidation was returned
+    /// before.
     #[inline(always)]
     pub(in crate::rdma) fn invalidation<'a>(
         &mut self,

@@ -52,7 +52,8 @@ pub(super) fn say_left(pd: &Pd, why: Error) {
 }
 
 /// Like `ib_update_fast_reg_key()`, sets the consumer's part of the keys to the lowest bits of
-/// `random`. Also sets the bits of `iova_mask` in the address. Returns remote key and address.
+/// `random`. Also sets the bits of `iova_mask` in the address. Returns the remote key and the
+/// address.
 ///
 /// # Safety
 ///

@@ -43,7 +43,7 @@ pub const MAX_PER_HANDLE: usize = 16;
 /// # Invariants
 ///
 /// The pointer is valid or null. It is null only while its [`Group`] is reachable and no [`Bound`]
-/// exists, or while no user is left. It is replaced only as the invariant of [`Group`] says.
+/// exists, or while no user is left. It is replaced only as the invariant of [`Group`] permits.
 pub(in crate::rdma) struct Region(Atomic<*mut bindings::ib_mr>);
 
 impl Region {
@@ -56,7 +56,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// The error of the device driver; the region is still there then.
+    /// The error of the device driver; the region is unchanged.
     ///
     /// # Safety
     ///
@@ -123,9 +123,9 @@ pub(in crate::rdma) struct Group {
     /// The first region, usually the only one in use.
     pub(super) first: Region,
     pub(super) others: KVec<Region>,
-    /// What the peer may reach. Set before the registration is posted, cleared when the
-    /// invalidation has completed. If it is still set when the queue pair is gone, the device may
-    /// or may not have the regions registered.
+    /// The regions that the peer may reach. Set before the registration is posted, cleared when the
+    /// invalidation has completed. If regions are still reachable when the queue pair is gone, the
+    /// device may or may not have them registered.
     pub(super) reachable: Exposure,
     /// The number of the handle.
     handle: u32,
@@ -271,7 +271,7 @@ impl Regions {
         group.is_some_and(|group| !group.reachable.is_none())
     }
 
-    /// Binds the regions to a new queue pair. Replaces those that may still be registered. May
+    /// Binds the regions to a new queue pair. Replaces regions that may still be registered. May
     /// sleep.
     ///
     /// # Errors
@@ -333,9 +333,9 @@ impl Regions {
         }
     }
 
-    /// Replaces the regions without a completed invalidation. The device accepts a registration
-    /// only for a region that is not registered. These may or may not be, and their old keys may or
-    /// may not have been used.
+    /// Replaces the regions without a completed invalidation. They may still be registered under
+    /// their old keys, and the device accepts a registration only for a region that is not
+    /// registered.
     fn renew(&self) -> Result {
         for group in &self.groups {
             let count = group.reachable.count();

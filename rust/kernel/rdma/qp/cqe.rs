@@ -36,7 +36,7 @@ pub(super) trait Completion<H: Handler>: Sized {
 ///
 /// # Invariants
 ///
-/// Only requests of the `Qp<H>` that has this entry in its `reach` name it. `cqe.done` is
+/// Only requests of the `Qp<H>` that has this entry in its `memory` name it. `cqe.done` is
 /// [`done::<H, O>`](done).
 #[repr(C)]
 pub(super) struct Cqe<O> {
@@ -67,7 +67,7 @@ impl<O> Cqe<O> {
 
 /// # Safety
 ///
-/// Called by the completion queue of a `Qp<H>` for a request that names a `Cqe<O>`.
+/// Only the completion queue of a `Qp<H>` may call this, for a request that names a `Cqe<O>`.
 unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
@@ -79,7 +79,7 @@ unsafe extern "C" fn done<H: Handler, O: Completion<H>>(
     let qp: &Qp<H> = unsafe { &*context.cast() };
     // SAFETY: The completion is valid for the call.
     let wc = unsafe { &*wc };
-    // SAFETY: The request names a `Cqe<O>`, which is in the `reach` of `qp` and so is valid.
+    // SAFETY: The request names a `Cqe<O>`, which is in the `memory` of `qp` and so is valid.
     let cqe = unsafe { &*cookie(wc).cast::<Cqe<O>>() };
     if Status(wc.status).is_success() {
         O::done(cqe, qp, wc);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the completions and events of a queue pair do.
+//! The handling of a queue pair's completions and events.
 
 use super::{
     cqe::{
@@ -109,7 +109,7 @@ impl<H: Handler> Qp<H> {
 
     /// # Safety
     ///
-    /// Called by the device driver with the context of a queue pair of a `Qp<H>`.
+    /// Only the device driver may call this, with the context of a queue pair of a `Qp<H>`.
     pub(super) unsafe extern "C" fn event(
         event: *mut bindings::ib_event,
         context: *mut core::ffi::c_void,

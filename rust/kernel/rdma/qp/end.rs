@@ -2,16 +2,18 @@
 
 //! The end of a queue pair, after which nothing reaches its memory.
 //!
-//! The queue pair goes to its error state and is drained: a request is posted in each queue, and
-//! completes last. A step that the device refuses, or does late, is retried. Drivers that reset a
-//! device by removing it refuse for good from some point on. So after three refusals, or at once if
-//! the device has [failed](crate::rdma::device::Health), the next guarantee of this list is enough:
+//! The queue pair goes to its error state and is drained: the drain posts a request in each queue,
+//! which completes last. A step that the device refuses or delays is retried. Drivers that reset a
+//! device by removing it refuse every request from some point on. So after three refusals, or at
+//! once if the device has [failed](crate::rdma::device::Health), the next guarantee of this list is
+//! enough:
 //!
 //! 1. The queue pair is in its error state, and both queues are drained.
 //! 2. The queue pair is destroyed, and each region that the peer may have a key of is deregistered.
-//!    This counts if the driver [reports](super::super::reports) the device's result for either. If
-//!    it does not for queue pairs, the memory of [`PostedMemory`](super::PostedMemory) stays until
-//!    the device is removed, and no other connection uses it.
+//!    This is a guarantee only if the driver [reports](super::super::reports) the device's result
+//!    for one of the two. Without the result for queue pairs, the memory of
+//!    [`PostedMemory`](super::PostedMemory) stays until the device is removed, and no other
+//!    connection uses it.
 //! 3. The queue pair is destroyed, and the device is being removed: its driver has stopped it or is
 //!    stopping it.
 //!
@@ -70,7 +72,7 @@ use kernel::{
 /// The time limit of a drain request, in milliseconds. After that, another one is posted: some
 /// drivers look for requests to flush only at a post.
 const FLUSH_MS: Msecs = 1_000;
-/// Maximum number of refusals by a device not known to have failed: 1 s with the pauses.
+/// Maximum number of refusals by a device without known failure: 1 s with the pauses.
 const REFUSALS: u32 = 3;
 /// Maximum number of late drains in the error state, which serves no peer: 30 s with the pauses.
 /// For a device that has failed, `REFUSALS` applies.
@@ -184,10 +186,10 @@ impl<H: Handler> Qp<H> {
             }
         }
         if progress.repeated {
-            // An outstanding request must not be taken for one of the next connection.
+            // A completion of an outstanding request must not reach the next connection.
             let _ = self.stop_cq();
         }
-        // In this order: `Pd` has `stale` raised before `active` is lowered.
+        // The order matters: `stale` of the `Pd` is raised before `active` is lowered.
         self.memory.regions.set_dead();
         self.drained.store(true, Release);
         self.pd.drained();
@@ -227,8 +229,8 @@ impl<H: Handler> Qp<H> {
         unsafe { self.memory.regions.revoke() }
     }
 
-    /// If the queue pair is forsaken, waits until the device is removed: until then, what it may
-    /// reach is kept. Sleeps.
+    /// If the queue pair is forsaken, waits until the device is removed: until then, the memory
+    /// that the queue pair may access is kept. Sleeps.
     pub(in crate::rdma) fn wait_going(&self) {
         insist(self.pd.device(), QUEUE_PAIR, || {
             match self.forsaken.load(Acquire) && !self.pd.health().is_going() {
@@ -239,7 +241,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Hides the queue pair, which is unused after the returned grace period. The first call begins
-    /// it. Called with `Qp::connected` locked; `connected` is its value.
+    /// the grace period. Called with `Qp::connected` locked; `connected` is its value.
     pub(super) fn hide(&self, connected: &mut Connected) -> GracePeriod {
         self.qp.store(null_mut(), Release);
         *connected.retired.get_or_insert_with(GracePeriod::begin)
@@ -292,7 +294,7 @@ impl<H: Handler> Qp<H> {
             ..Default::default()
         };
         let mut bad = core::ptr::null();
-        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `reach`.
+        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `memory`.
         posted(unsafe { bindings::srp_helper_ib_post_send(qp.as_ptr(), &wr.wr, &mut bad) })
     }
 
@@ -301,7 +303,7 @@ impl<H: Handler> Qp<H> {
         let mut wr = bindings::ib_recv_wr::default();
         set_receive_cookie(&mut wr, cqe.as_raw());
         let mut bad = core::ptr::null();
-        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `reach`.
+        // SAFETY: `qp` is from `connected`, so it is valid; `cqe` is in `memory`.
         posted(unsafe { bindings::srp_helper_ib_post_recv(qp.as_ptr(), &wr, &mut bad) })
     }
 

@@ -12,7 +12,7 @@ use crate::rdma::wc::{
 };
 use kernel::error::Error;
 
-/// Why a queue pair failed.
+/// The reason why a queue pair failed.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure {
     /// A request of the named kind failed.
@@ -36,8 +36,8 @@ impl core::fmt::Display for Failure {
 }
 
 /// The callbacks of a [`Qp`]. They run in a softirq or a task, as its
-/// [`PollContext`](super::PollContext) says; if the queue pair is polled, in the caller of
-/// [`Qp::poll`], with softirqs off, or in the task that ends the connection. They run one at a
+/// [`PollContext`](super::PollContext) says. Those of a polled queue pair run in the caller of
+/// [`Qp::poll`], with softirqs off, or in the task that ends the connection. Callbacks run one at a
 /// time, and must not sleep.
 pub trait Handler: Send + Sync + Sized + 'static {
     /// A message of the peer arrived. `message` is valid only during the call.

@@ -45,8 +45,8 @@ impl PolledCq {
         *self.cq.lock() = cq;
     }
 
-    /// Without PREEMPT_RT returns [`None`] at once while the queue is polled. With PREEMPT_RT waits
-    /// for the holder, which may be preempted and inherits the caller's priority.
+    /// Without PREEMPT_RT returns [`None`] at once while another task polls the queue. With
+    /// PREEMPT_RT waits for that task, which may be preempted and inherits the caller's priority.
     fn try_lock(&self) -> Option<SpinLockBhGuard<'_, *mut bindings::ib_cq>> {
         match compat::PREEMPTIBLE_SPINLOCKS {
             true => Some(self.cq.lock()),

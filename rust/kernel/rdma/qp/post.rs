@@ -96,8 +96,8 @@ const REGISTRATIONS: Registrations = [const { MaybeUninit::uninit() }; MAX_PER_H
 ///
 /// # Invariants
 ///
-/// Until the section ends, the queue pair is valid, and the regions of `reach`, which is part of
-/// its [`Qp`], `fixed` included, are neither deregistered nor replaced.
+/// Until the section ends, the queue pair is valid, and the regions of `memory`, `fixed` included,
+/// are neither deregistered nor replaced.
 #[derive(Clone, Copy)]
 pub struct LiveQp<'a> {
     qp: NonNull<bindings::ib_qp>,
@@ -177,7 +177,7 @@ impl<'a> LiveQp<'a> {
         if !chunk.is_of(&self.memory.messages) {
             return Err(EINVAL);
         }
-        // INVARIANT: The chunk is from the message pool of `reach`.
+        // INVARIANT: The chunk is from the message pool of `memory`.
         Ok(SendWr {
             live: *self,
             message: chunk.part(len)?,
@@ -269,7 +269,7 @@ impl<'a> LiveQp<'a> {
     }
 
     /// Returns the invalidation of all regions of `handle` that the peer may reach, once per
-    /// registration, or `None` if it can reach nothing. The memory is reachable until the
+    /// registration, or `None` if the peer can reach nothing. The memory is reachable until the
     /// invalidation is posted and has completed.
     ///
     /// # Errors
@@ -372,7 +372,7 @@ impl<'a> LiveQp<'a> {
         &wr.wr
     }
 
-    /// Posts a chain that uses only completions, memory and regions of `reach`.
+    /// Posts a chain that uses only completion entries, pools and regions of `memory`.
     #[inline(always)]
     fn post(&self, first: *const bindings::ib_send_wr) -> Result {
         let mut bad = core::ptr::null();
@@ -411,7 +411,7 @@ impl<'a> SendWr<'a> {
         if !pool.is_some_and(|pool| chunk.is_of(pool)) {
             return Err(EINVAL);
         }
-        // INVARIANT: The chunk is from the data pool of `reach`.
+        // INVARIANT: The chunk is from the data pool of `memory`.
         self.data = Some(chunk.part(len)?);
         Ok(self)
     }
@@ -439,8 +439,8 @@ impl<'a> SendWr<'a> {
     ///
     /// # Errors
     ///
-    /// The error of the device driver, also for an invalidation that waited for this post. The
-    /// registration may have been posted then, and its memory counts as reachable.
+    /// The error of the device driver, also for an invalidation that waited for this post. After an
+    /// error the registration may have been posted; its memory counts as reachable.
     #[inline(always)]
     pub fn post(self, signaled: bool) -> Result {
         let memory = self.live.memory;
@@ -493,7 +493,7 @@ impl<'a> SendWr<'a> {
         if let Some(register) = &self.register {
             first = self.live.registrations(&mut chain, register, first);
         }
-        // By the type invariant the chain uses only memory and regions of `reach`.
+        // By the type invariant the chain uses only pools and regions of `memory`.
         self.live.post(first)?;
         match self.register {
             Some(register) => self.live.registered(register.regions),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What posted requests can reach.
+//! The memory that posted requests can access.
 
 use super::{
     cqe::Cqe,
@@ -31,8 +31,8 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What requests posted on a [`Qp`](super::Qp) use, completions included. It does not change, and
-/// is dropped after the queue pair.
+/// The completion entries, pools and regions of the requests posted on a [`Qp`](super::Qp). They do
+/// not change, and are dropped after the queue pair.
 pub(super) struct PostedMemory {
     pub(super) sent: Cqe<Sent>,
     pub(super) control_sent: Cqe<ControlSent>,

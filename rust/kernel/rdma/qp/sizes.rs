@@ -30,7 +30,7 @@ pub struct Sizes {
     /// Completion vector, below
     /// [`Limits::num_comp_vectors`](crate::rdma::device::Limits::num_comp_vectors).
     pub vector: u32,
-    /// Where the callbacks run.
+    /// The context of the callbacks.
     pub context: PollContext,
     /// Number of memory handles.
     pub handles: usize,

@@ -85,7 +85,7 @@ fn peer_writes_all_pieces(soft: &Soft) -> Result {
 /// Tries a transfer that must fail.
 fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
     let status = link.peer.transfer(how, segment)?;
-    // An iWARP write completes when it is sent; the connection ends when it has arrived.
+    // An iWARP write completes when it is sent; the connection ends after it has arrived.
     within(|| link.is_over() || !status.is_success())?;
     link.qp.shutdown();
     check_eq!(link.record().wrong(), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the teardown of a queue pair waits for, and concurrent posting.
+//! Tests of the waits in the teardown of a queue pair, and of concurrent posting.
 
 use super::{
     check,
@@ -413,7 +413,7 @@ fn late_event_is_not_polled(soft: &Soft) -> Result {
 
 /// Whether a queue pair is being created.
 static MAKES: Atomic<bool> = Atomic::new(false);
-/// How many of the calls that must not run meanwhile are about to begin.
+/// Number of calls that are about to begin and must not run meanwhile.
 static ABOUT: Atomic<usize> = Atomic::new(0);
 /// The original `create_qp`.
 static CREATE: Atomic<usize> = Atomic::new(0);

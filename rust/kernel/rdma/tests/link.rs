@@ -263,7 +263,7 @@ pub(in crate::rdma) struct Piece {
 }
 
 impl Piece {
-    /// Hands the first `len` bytes to the device; returns what the peer needs to reach them.
+    /// Hands the first `len` bytes to the device; returns their segment for the peer.
     pub(in crate::rdma) fn expose(&self, len: usize) -> Result<Segment> {
         self.chunk.sync_for_device(len);
         // CAST: It is at most 64 KiB.

@@ -302,7 +302,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
 
 /// # Safety
 ///
-/// None: it accesses nothing.
+/// None: the function accesses nothing.
 unsafe extern "C" fn takes_nothing(
     _: *mut bindings::ib_mr,
     _: *mut bindings::scatterlist,

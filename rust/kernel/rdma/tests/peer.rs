@@ -138,7 +138,7 @@ pub(in crate::rdma) struct Peer {
     source: Chunk,
     sink: Chunk,
     poll_context: bindings::ib_poll_context,
-    /// The address that it listens on.
+    /// The address that the peer listens on.
     pub(in crate::rdma) address: SocketAddr,
 }
 
@@ -151,8 +151,8 @@ pub(in crate::rdma) enum Transfer {
 }
 
 impl Peer {
-    /// Starts to listen on the address of the device, on a free port. Either the test polls its
-    /// queue, or callbacks run in `poll_context`.
+    /// Starts to listen on the address of the device, on a free port. Either the test polls the
+    /// completion queue, or callbacks run in `poll_context`.
     pub(in crate::rdma) fn new(
         soft: &Soft,
         poll_context: bindings::ib_poll_context,
@@ -518,7 +518,8 @@ impl Inner {
 
     /// # Safety
     ///
-    /// Called by the connection manager for the listener and the identifiers of its requests.
+    /// Only the connection manager may call this, for the listener and the identifiers of its
+    /// requests.
     unsafe extern "C" fn event(
         id: *mut bindings::rdma_cm_id,
         event: *mut bindings::rdma_cm_event,
@@ -547,7 +548,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// Called by the queue of an `Inner` for a receive.
+    /// Only the queue of an `Inner` may call this, for a receive.
     unsafe extern "C" fn receive_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: `cq` is the queue of an `Inner`.
         let this = unsafe { Self::of(cq) };
@@ -572,7 +573,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// Called by the queue of an `Inner` for a message.
+    /// Only the queue of an `Inner` may call this, for a message.
     unsafe extern "C" fn send_done(cq: *mut bindings::ib_cq, _: *mut bindings::ib_wc) {
         // SAFETY: `cq` is the queue of an `Inner`.
         unsafe { Self::of(cq) }.sent.fetch_add(1, Relaxed);
@@ -580,7 +581,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// Called by the queue of an `Inner` for a transfer.
+    /// Only the queue of an `Inner` may call this, for a transfer.
     unsafe extern "C" fn transfer_done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
         // SAFETY: The completion is valid for the call.
         let status = unsafe { (*wc).status };

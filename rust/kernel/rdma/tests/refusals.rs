@@ -272,7 +272,7 @@ fn one_that_stops_later_is_drained(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// A device that has no room for the drain request is retried until it has.
+/// A device that has no room for the drain request is retried until there is room.
 fn one_that_takes_requests_later_is_drained(soft: &Soft) -> Result {
     for shape in [&SHAPE, &POLLED] {
         let mut link = exposed(soft, shape)?;
@@ -345,7 +345,7 @@ fn goes((qp, pd): &Kept) {
 }
 
 /// With a driver that reports the outcome of deregistrations only, commands get their memory back,
-/// and the rest is kept until the device is removed.
+/// and the other memory is kept until the device is removed.
 fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     link.pd.health().fail();
@@ -391,7 +391,7 @@ fn one_without_reports_is_kept(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Completions of a destroyed queue pair are not taken for those of the next connection.
+/// Completions of a destroyed queue pair do not reach the next connection.
 fn completions_of_a_destroyed_one_do_not_count(soft: &Soft) -> Result {
     let mut link = Link::with(soft, &POLLED)?;
     link.pd.health().fail();

@@ -151,7 +151,7 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
         *byte = 0xee;
     }
     let status = link.peer.transfer(how, segment)?;
-    // An iWARP write completes when it is sent; the connection ends when it has arrived.
+    // An iWARP write completes when it is sent; the connection ends after it has arrived.
     if status.is_success() {
         check_eq!(how, Transfer::Write);
     }
@@ -378,7 +378,7 @@ fn shutdown_is_the_end(soft: &Soft) -> Result {
     for byte in link.peer.source() {
         *byte = 0xee;
     }
-    // Too late for this write, whether or not the peer has noticed; an rxe peer keeps retrying.
+    // This write comes too late, whether or not the peer has noticed; an rxe peer keeps retrying.
     let _ = link.peer.begin(Transfer::Write, &segment);
     fsleep(Delta::from_millis(50));
     link.peer.poll();

@@ -118,7 +118,7 @@ pub(super) fn bounds_every_ack_delay(soft: &Soft) -> Result {
 /// A target that replies with larger RDMA read depths than requested gets the requested ones.
 pub(super) fn bounds_rdma_depths(soft: &Soft) -> Result {
     for (said, reads) in [
-        // As LIO does and the InfiniBand specification says.
+        // The reply of LIO, as the InfiniBand specification says.
         ([4, 4], 3),
         ([3, 0], 3),
         ([2, 0], 2),

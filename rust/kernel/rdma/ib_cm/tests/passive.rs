@@ -62,12 +62,12 @@ const RECEIVE: usize = 1024;
 /// Maximum length of a message from the target, in bytes.
 const REPLY: usize = 128;
 
-/// Handles what arrives on a connection.
+/// Handles the messages of a connection.
 pub(super) struct Ear {
     script: Arc<dyn Script>,
-    /// The buffers of replies, used in turn as few are in flight, and the number of replies so far.
+    /// The reply buffers, used in turn because few are in flight, and the number of replies so far.
     replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
-    /// Numbers of deeds other than messages: begun, and completed.
+    /// Numbers of deeds other than messages that have begun and have completed.
     begun: Atomic<u32>,
     done: Atomic<u32>,
 }
@@ -103,7 +103,7 @@ impl Ear {
     }
 }
 
-/// An action of a target on its own.
+/// An action that a target takes on its own.
 #[derive(Clone, Copy)]
 pub(crate) enum Deed<'a> {
     /// Sends a message.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The passive side: listens, records requests, and answers as its script says.
+//! The passive side: a target that listens, records requests, and answers as its script says.
 
 pub(crate) use super::passive::Deed;
 
@@ -181,7 +181,7 @@ impl Target {
         let inner = Arc::pin_init(
             pin_init!(Inner {
                 script,
-                // Outside the assigned ranges and that of rdma_cm.
+                // This ID is outside the assigned ranges and that of rdma_cm.
                 service_id: random_u64() >> 8 | 1 << 62,
                 pd,
                 connections <- new_mutex!(KVec::new(), "Target::connections"),
@@ -216,7 +216,7 @@ impl Target {
         Ok(this)
     }
 
-    /// The service ID it listens on.
+    /// The service ID that the target listens on.
     pub(crate) fn service_id(&self) -> u64 {
         self.inner.service_id
     }
@@ -286,7 +286,7 @@ impl Target {
 
     /// # Safety
     ///
-    /// Called by the connection manager with an identifier of a target and its event.
+    /// Only the connection manager may call this, with an identifier of a target and its event.
     unsafe extern "C" fn callback(
         id: *mut bindings::ib_cm_id,
         event: *const bindings::ib_cm_event,
@@ -350,7 +350,7 @@ impl Inner {
     ///
     /// # Safety
     ///
-    /// Called by the connection manager, with a request.
+    /// Only the connection manager may call this, with a request.
     unsafe fn asked(
         &self,
         id: *mut bindings::ib_cm_id,
@@ -364,7 +364,7 @@ impl Inner {
         let data = unsafe { slice::from_raw_parts(event.private_data.cast::<u8>(), 92) };
         let asked = Asked {
             data: filled(data),
-            // The path points back: its destination is the requester.
+            // The path leads from the target to the requester.
             // SAFETY: Every bit pattern is a valid byte array.
             sgid: unsafe { *path.dgid.raw.as_ref() },
             // SAFETY: Every bit pattern is a valid byte array.
