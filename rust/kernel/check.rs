@@ -3,7 +3,7 @@
 //! Assertions for KUnit tests.
 
 /// Fails the test by returning an error, so that destructors run. KUnit's own assertions kill the
-/// thread and leak what it holds, and a device would wait forever for those objects.
+/// thread and leak its objects, and a device would wait forever for these objects.
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
@@ -18,7 +18,7 @@ macro_rules! check {
     };
 }
 
-/// As [`check`], fails the test unless the two values are equal.
+/// Fails the test, as [`check`] does, unless the two values are equal.
 macro_rules! check_eq {
     ($left:expr, $right:expr) => {
         let (left, right) = (&$left, &$right);

@@ -20,7 +20,7 @@ use kernel::{
 };
 use ktime::Ktime;
 
-/// The time now. Any context.
+/// The current time. Any context.
 pub fn ktime_get() -> Ktime {
     Ktime::from_ns(Monotonic::ktime_get())
 }
@@ -44,12 +44,12 @@ impl AtomicKtime {
         Ktime::from_ns(self.0.load(Relaxed))
     }
 
-    /// Sets it to `time`.
+    /// Sets the time to `time`.
     pub fn store(&self, time: Ktime) {
         self.0.store(time.to_ns(), Relaxed);
     }
 
-    /// Sets the time to `time` if it equals `from`. Returns whether it did.
+    /// Sets the time to `time` if it equals `from`. Returns whether the time was set.
     pub fn replace(&self, from: Ktime, time: Ktime) -> bool {
         let (from, time) = (from.to_ns(), time.to_ns());
         self.0.cmpxchg(from, time, Relaxed).is_ok()

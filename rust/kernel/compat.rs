@@ -2,9 +2,9 @@
 
 //! Differences between the kernels that the module is built for.
 //!
-//! `Kbuild` probes the kernel tree (`srp_has`) and passes the results as `SRP_HAS_...`. The
-//! kernel's configuration gives the rest. Only this file looks at both; it defines the same names
-//! for every kernel.
+//! `Kbuild` probes the kernel tree (`srp_has`) and passes the results as `SRP_HAS_...`. Other
+//! differences follow from the kernel's configuration. Only this file tests either; it defines the
+//! same names for every kernel.
 
 use crate::bindings;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
@@ -15,10 +15,10 @@ use kernel::{
     ThisModule, //
 };
 
-/// The module, as the owner of what it registers.
+/// The module, as the owner of its registrations.
 #[cfg(SRP_HAS_MODULE_METADATA)]
 pub const THIS_MODULE: &ThisModule = kernel::module::this_module::<crate::Module>();
-/// The module, as the owner of what it registers.
+/// The module, as the owner of its registrations.
 #[cfg(not(SRP_HAS_MODULE_METADATA))]
 pub const THIS_MODULE: &ThisModule = &crate::THIS_MODULE;
 
@@ -29,11 +29,11 @@ pub fn count(n: impl TryInto<u32>) -> u32 {
 }
 
 /// Whether the ports of the kernel's own driver belong to the network namespace of their RDMA
-/// device. If so, `/sys/class/infiniband_srp` shows only those of the reader's namespace.
+/// device. If so, `/sys/class/infiniband_srp` shows only the ports of the reader's namespace.
 pub const PORTS_IN_NAMESPACES: bool = cfg!(SRP_HAS_PORTS_IN_NAMESPACES);
 
-/// Whether the softirqs of a CPU are serialised. With PREEMPT_RT, two tasks of one CPU may
-/// otherwise be in softirqs at the same time.
+/// Whether the softirqs of a CPU are serialised. Otherwise, which is possible with PREEMPT_RT, two
+/// tasks of one CPU may be in softirqs at the same time.
 pub const SERIAL_SOFTIRQS: bool =
     cfg!(any(not(CONFIG_PREEMPT_RT), CONFIG_PREEMPT_RT_NEEDS_BH_LOCK));
 
@@ -92,7 +92,7 @@ pub use kernel::error::code as errno;
 pub mod errno;
 
 /// A spinlock that is held with the interrupts of this CPU disabled. Guards must be dropped in
-/// reverse order, because not every kernel counts them.
+/// reverse order, because not every kernel counts nested guards.
 #[cfg(SRP_HAS_SPIN_LOCK_IRQ)]
 pub use kernel::sync::{
     new_spinlock_irq,
@@ -142,10 +142,10 @@ pub type NamespaceTag = bindings::ns_common;
 #[cfg(not(SRP_HAS_NAMESPACE_TAG_TYPE))]
 pub type NamespaceTag = ffi::c_void;
 
-/// The ID of the driver `ionic`, which not all kernels have; otherwise an ID without a driver.
+/// The ID of the driver `ionic`, or an ID without a driver in a kernel that lacks `ionic`.
 #[cfg(SRP_HAS_RDMA_DRIVER_IONIC)]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id_RDMA_DRIVER_IONIC;
-/// The ID of the driver `ionic`, which not all kernels have; otherwise an ID without a driver.
+/// The ID of the driver `ionic`, or an ID without a driver in a kernel that lacks `ionic`.
 #[cfg(not(SRP_HAS_RDMA_DRIVER_IONIC))]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id::MAX;
 
@@ -264,7 +264,7 @@ pub mod attribute {
         }
     }
 
-    /// Sets the attributes of a group, which sysfs does not write to.
+    /// Sets the attributes of a group. sysfs only reads the list.
     #[inline]
     pub const fn set_list(
         group: &mut bindings::attribute_group,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device accesses, as the abstractions describe it to each other.
+//! Descriptions of memory that a device accesses, for use between the abstractions.
 //!
 //! The kernel crate's `SGTable` is a list after DMA mapping, and its `Coherent` is memory that it
-//! has allocated. Here the memory belongs to others, and mapping comes later.
+//! has allocated. This module describes memory that others own, before DMA mapping.
 //!
 //! C headers: [`include/linux/dma-direction.h`](srctree/include/linux/dma-direction.h),
 //! [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h).
@@ -133,8 +133,8 @@ pub struct DeviceBytesMut<'a>(DeviceBytes<'a>);
 impl DeviceBytesMut<'_> {
     /// # Safety
     ///
-    /// For `'a`, `ptr` is valid for reads and writes of `len` bytes, and no reference to them
-    /// exists.
+    /// For `'a`, `ptr` is valid for reads and writes of `len` bytes, and no reference to these
+    /// bytes exists.
     #[inline(always)]
     pub(crate) unsafe fn new(ptr: NonNull<u8>, len: usize) -> Self {
         // INVARIANT: By the safety requirements, the bytes are valid for writes, without a

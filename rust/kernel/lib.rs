@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-// Abstractions of kernel interfaces that the `kernel` crate of Linux 7.3 lacks. Where that crate
-// has a part of one, the module says what is missing. `ib_srp` includes this file at its root, so
-// that a path is `crate::rdma` here and `kernel::rdma` upstream. None of them may refer to a module
+// Abstractions of kernel interfaces that the `kernel` crate of Linux 7.3 lacks. If that crate has
+// part of one, the module says what is missing. `ib_srp` includes this file at its root, so that a
+// path is `crate::rdma` here and `kernel::rdma` upstream. An abstraction must not refer to a module
 // of a driver.
 
 pub mod capability;

@@ -2,7 +2,7 @@
 
 //! Module parameters that C declares.
 //!
-//! Those of the kernel crate are not in sysfs, and take any value of their type.
+//! The kernel crate's parameters are not in sysfs, and accept any value of their type.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 
@@ -11,7 +11,7 @@ use kernel::sync::atomic::{
     AtomicType, //
 };
 
-/// A type of a parameter, which one load or store accesses.
+/// A type of parameters, with accesses that are one load or store.
 pub trait Value: Copy {}
 
 impl Value for bool {}
@@ -23,14 +23,14 @@ impl Value for u32 {}
 ///
 /// # Invariants
 ///
-/// The pointer is to a variable that C defines, initialises and never frees. Each access to it, by
-/// C as well, is a single load or store.
+/// The pointer is to a variable that C defines, initialises and never frees. Each access to the
+/// variable, also by C, is a single load or store.
 pub struct ModuleParam<T>(*mut T);
 
 impl<T: Value> ModuleParam<T> {
     /// # Safety
     ///
-    /// `variable` is as the invariant says.
+    /// `variable` meets the type invariant.
     pub const unsafe fn new(variable: *mut T) -> Self {
         // INVARIANT: By this function's safety requirements.
         Self(variable)
@@ -48,7 +48,7 @@ impl<T: Value> ModuleParam<T> {
         unsafe { self.0.write_volatile(value) };
     }
 
-    /// Returns the variable, for a reader that keeps it.
+    /// Returns the variable as an atomic, which a reader may keep.
     pub fn as_atomic(&self) -> &'static Atomic<T>
     where
         T: AtomicType,

@@ -113,7 +113,7 @@ impl Namespace {
 ///
 /// # Invariants
 ///
-/// It is the tag of a `struct net` that is valid for `'a`.
+/// The tag is that of a `struct net` that is valid for `'a`.
 pub struct SysfsTag<'a>(*const compat::NamespaceTag, PhantomData<&'a ()>);
 
 impl SysfsTag<'_> {
@@ -198,7 +198,7 @@ impl SocketAddr {
         self.0.port()
     }
 
-    /// Returns the C form, a `struct sockaddr_in` or `sockaddr_in6` in its storage.
+    /// Returns the C form: a `struct sockaddr_in` or `sockaddr_in6`, in a `sockaddr_storage`.
     pub(crate) fn to_raw(self) -> bindings::__kernel_sockaddr_storage {
         let (family, data) = match self.0 {
             core::net::SocketAddr::V4(a) => (bindings::AF_INET, v4_data(a)),
@@ -388,7 +388,7 @@ mod tests {
         ] {
             assert!(scoped(bad) == Err(EINVAL));
         }
-        // Not link-local: ignored.
+        // The scope is ignored, because the address is not link-local.
         let global = SocketAddr::with_scope(&net, v6(0x2001, 1), 1, Some(b"no-such-dev"))?;
         assert!(text(global)?.to_bytes() == b"[2001::1]:1");
         Ok(())

@@ -15,14 +15,14 @@ use kernel::{
 
 /// Handles the event of a [`Notifier`].
 ///
-/// It is called in process context, in the task that puts the system to sleep, with the semaphore
-/// of the notifier chain held for reading and usually `system_transition_mutex`. It may sleep, but
-/// the system waits for it. It must not create or drop a [`Notifier`].
+/// The handler runs in process context, in the task that puts the system to sleep. This task holds
+/// the semaphore of the notifier chain for reading, and usually `system_transition_mutex`. The
+/// handler may sleep, but the system waits for it. It must not create or drop a [`Notifier`].
 ///
 /// Not supported: notification before the system sleeps.
 pub trait SleepHandler: Send + Sync + 'static {
-    /// Called when the system is awake again, or did not sleep after all. Devices work and
-    /// processes are thawed.
+    /// Called when the system has woken up or has failed to sleep. Devices work and processes are
+    /// thawed.
     fn resumed(&self);
 }
 
@@ -30,10 +30,10 @@ pub trait SleepHandler: Send + Sync + 'static {
 ///
 /// Without `CONFIG_PM_SLEEP` there is no sleep and no call.
 ///
-/// Dropping it waits for running calls of the handler, and none begin afterwards: the handler is
-/// called with the semaphore of the notifier chain held for reading, and the drop removes the
-/// notifier with the semaphore held for writing. It sleeps, and must not happen in a handler, or
-/// with a lock held that a handler takes.
+/// Dropping the notifier waits for running calls of the handler; none begin afterwards. The chain
+/// calls the handler with its semaphore held for reading, and the drop removes the notifier with
+/// the semaphore held for writing. The drop sleeps. It must not happen in a handler, or with a lock
+/// held that a handler takes.
 ///
 /// # Invariants
 ///
@@ -55,7 +55,7 @@ impl<T: SleepHandler> Notifier<T> {
     ///
     /// # Errors
     ///
-    /// Those of `register_pm_notifier`, which has none for a new notifier.
+    /// The errors of `register_pm_notifier`, which has none for a new notifier.
     pub fn new(handler: Arc<T>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             handler,
@@ -77,7 +77,7 @@ impl<T: SleepHandler> Notifier<T> {
 
     /// # Safety
     ///
-    /// Called by the chain of PM notifiers with the block of a `Notifier<T>` that is registered.
+    /// Only the chain of PM notifiers may call this, with the block of a registered `Notifier<T>`.
     unsafe extern "C" fn call(
         block: *mut bindings::notifier_block,
         action: c_ulong,
@@ -169,7 +169,7 @@ mod tests {
             (c_ulong::MAX, 3),
             (1 << 32 | 4, 3),
         ] {
-            // NOTIFY_DONE: it never vetoes.
+            // The notifier returns NOTIFY_DONE: it never vetoes.
             assert_eq!(tell(&notifier, action), Some(0));
             assert_eq!(one.count(), count);
             assert_eq!(other.count(), 0);

@@ -25,7 +25,7 @@ use kernel::{
 /// C's `struct ratelimit_state` has a spinlock that debug kernels require to be initialised at run
 /// time; this type can be a static and does not lock.
 pub struct RateLimit {
-    /// When the interval began, in nanoseconds of the monotonic clock; 0 before the first event.
+    /// Start of the interval, in nanoseconds of the monotonic clock; 0 before the first event.
     begin: Atomic<i64>,
     /// Number of events let through in this interval.
     passed: Atomic<i32>,
@@ -50,7 +50,7 @@ impl RateLimit {
 
     /// Returns whether an event may pass now. Callable in any context except NMI.
     ///
-    /// Logs once per interval how many events were suppressed in earlier intervals.
+    /// Logs, once per interval, the number of events that were suppressed in earlier intervals.
     pub fn allow(&self) -> bool {
         let (pass, missed) = self.allow_at(Monotonic::ktime_get());
         if missed > 0 {

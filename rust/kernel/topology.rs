@@ -2,7 +2,7 @@
 
 //! The CPUs and NUMA nodes of the machine.
 //!
-//! The kernel crate counts the possible CPUs (`nr_cpu_ids`), not those online, and no nodes.
+//! The kernel crate counts the possible CPUs (`nr_cpu_ids`), but not the online CPUs or the nodes.
 //!
 //! C headers: [`include/linux/cpumask.h`](srctree/include/linux/cpumask.h),
 //! [`include/linux/nodemask.h`](srctree/include/linux/nodemask.h)

@@ -98,7 +98,7 @@ impl Text {
         let mut bytes = [0; 128];
         // INVARIANT: The writer never gets the last byte.
         if let Some((_, room)) = bytes.split_last_mut() {
-            // Only `what` can fail; the text written so far is enough then.
+            // Only `what` can fail. The text written so far is enough then.
             let _ = write!(Room(room), "{what}");
         }
         Self(bytes)

@@ -2,7 +2,7 @@
 
 //! Points in time.
 
-/// A time of the monotonic clock, like C's `ktime_t`. The default is the time of the boot.
+/// A time of the monotonic clock, like C's `ktime_t`. The default is the time of boot.
 ///
 /// C header: `include/linux/ktime.h`
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]

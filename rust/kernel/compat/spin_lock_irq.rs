@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel crate's `SpinLockIrq`, for kernels whose crate lacks it.
+//! The kernel crate's `SpinLockIrq`, for kernels whose crate does not have one.
 //!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
@@ -13,8 +13,8 @@ use kernel::{
     }, //
 };
 
-/// Creates a [`SpinLockIrq`] initialiser with a lock class of its own, named by the literal if one
-/// is given and otherwise after the place in the source.
+/// Creates an initialiser of a [`SpinLockIrq`] with its own lock class. The class is named by the
+/// literal, if given, or else by the source location.
 #[macro_export]
 macro_rules! new_spinlock_irq {
     ($inner:expr $(, $name:literal)? $(,)?) => {
@@ -29,12 +29,12 @@ pub use new_spinlock_irq;
 
 /// A `spinlock_t` that is held with the interrupts of this CPU disabled.
 ///
-/// It may be taken in any context except NMI, and its owner must not sleep. Nested guards must be
-/// dropped in reverse order, because each restores the interrupt state that it found.
+/// The lock may be taken in any context except NMI, and its owner must not sleep. Nested guards
+/// must be dropped in reverse order, because each restores the interrupt state that it found.
 ///
 /// With PREEMPT_RT interrupts stay enabled, and the owner can be preempted. Interrupt handlers are
-/// threads there, and may take the lock. It must not be taken with interrupts disabled or a raw
-/// spinlock held.
+/// threads there, and may take the lock. The lock must not be taken with interrupts disabled or a
+/// raw spinlock held.
 pub type SpinLockIrq<T> = Lock<T, SpinLockIrqBackend>;
 
 /// The backend of [`SpinLockIrq`]: `spin_lock_irqsave` and `spin_unlock_irqrestore`.

@@ -30,8 +30,8 @@
 //!   callback waits for one if the command ended by `scsi_done()`.
 //! - The error handler may send a command of its own in the same `struct scsi_cmnd`, with the same
 //!   tag and another CDB and buffer (`scsi_send_eh_cmnd()`). If it succeeds, `scsi_error.c` may end
-//!   all failed commands of the unit. So the command is refused, without calling the driver, while
-//!   the driver holds any [`Command`] of the unit.
+//!   all failed commands of the unit. So a command of the error handler is refused, without calling
+//!   the driver, while the driver holds any [`Command`] of the unit.
 //! - `SG_SCSI_RESET` calls the resets with a `struct scsi_cmnd` that is in no tag set:
 //!   [`CommandRef::is_reset_ioctl`].
 //!
@@ -113,7 +113,7 @@ impl Command {
     ///
     /// # Safety
     ///
-    /// - Called by `queuecommand` only, with its argument, once per `call`.
+    /// - Only `queuecommand` may call this, with its argument, once per `call`.
     /// - The `CmdPriv` behind the command was set up by `init_cmd_priv`.
     #[inline(always)]
     pub(super) unsafe fn claim(
@@ -211,8 +211,8 @@ impl Command {
         self.cmd_flags() & 1 << bindings::req_flag_bits___REQ_FAILFAST_DRIVER != 0
     }
 
-    /// Returns how many data bytes of a block layer command precede logical block `block` of the
-    /// device. Returns 0 if `block` is the command's first block or not one of its blocks.
+    /// Returns the number of data bytes of a block layer command before logical block `block` of
+    /// the device. Returns 0 if `block` is the command's first block or not one of its blocks.
     pub fn len_up_to(&self, block: u64) -> u32 {
         // SAFETY: The request lives as long as its command.
         let sector = unsafe { (*self.request()).__sector };
@@ -336,7 +336,7 @@ impl Command {
     }
 
     /// Returns the address of the data if it is a single segment in lowmem with at least `len`
-    /// bytes: `sg_copy_buffer()` has an overhead of 250 instructions.
+    /// bytes. This avoids the overhead of `sg_copy_buffer()`, 250 instructions.
     #[inline]
     fn contiguous(&self, len: usize) -> Option<NonNull<ffi::c_void>> {
         if self.count() != 1 {
@@ -357,7 +357,7 @@ impl Command {
         len.min(self.data_len() as usize)
     }
 
-    /// Sets how many bytes of the data were not transferred, capped at the length of the data.
+    /// Sets the number of bytes that were not transferred, capped at the length of the data.
     pub fn set_resid(&self, resid: u32) {
         let resid = resid.min(self.data_len());
 
@@ -386,7 +386,7 @@ impl Command {
         ScsiResult::status(status).with_response_code(code)
     }
 
-    /// Completes the command. If it has timed out, this only gives it up.
+    /// Completes the command, or only gives it up if it has timed out.
     ///
     /// Context: any except NMI. The midlayer may queue another command before this returns.
     #[inline(always)]
@@ -461,7 +461,7 @@ unsafe impl ScatterList for Command {
 }
 
 impl Drop for Command {
-    /// Not inlined: each place that may drop a command would contain a copy.
+    /// Not inlined, to avoid a copy in each function that may drop a command.
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -506,8 +506,8 @@ pub struct CommandRef<'a>(
 impl CommandRef<'_> {
     /// # Safety
     ///
-    /// Called by a callback of the error handler only, with its argument. The result is not used
-    /// after the callback returns.
+    /// Only a callback of the error handler may call this, with its argument. The result is not
+    /// used after the callback returns.
     pub(super) unsafe fn from_raw(cmd: *mut bindings::scsi_cmnd) -> Option<Self> {
         // INVARIANT: By the requirements of this function: the error handler owns the command and
         // waits for the callback.
@@ -571,7 +571,7 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
 ///
 /// # Safety
 ///
-/// Called by `queuecommand` only, with its argument.
+/// Only `queuecommand` may call this, with its argument.
 #[inline(always)]
 pub(super) unsafe fn is_of_error_handler(cmd: *mut bindings::scsi_cmnd) -> bool {
     // SAFETY: By the requirements of this function the command is alive.

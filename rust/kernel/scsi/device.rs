@@ -19,7 +19,7 @@ use kernel::{
 /// # Invariants
 ///
 /// The object is a `struct scsi_device` that the SCSI midlayer has initialised. It lives as long as
-/// the reference to it, which a callback gets and cannot keep.
+/// the reference to it; a callback gets the reference and cannot keep it.
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::scsi_device>);
 

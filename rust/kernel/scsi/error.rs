@@ -86,7 +86,7 @@ impl ScsiResult {
     }
 }
 
-/// Why a command was rejected.
+/// The reason why a command was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Nothing can be sent to any device of the host for now.

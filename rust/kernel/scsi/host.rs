@@ -68,7 +68,7 @@ pub const SG_MAX_SEGMENTS: u32 = bindings::SG_MAX_SEGMENTS;
 const INFO_SIZE: usize = 64;
 
 impl Limits {
-    /// Checks what the midlayer does not check.
+    /// Checks the limits that the midlayer does not check.
     fn validate(&self) -> Result {
         let at_least_one = [
             u64::from(self.nr_hw_queues),
@@ -455,7 +455,7 @@ impl<T: Driver> Host<T> {
             Stage::Added => {
                 if let Some(group) = T::HOST_ATTRIBUTES {
                     // Userspace looks for existing logins in these files, and must not find this
-                    // one from now on.
+                    // login from now on.
                     // SAFETY: By the type invariant the host was added with this group and not
                     // removed.
                     let folder = unsafe { &raw mut (*self.shost.as_ptr()).shost_dev.kobj };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of a SCSI host. No kernel types: the host tests build this file.
+//! Limits of a SCSI host. This file uses no kernel types, because the host tests build it.
 //!
 //! C header: [`include/scsi/scsi_host.h`](srctree/include/scsi/scsi_host.h).
 

@@ -2,8 +2,8 @@
 
 //! Log messages of a SCSI host.
 //!
-//! The kernel crate's `dev_err!` needs the device. A session logs also without a host, and does not
-//! keep its host.
+//! The kernel crate's `dev_err!` needs a device. A session also logs without a host, and does not
+//! keep its host alive.
 //!
 //! C header: [`include/scsi/scsi_device.h`](srctree/include/scsi/scsi_device.h) (`shost_printk`)
 

@@ -90,15 +90,16 @@ struct Fake {
     honest: Atomic<bool>,
     #[pin]
     held: SpinLock<Option<Command>>,
-    /// The command kept when the one in `held` was returned in its place, or kept by `keep`.
+    /// A command that the driver keeps, by `keep`, or because it returned the command in `held`
+    /// instead.
     #[pin]
     swapped: SpinLock<Option<Command>>,
     /// Whether to return the command in `held`, whichever command arrives.
     swap: Atomic<bool>,
     /// Whether to keep a command without examining it.
     keep: Atomic<bool>,
-    /// The midlayer sends this command again during its call, and gets that second use back from
-    /// the first call.
+    /// A command that the midlayer sends again during its `queuecommand`. The first call returns
+    /// the second use.
     again: Atomic<*mut bindings::scsi_cmnd>,
     /// Whether the device reports the vendor ATA.
     ata: Atomic<bool>,
@@ -271,7 +272,7 @@ fn host(fake: &Arc<Fake>) -> Result<Arc<Host<Fake>>> {
     Ok(Arc::new(host, GFP_KERNEL)?)
 }
 
-/// A scan finds the device, and the removal leaves nothing of the driver behind.
+/// A scan finds the device, and the removal drops all objects of the driver.
 fn scan_and_remove() -> Result<[i32; 4]> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;
@@ -385,8 +386,8 @@ fn hold_first(fake: &Arc<Fake>, host: &Arc<Host<Fake>>) -> Result<*mut bindings:
     held.as_ref().map(Command::as_raw).ok_or(EIO)
 }
 
-/// Returns what the midlayer gets when a driver returns another command than it was called with,
-/// and whether that other command ends, and with it the scan it belongs to.
+/// Returns the value that the midlayer gets when a driver returns a command other than its
+/// argument, and whether that command and its scan end.
 fn another_is_given_back() -> Result<(u32, bool)> {
     let alive = count()?;
     let fake = Fake::new(&alive)?;

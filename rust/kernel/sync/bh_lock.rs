@@ -44,8 +44,8 @@ use kernel::{
     },
 };
 
-/// Creates a [`SpinLockBh`] initialiser with a lock class of its own, named by the literal if one
-/// is given and otherwise after the place in the source.
+/// Creates an initialiser of a [`SpinLockBh`] with its own lock class. The class is named by the
+/// literal, if given, or else by the source location.
 #[macro_export]
 macro_rules! new_spinlock_bh {
     ($inner:expr $(, $name:literal)? $(,)?) => {
@@ -60,9 +60,9 @@ pub use new_spinlock_bh;
 
 /// A `spinlock_t` that is held with the softirqs of this CPU disabled.
 ///
-/// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. It may be taken in a task or
-/// in a softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the owner can
-/// be preempted, and inherits the priority of tasks that sleep in `lock()`.
+/// `lock()` is `spin_lock_bh`, dropping the guard is `spin_unlock_bh`. The lock may be taken in a
+/// task or in a softirq, with interrupts enabled. Its owner must not sleep. With PREEMPT_RT the
+/// owner can be preempted, and inherits the priority of tasks that sleep in `lock()`.
 pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 
 /// The guard of a [`SpinLockBh`].

@@ -37,7 +37,7 @@ use kernel::{
 
 /// A `struct completion`.
 ///
-/// It counts the calls of [`Completion::complete`] that no waiter has consumed yet.
+/// The completion counts the calls of [`Completion::complete`] that no waiter has consumed yet.
 ///
 /// # Invariants
 ///
@@ -100,7 +100,7 @@ impl Completion {
 
     /// Waits without a timeout; sleeps uninterruptibly.
     ///
-    /// Only for events that the kernel itself is certain to bring about.
+    /// Use this only for events that the kernel itself is certain to cause.
     #[inline]
     pub fn wait(&self) {
         // SAFETY: By the type invariant, `inner` is initialised.

@@ -18,7 +18,7 @@ impl Default for Count {
 }
 
 impl Count {
-    /// The present count.
+    /// The current count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

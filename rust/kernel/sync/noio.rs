@@ -18,8 +18,8 @@
 
 use crate::bindings;
 
-/// Calls `f` with every allocation of this task, also in C code, made as if with `GFP_NOIO`.
-/// Process context. Calls nest.
+/// Calls `f`. Meanwhile every allocation of this task, also in C code, is made as if with
+/// `GFP_NOIO`. Process context. Calls nest.
 ///
 /// Needed wherever I/O of a disk waits for the result: reclaim that writes to that disk would
 /// deadlock.

@@ -55,12 +55,12 @@ const OWNED: u64 = 1 << 63;
 /// A value of type `T` and a 63-bit state word.
 ///
 /// The user defines the meaning of the word. A context takes the data by naming the expected word
-/// and the new one, and gives the data back by naming the next word. Nothing ever waits: if the
-/// word differs or the data is taken, the call fails and the context must decide what to do.
+/// and the new one, and gives the data back by naming the next word. No call waits: if the word
+/// differs or the data is taken, the call fails and the context must decide what to do.
 ///
 /// # Invariants
 ///
-/// At most one [`Guard`] of the cell exists at a time, and exactly while [`OWNED`] is set.
+/// At most one [`Guard`] of the cell exists at a time. One exists if and only if [`OWNED`] is set.
 pub struct StateCell<T> {
     word: Atomic<u64>,
     data: UnsafeCell<T>,

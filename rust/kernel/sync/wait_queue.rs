@@ -48,9 +48,8 @@ use kernel::{
 
 /// A `wait_queue_head_t`.
 ///
-/// A woken waiter checks its condition again. So, unlike with a reused
-/// [`Completion`](super::Completion), it does not matter what else has happened before the waiter
-/// runs.
+/// A woken waiter checks its condition again. So other events before the waiter runs do not matter,
+/// unlike with a reused [`Completion`](super::Completion).
 ///
 /// # Invariants
 ///
@@ -87,7 +86,7 @@ impl WaitQueue {
 
     /// Waits until `condition`, which must not sleep, holds. Sleeps uninterruptibly.
     ///
-    /// Only for conditions that the kernel itself is certain to fulfil.
+    /// Use this only for conditions that the kernel itself is certain to fulfil.
     pub fn wait(&self, condition: impl FnMut() -> bool) {
         let _ = self.wait_jiffies(c_long::MAX, condition);
     }

@@ -111,7 +111,7 @@ pub trait Operations {
 ///
 /// # Invariants
 ///
-/// Its callbacks are those of an [`Operations`] with the container `C`.
+/// The callbacks are those of an [`Operations`] with the container `C`.
 #[doc(hidden)]
 #[repr(transparent)]
 pub struct Attribute<C>(Opaque<bindings::device_attribute>, PhantomData<fn(C)>);
@@ -198,7 +198,7 @@ unsafe extern "C" fn store<O: Operations>(
 ///
 /// # Invariants
 ///
-/// All except the last are addresses of static [`Attribute`]s of one container.
+/// All pointers except the last are addresses of static [`Attribute`]s of one container.
 #[doc(hidden)]
 pub struct AttributeList<C, const N: usize>([*const bindings::attribute; N], PhantomData<fn(C)>);
 
@@ -227,7 +227,7 @@ const _: () = assert!(core::mem::offset_of!(bindings::device_attribute, attr) ==
 ///
 /// # Invariants
 ///
-/// Its attributes are an [`AttributeList`] of `C`.
+/// The attributes are an [`AttributeList`] of `C`.
 #[doc(hidden)]
 #[repr(transparent)]
 pub struct RawGroup<C>(Opaque<bindings::attribute_group>, PhantomData<fn(C)>);
@@ -255,7 +255,7 @@ impl<C: Container> RawGroup<C> {
 ///
 /// # Invariants
 ///
-/// It is a null-terminated array of static [`RawGroup`]s of `C`.
+/// The pointers are those of static [`RawGroup`]s of `C`, terminated by a null pointer.
 pub struct AttributeGroup<C>([*const bindings::attribute_group; 3], PhantomData<fn(C)>);
 
 // SAFETY: The pointers are never changed.
@@ -278,7 +278,7 @@ impl<C: Container> AttributeGroup<C> {
 
     /// Returns the C form for `struct class` and `struct scsi_host_template`.
     ///
-    /// It must only be used for devices of containers `C`.
+    /// The pointer must only be used for devices of containers `C`.
     pub(crate) const fn as_raw(&'static self) -> *const *const bindings::attribute_group {
         self.0.as_ptr()
     }

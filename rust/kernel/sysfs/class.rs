@@ -33,7 +33,8 @@ use kernel::{
 
 /// A device class, a directory under `/sys/class`, for devices with data `T`.
 ///
-/// Its devices hold a reference to it. Dropping the last reference unregisters it, which sleeps.
+/// The devices of the class hold references to it. Dropping the last reference unregisters the
+/// class, which sleeps.
 ///
 /// # Invariants
 ///
@@ -63,8 +64,8 @@ impl<T: Send + Sync + 'static> Class<T> {
         Self::register(name, attributes, None)
     }
 
-    /// As [`new`](Self::new), with each device in a network namespace: it is invisible in the
-    /// others, which may have a device of the same name.
+    /// As [`new`](Self::new), with each device in a network namespace. Other namespaces do not show
+    /// the device, and may have one of the same name.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ unsafe impl<T: Send + Sync + 'static> Sync for ClassDevice<T> {}
 impl<T: Send + Sync + 'static> ClassDevice<T> {
     /// Creates the device `name` and adds it under `parent` and to the class. Sleeps.
     ///
-    /// Its attributes may be accessed before this returns.
+    /// The attributes may be accessed before this returns.
     ///
     /// # Errors
     ///
@@ -214,8 +215,8 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         };
         // SAFETY: The device is initialised, and both strings are C strings that the call copies.
         to_result(unsafe { bindings::dev_set_name(dev, c"%s".as_char_ptr(), name.as_char_ptr()) })?;
-        // SAFETY: The device is initialised and has its name. What its attributes need is in place:
-        // `T` is initialised, and the attributes are those of `ClassDevice<T>`, by the type
+        // SAFETY: The device is initialised and has its name. The data for its attributes is in
+        // place: `T` is initialised, and the attributes are those of `ClassDevice<T>`, by the type
         // invariant of `Class`.
         to_result(unsafe { bindings::device_add(dev) })?;
         // INVARIANT: The device has just been added.

@@ -161,7 +161,7 @@ where
         while Self::cancel(&refused) {
             refused = match Self::schedule(refused, delay) {
                 Ok(()) => return Ok(()),
-                // Another context has scheduled it.
+                // Another context has scheduled the item.
                 Err(item) => item,
             };
         }

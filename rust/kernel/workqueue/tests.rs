@@ -105,7 +105,7 @@ mod cases {
         assert!(!cancel_sync::<_, 0>(&item));
         assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
         item.started.wait();
-        // It runs; a second round is queued behind it, and a third is refused.
+        // The item runs; a second round is queued behind it, and a third is refused.
         assert!(queue.enqueue::<_, 0>(item.clone()).is_ok());
         assert!(queue.enqueue::<_, 0>(item.clone()).is_err());
         item.go.complete_all();
@@ -215,7 +215,7 @@ mod cases {
         alone.each(&[], &done, |item| item.add(1, Relaxed));
         workers.each::<Atomic<i32>>(&[], &[], |item| item.add(1, Relaxed));
         drop(queue);
-        // The queue is closed, so no hand helps.
+        // The queue is closed, so no worker helps.
         workers.each(&done, &[], |item| item.add(1, Relaxed));
         assert!(done.iter().all(|item| item.load(Relaxed) == 3));
         Ok(())

@@ -48,7 +48,7 @@ pub struct TimedInterrupt {
 }
 
 impl TimedInterrupt {
-    /// Creates one without a thread. Timeouts run on `queue`.
+    /// Creates an interrupt without a thread. Timeouts run on `queue`.
     ///
     /// # Errors
     ///

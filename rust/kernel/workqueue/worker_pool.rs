@@ -31,8 +31,8 @@ use kernel::{
 
 /// Work items that share a job with the calling thread.
 ///
-/// They are allocated in advance, so that a job allocates no memory. The calling thread itself does
-/// the work that the queue does not reach: a job proceeds even if no worker is available.
+/// The items are allocated in advance, so that a job allocates no memory. The calling thread itself
+/// does the work that the queue does not reach: a job proceeds even if no worker is available.
 pub struct WorkerPool {
     queue: Handle,
     workers: KVec<Arc<Worker>>,

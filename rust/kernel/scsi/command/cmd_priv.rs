@@ -33,7 +33,7 @@ const OF_ERROR_HANDLER: usize = 2;
 
 /// A call of `queuecommand`. It is in that call's stack frame, and its address is the name of the
 /// call. No other call has that name before this one returns. A command keeps the name longer, so a
-/// later call may have the same.
+/// later call may have the same name.
 #[repr(align(8))]
 pub(in crate::scsi) struct Call {
     _place: MaybeUninit<u8>,
@@ -78,7 +78,7 @@ impl CmdPriv {
     }
 
     /// Returns whether the last [`Command`](super::Command) was given up by a call of
-    /// `scsi_done()`, which may still be running. It is over after an RCU grace period.
+    /// `scsi_done()`, which may still be running. That call is over after an RCU grace period.
     pub(in crate::scsi) fn is_done(&self) -> bool {
         self.0.load(Acquire) == DONE
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What ends, requeues or reuses a command.
+//! The code that ends, requeues or reuses a command.
 //!
-//! This module has no code. It lists the callers in Linux 7.3 and what keeps each of them from a
+//! This module has no code. It lists the callers in Linux 7.3, and why each of them spares a
 //! command that the driver holds, that is, one for which a [`Command`](super::Command) exists.
 //!
 //! # After the driver has given the command up
 //!
-//! These get a command from `scsi_done()`, which [`Command::done`](super::Command::done) calls
-//! after giving the command up.
+//! The following functions get a command from `scsi_done()`, which
+//! [`Command::done`](super::Command::done) calls after giving the command up.
 //!
 //! - `scsi_complete()`, scsi_lib.c:1567: asks `scsi_decide_disposition()`; ends, requeues or fails
 //!   the command.
@@ -18,10 +18,10 @@
 //!   `__scsi_queue_insert()`, :143: requeue it.
 //! - `scsi_eh_scmd_add()`, scsi_error.c:327, from `scsi_complete()`: passes it to the error
 //!   handler.
-//! - `scsi_eh_get_sense()`, scsi_error.c:1380: sends REQUEST SENSE in it and ends it; passes over a
+//! - `scsi_eh_get_sense()`, scsi_error.c:1380: sends REQUEST SENSE in it and ends it; skips a
 //!   command that has timed out (`SCSI_EH_ABORT_SCHEDULED`).
 //! - `flush_end_io()`, blk-flush.c:201; `__blk_mq_end_request()`, blk-mq.c:1141: end requests of
-//!   the commands that these end.
+//!   the commands that the functions above end.
 //! - `sg_rq_end_io()`, sg.c:1312; `st_scsi_execute_end()`, st.c:527; `scsi_bsg_uring_cmd_done()`,
 //!   scsi_bsg.c:68; `eh_lock_door_done()`, scsi_error.c:2140: run as `end_io` of a request that
 //!   has ended, and free it (`blk_mq_free_request()`).
@@ -45,7 +45,7 @@
 //!
 //! # In the error handler, for commands that have timed out
 //!
-//! What keeps each from a command that is held:
+//! Each function spares a command that is held, for the reason given:
 //!
 //! - `scsi_timeout()`, scsi_error.c:364, by `blk_mq_rq_timed_out()`, blk-mq.c:1640, or
 //!   `blk_abort_request()`, blk-timeout.c:79: it ends nothing; a [`done`](super::Command::done)
@@ -53,31 +53,32 @@
 //!   it more time.
 //! - `scmd_eh_abort_handler()`, scsi_error.c:167: ends or requeues the command after an abort,
 //!   which is [`Success`](crate::scsi::Disposition::Success) only when it is not held.
-//! - `scsi_eh_bus_device_reset()`, scsi_error.c:1642: ends all of the unit after a reset, which
-//!   fails while one of them is held; so does a `FastIoFail`.
+//! - `scsi_eh_bus_device_reset()`, scsi_error.c:1642: ends all commands of the unit after a reset.
+//!   The reset fails while one of them is held, and so does a `FastIoFail`.
 //! - `scsi_eh_stu()`, scsi_error.c:1576: **asks the driver nothing.** When START UNIT and TEST UNIT
-//!   READY in one command succeed, it ends all of the unit. Both are refused while a command of the
-//!   unit is held; and it sends none unless a user sets `allow_restart`.
-//! - `scsi_eh_tur()`, scsi_error.c:1460, `scsi_eh_test_devices()`, :1498: end all of a unit after a
-//!   test; it comes after a reset, and is refused as above.
+//!   READY in one command succeed, it ends all commands of the unit. Both are refused while a
+//!   command of the unit is held, and it sends none unless a user sets `allow_restart`.
+//! - `scsi_eh_tur()`, scsi_error.c:1460, `scsi_eh_test_devices()`, :1498: end all commands of a
+//!   unit after a test. The test comes after a reset, and is refused as above.
 //! - `scsi_eh_target_reset()`, scsi_error.c:1704; `scsi_eh_bus_reset()`, :1766: the template has no
 //!   such handlers, so both end nothing.
-//! - `scsi_eh_host_reset()`, scsi_error.c:1838; `scsi_eh_offline_sdevs()`, :1877: end all of the
-//!   host after a reset, whatever its outcome, which does not return while one is held.
+//! - `scsi_eh_host_reset()`, scsi_error.c:1838; `scsi_eh_offline_sdevs()`, :1877: end all commands
+//!   of the host after a reset with any outcome. The reset does not return while a command is held.
 //! - `scsi_abort_eh_cmnd()`, scsi_error.c:1068: reuses its own command after an abort, else after a
-//!   reset of the unit, else of the host, and does not look at the outcome of the last.
+//!   reset of the unit, else of the host, and ignores the outcome of the last.
 //! - `scsi_send_eh_cmnd()`, scsi_error.c:1216: overwrites CDB, data and sense of a command that has
-//!   failed (`scsi_eh_prep_cmnd()`): one that is not held, as it has sense, or comes after a reset.
-//!   [`with_sense`](super::Command::with_sense) leaves no valid sense in a command that is held.
+//!   failed (`scsi_eh_prep_cmnd()`). That command is not held, as it has sense data, or comes after
+//!   a reset. [`with_sense`](super::Command::with_sense) leaves no valid sense in a command that is
+//!   held.
 //! - `scsi_eh_done()`, scsi_error.c:909: wakes the error handler for any command that it has sent.
 //!   A late [`done`](super::Command::done) of an earlier use does not get there, see
 //!   [`Command`](super::Command).
 //! - `scsi_eh_flush_done_q()`, scsi_error.c:2273: ends or requeues what the steps above have ended.
-//! - `scsi_ioctl_reset()`, scsi_error.c:2517: has a command of its own, and ends none.
+//! - `scsi_ioctl_reset()`, scsi_error.c:2517: uses a command of its own, and ends no command.
 //!
 //! # Functions that wait
 //!
-//! What each waits for:
+//! Each function, with the condition that it waits for:
 //!
 //! - `__scsi_remove_device()`, scsi_sysfs.c; `scsi_forget_host()`, scsi_scan.c;
 //!   `blk_mq_destroy_queue()`: the queue freezes, so all requests have ended.

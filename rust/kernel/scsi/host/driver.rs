@@ -32,7 +32,7 @@ use kernel::{
 /// [`Host::remove`](super::Host::remove) has returned, only resets may run; they hold a reference.
 #[vtable]
 pub trait Driver: Send + Sync + Sized + 'static {
-    /// The module that must stay while a device of the host is open.
+    /// The module that must stay loaded while a device of the host is open.
     const MODULE: &'static ThisModule;
 
     /// Human-readable name of the adapter.
@@ -46,7 +46,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// The attributes of each host, in `/sys/class/scsi_host/host<n>/`.
     ///
-    /// They exist from some point in [`Host::add`](super::Host::add) until [`Host::remove`].
+    /// The attributes exist from some point in [`Host::add`](super::Host::add) until
+    /// [`Host::remove`].
     ///
     /// [`Host::remove`]: super::Host::remove
     const HOST_ATTRIBUTES: Option<&'static AttributeGroup<Host<Self>>> = None;
@@ -89,8 +90,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Resets the host: the last step of error handling.
     ///
-    /// It cannot fail, because the midlayer ends all commands afterwards in any case. The caller
-    /// waits, without a deadline, for commands that the driver has not given up on return.
+    /// A host reset cannot fail, because the midlayer ends all commands afterwards in any case. The
+    /// caller waits, without a deadline, for commands that the driver has not given up on return.
     ///
     /// Context: process, may sleep until the adapter cannot access the data of any command.
     fn host_reset(&self) -> HostReset;

@@ -39,7 +39,7 @@ use kernel::{
     },
 };
 
-/// Number of checks, 1 ms apart, whether the driver has given up a command.
+/// Number of checks whether the driver has given up a command, 1 ms apart.
 const RELEASE_TRIES: u32 = 2000;
 
 /// The template for the hosts of a driver.
@@ -76,7 +76,7 @@ impl<T: Driver> Template<T> {
             None => core::ptr::null_mut(),
         },
         this_id: -1,
-        // Set in each host later, but must not be 0 here.
+        // Each host sets these later, but they must not be 0 here.
         can_queue: 1,
         cmd_per_lun: 1,
         sg_tablesize: 1,

@@ -28,7 +28,7 @@ pub unsafe trait Transport: Send + Sync + 'static {
     /// Returns the template; null if hosts need none.
     fn template(&self) -> *mut bindings::scsi_transport_template;
 
-    /// Removes what the class has below a host that is about to be removed. May sleep.
+    /// Removes the objects of the class below a host that is about to be removed. May sleep.
     ///
     /// # Safety
     ///

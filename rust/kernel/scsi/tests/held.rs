@@ -97,9 +97,9 @@ impl Held {
 
 const NOT_SET: i32 = 0x55;
 
-/// What happens to a command of the error handler while the driver holds another one of the unit,
-/// and while it holds none: the return value of `queuecommand`, the result, and whether the driver
-/// got the command.
+/// Returns the outcome of a command of the error handler while the driver holds another command of
+/// the unit, and while it holds none: the return value of `queuecommand`, the result, and whether
+/// the driver got the command.
 fn of_the_error_handler() -> Result<[(u32, i32, bool); 2]> {
     const SUBMITTER: bindings::scsi_cmnd_submitter =
         bindings::scsi_cmnd_submitter_SUBMITTED_BY_SCSI_ERROR_HANDLER;

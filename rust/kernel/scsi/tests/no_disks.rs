@@ -30,7 +30,7 @@ impl<T: Transport> NoDisks<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Host::new`].
+    /// The errors of [`Host::new`].
     pub(crate) fn host(limits: &Limits, transport: Arc<T>) -> Result<Arc<Host<Self>>> {
         let driver = Arc::new(Self(PhantomData), GFP_KERNEL)?;
         let host = Host::new(limits, c"no disks", transport, driver)?;

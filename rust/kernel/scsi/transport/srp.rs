@@ -71,12 +71,12 @@ pub trait Operations: Send + Sync + Sized + 'static {
     /// a timeout.
     fn reconnect(this: ArcBorrow<'_, Self>) -> Result;
 
-    /// Returns how many attempts the timer of the class has started since the connection was lost,
-    /// including the current one.
+    /// Returns the number of attempts that the timer of the class has started since the connection
+    /// was lost, including the current one.
     fn failed_reconnects(&self) -> u32;
 
-    /// The port has had no connection for `fast_io_fail_tmo`, or is being removed: commands must
-    /// fail from now on.
+    /// Called when the port has had no connection for `fast_io_fail_tmo`, or is being removed.
+    /// Commands must fail from now on.
     ///
     /// Context: process, with the mutex of the port held.
     fn terminate_io(this: ArcBorrow<'_, Self>);
@@ -201,7 +201,7 @@ unsafe impl<T: 'static> super::Transport for Transport<T> {
     }
 }
 
-/// A host with this transport, whatever its driver. It is for code that the driver depends on.
+/// A host with this transport and any driver, for code that the driver depends on.
 pub trait AnyHost<T: Operations>: Send + Sync {
     /// As [`Host::number`].
     fn number(&self) -> u32;
@@ -362,7 +362,7 @@ impl<T: Operations> Rport<T> {
         }
     }
 
-    /// Gives the port up for good: unblocks the devices, fails their commands from now on, stops
+    /// Gives the port up permanently: unblocks the devices, fails their commands from now on, stops
     /// the timers and waits for running ones.
     ///
     /// Must be called before [`Host::remove`], which otherwise could wait for a command of a
@@ -384,7 +384,7 @@ impl<T: Operations> Rport<T> {
 
 impl<T: Operations> Drop for Rport<T> {
     fn drop(&mut self) {
-        // After these two calls, no attribute and no timer can ask for the driver.
+        // After these two calls, no attribute and no timer can use the driver.
         self.host.remove();
         self.stop();
         // SAFETY: By the type invariant there is a reference to give back.
@@ -500,12 +500,12 @@ unsafe extern "C" fn reconnect_callback<T: Operations>(
         // SAFETY: By the safety requirements, the port is alive.
         let count = unsafe { &raw mut (*rport).failed_reconnects };
         // SAFETY: The count is a field of the port. `srp_reconnect_rport()` holds the mutex of the
-        // port, without which the class's work item may increment the count meanwhile: as a whole,
-        // and so is this.
+        // port. The class's work item may increment the count without the mutex, in a single store;
+        // this is one, too.
         unsafe { count.write_volatile(failed.max(1) - 1) };
     }
     if result.is_ok() {
-        // The class leaves its reconnect timer armed, with the delay that it has increased.
+        // The class leaves its reconnect timer armed, with an increased delay.
         // SAFETY: By the requirements of this function the port is alive; its work items are
         // initialised. The caller holds the mutex, under which the class sets this timer.
         unsafe { bindings::cancel_delayed_work(&raw mut (*rport).reconnect_work) };

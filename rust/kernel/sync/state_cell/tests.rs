@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests of [`StateCell`]: what one context sees, and what two racing ones can do.
+//! KUnit tests of [`StateCell`] in one context, and in two racing contexts.
 
 use super::*;
 use crate::sync::race::race;

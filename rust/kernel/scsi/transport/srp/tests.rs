@@ -59,7 +59,7 @@ fn errno<T>(result: Result<T>) -> i32 {
     result.err().map_or(0, Error::to_errno)
 }
 
-/// A blocked port comes back; a removal ends a blocked one for good.
+/// A blocked port recovers; a removal ends a blocked port permanently.
 fn lose_and_reconnect() -> Result<[i32; 6]> {
     let alive = count()?;
     let wire = Wire {
