@@ -2,8 +2,8 @@
 
 //! A host channel adapter without hardware, for tests.
 //!
-//! [`vfab`] is the device. Its only unsafe code is its promises to [`provider`], the
-//! interface to `ib_core`.
+//! [`vfab`] is the device. Its unsafe code only implements and calls unsafe interfaces of
+//! [`provider`], the interface to `ib_core`.
 
 #![crate_name = "ib_vfab"]
 
@@ -39,7 +39,7 @@ module! {
     license: "GPL",
 }
 
-/// Removes the adapters when it is dropped.
+/// Removes the adapters on drop.
 struct All(Arc<Devices>);
 
 impl Drop for All {
@@ -48,7 +48,7 @@ impl Drop for All {
     }
 }
 
-/// The module. Its fields are dropped in their order.
+/// The module. Its fields are dropped in the order of their declaration.
 pub struct Module {
     _files: [DevicesFile; 2],
     _all: All,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The provider side of the verbs: what a module needs to be an RDMA device.
+//! The provider side of the verbs: the interface by which a module implements an RDMA device.
 //!
-//! [`Provider`] is a device, [`Registration`] makes it known to `ib_core`. The functions of
-//! `struct ib_device_ops` are called with the objects of the device (completion queues, queue
-//! pairs, memory regions), which are `Arc`s beside those of `ib_core`. This module relies on what
-//! the verbs demand of their caller: a posted request is valid until the call returns, its memory
-//! until its completion was polled, an object until it is destroyed.
+//! [`Provider`] is a device, [`Registration`] makes it known to `ib_core`. `ib_core` calls the
+//! functions of `struct ib_device_ops` with its objects (completion queues, queue pairs, memory
+//! regions); each is followed by an `Arc` of the device's own object. This module relies on the
+//! guarantees that the verbs demand of their caller: a posted request is valid until the call
+//! returns, its memory until its completion was polled, an object until it is destroyed.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 

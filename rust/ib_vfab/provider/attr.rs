@@ -9,7 +9,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A protection domain, as a name: its address, with the lowest bit set for a domain of a process.
+/// The name of a protection domain: its address, with the lowest bit set for a domain of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PdName(usize);
 
@@ -75,8 +75,8 @@ pub struct DeviceAttr {
     pub driver: Driver,
     /// Maximum number of completion vectors. There is at most one per CPU.
     pub max_vectors: u32,
-    /// Whether the device drains queue pairs itself, by requests that it accepts when it accepts no
-    /// others.
+    /// Whether the device drains queue pairs itself, and accepts drain requests while it refuses
+    /// all others.
     pub drains: bool,
     /// System image GUID.
     pub sys_image_guid: u64,

@@ -16,14 +16,13 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Commands for what a process cannot do itself, because no memory of the device is mapped into it.
+/// Commands that a process needs because no memory of the device is mapped into it.
 const COMMANDS: u64 = 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POLL_CQ
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_REQ_NOTIFY_CQ
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_SEND
     | 1 << bindings::srp_vfab_command_SRP_VFAB_COMMAND_POST_RECV;
 
-/// A device registered with `ib_core`. Dropping it takes the device away from all its users, and
-/// waits for them.
+/// A device registered with `ib_core`. The drop unregisters the device, and waits for its users.
 ///
 /// # Invariants
 ///
@@ -46,7 +45,7 @@ impl<P: Provider> Registration<P> {
     ///
     /// # Errors
     ///
-    /// Those of `ib_core`.
+    /// The errors of `ib_core`.
     pub fn new(
         provider: Arc<P>,
         name: &CStr,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A device of the module to map memory for, and access to memory by its DMA addresses.
+//! A device for which the module maps memory, and access to memory by its DMA addresses.
 //!
-//! It is a platform device without an IOMMU, so that a DMA address is a physical address: of the
-//! memory itself, or of its bounce buffer in swiotlb. With `swiotlb=force`, a missing mapping or
-//! synchronisation shows as it does on hardware.
+//! The device is a platform device without an IOMMU, so that a DMA address is a physical address:
+//! that of the memory, or of its bounce buffer in swiotlb. With `swiotlb=force`, a missing mapping
+//! or synchronisation has the same effect as on hardware.
 //!
 //! C header: [`include/linux/dma-direct.h`](srctree/include/linux/dma-direct.h)
 
@@ -44,7 +44,7 @@ impl DmaDevice {
     ///
     /// # Errors
     ///
-    /// Those of the driver core.
+    /// The errors of the driver core.
     pub fn new(name: &'static CStr, number: u32, bits: u32) -> Result<Self> {
         let bits = bits.clamp(32, 64);
         let info = bindings::platform_device_info {
@@ -59,8 +59,8 @@ impl DmaDevice {
         let device = NonNull::new(device).ok_or(ENOMEM)?;
         // INVARIANT: The device was just registered.
         let this = Self(device);
-        // Drivers of adapters do this, too: otherwise the kernel does not know that it can skip
-        // synchronisation.
+        // Drivers of adapters set the mask, too. Without this call, the kernel does not skip
+        // synchronisation that is unnecessary.
         // SAFETY: The device is registered; no memory is mapped for it yet.
         to_result(unsafe { bindings::srp_vfab_dma_set_mask(this.as_raw(), bits) })?;
         // SAFETY: The device is registered; only the mapping of memory reads the parameters, and
@@ -73,7 +73,7 @@ impl DmaDevice {
     ///
     /// # Errors
     ///
-    /// Those of the driver core.
+    /// The errors of the driver core.
     pub fn direct(name: &'static CStr, number: u32) -> Result<Self> {
         let this = Self::new(name, number, 64)?;
         // SAFETY: The device is registered; no memory is mapped for it yet.
@@ -90,8 +90,8 @@ impl DmaDevice {
     ///
     /// # Safety
     ///
-    /// The address is posted or registered for all of `'a`; its poster guarantees that it stays
-    /// mapped for that time.
+    /// The address is posted or registered for all of `'a`, and its poster keeps it mapped for that
+    /// time.
     #[inline]
     pub unsafe fn span<'a>(&'a self, addr: u64, len: usize) -> Option<Span<'a>> {
         if len == 0 {
@@ -129,7 +129,7 @@ pub struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// No memory.
+    /// An empty range.
     pub const EMPTY: Self = Self {
         at: NonNull::dangling(),
         len: 0,

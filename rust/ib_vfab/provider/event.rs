@@ -155,7 +155,7 @@ impl CqTarget {
     }
 }
 
-/// The device whose events are reported; none while it is not registered.
+/// The device whose events are reported; none while the device is not registered.
 #[pin_data]
 pub struct DeviceTarget {
     #[pin]

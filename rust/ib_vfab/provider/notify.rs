@@ -4,10 +4,9 @@
 //!
 //! The kernel crate has no irq_work; for its timers see [`timer`](super::timer).
 //!
-//! It is the handler of an irq_work on the CPU that posted the request. On architectures without an
-//! interrupt for that (User-Mode Linux) it is the handler of an expired timer. It never runs on the
-//! poster's stack. Modules cannot queue an irq_work on another CPU, so completion vectors have no
-//! effect.
+//! The handler runs in an irq_work on the CPU that posted the request, or in an expired timer on
+//! architectures without an interrupt for irq_work (User-Mode Linux). It never runs on the poster's
+//! stack. Modules cannot queue an irq_work on another CPU, so completion vectors have no effect.
 //!
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
@@ -80,7 +79,8 @@ impl Notify {
         })
     }
 
-    /// Raises the interrupt, once for all calls until it runs. Any context except NMI.
+    /// Raises the interrupt; all calls until the handler runs raise it once. Any context except
+    /// NMI.
     #[inline]
     pub fn raise(&self) {
         if self.by_work {

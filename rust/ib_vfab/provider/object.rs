@@ -56,7 +56,7 @@ pub(super) unsafe fn provider<'a, P>(device: *const bindings::ib_device) -> &'a 
     let object = unsafe { &*device.cast::<DeviceObject<P>>() };
     match &object.provider {
         Some(provider) => provider,
-        // `Registration::new` sets it before it registers the device.
+        // `Registration::new` sets `provider` before it registers the device.
         None => unreachable!(),
     }
 }

@@ -2,8 +2,8 @@
 
 //! The functions of `struct ib_device_ops`, for a [`Provider`].
 //!
-//! `ib_core` ensures for all of them: pointers are valid; an object belongs to this device, and is
-//! not created or destroyed concurrently. Two threads of a process may modify an object
+//! `ib_core` guarantees for all functions: pointers are valid; an object belongs to this device,
+//! and is not created or destroyed concurrently. Two threads of a process may modify an object
 //! concurrently.
 
 mod context;
@@ -70,7 +70,7 @@ fn errno(result: Result) -> c_int {
 /// The functions for one kind of device.
 pub(super) struct Ops<P>(PhantomData<P>);
 
-// The top of this file says what `ib_core` ensures.
+// See the documentation of this module for the guarantees of `ib_core`.
 impl<P: Provider> Ops<P> {
     pub(super) const OPS: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
         owner: THIS_MODULE.as_ptr(),
@@ -127,7 +127,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn create_ah(
         ah: *mut bindings::ib_ah,
         init: *mut bindings::rdma_ah_init_attr,
@@ -142,7 +142,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn query_ah(
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
@@ -156,14 +156,14 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn destroy_ah(_ah: *mut bindings::ib_ah, _flags: u32) -> c_int {
         0
     }
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn create_cq(
         raw: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -198,7 +198,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn destroy_cq(
         raw: *mut bindings::ib_cq,
         _: *mut bindings::ib_udata,
@@ -214,7 +214,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn poll_cq(
         raw: *mut bindings::ib_cq,
         count: c_int,
@@ -232,7 +232,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn req_notify_cq(
         raw: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
@@ -249,7 +249,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn create_qp(
         raw: *mut bindings::ib_qp,
         init: *mut bindings::ib_qp_init_attr,
@@ -311,7 +311,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn modify_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -333,7 +333,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn query_qp(
         raw: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -363,7 +363,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn destroy_qp(
         raw: *mut bindings::ib_qp,
         _: *mut bindings::ib_udata,
@@ -394,7 +394,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn drain_sq(raw: *mut bindings::ib_qp) {
         // SAFETY: `raw` is valid.
         unsafe { Self::drain(raw, false) };
@@ -402,7 +402,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn drain_rq(raw: *mut bindings::ib_qp) {
         // SAFETY: `raw` is valid.
         unsafe { Self::drain(raw, true) };
@@ -423,7 +423,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn attach_mcast(
         raw: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
@@ -435,7 +435,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn detach_mcast(
         raw: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
@@ -463,7 +463,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn post_send(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
@@ -492,7 +492,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     unsafe extern "C" fn post_recv(
         raw: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,

@@ -23,7 +23,7 @@ use kernel::{
     }, //
 };
 
-/// The first part of a region, common to all devices.
+/// The first fields of a region, common to all devices.
 ///
 /// # Invariants
 ///
@@ -61,7 +61,7 @@ pub(super) unsafe fn pages_of<'a>(mr: *const bindings::ib_mr) -> Option<&'a Page
 /// The elements of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Pages of one size; the memory begins in the first and ends in the last one.
+    /// Pages of one size; the memory begins in the first page and ends in the last one.
     Pages,
     /// Pieces of any size, at any address.
     Pieces,
@@ -94,8 +94,8 @@ impl List {
         })
     }
 
-    /// A list of pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes by their DMA addresses; the
-    /// `len` bytes of the region begin in them at `iova`.
+    /// Creates a list of pages of [`PAGE_SIZE`](kernel::page::PAGE_SIZE) bytes from their DMA
+    /// addresses. The `len` bytes of the region begin in the pages at `iova`.
     pub(super) fn of(pages: KVVec<u64>, iova: u64, len: u64) -> Self {
         Self {
             parts: pages,
@@ -153,7 +153,7 @@ impl List {
 ///
 /// # Invariants
 ///
-/// Only the context that describes memory uses the other list, one context at a time.
+/// Only one context at a time describes memory, and only that context uses the other list.
 pub struct Pages {
     lists: [UnsafeCell<List>; 2],
     counts: Atomic<u32>,
@@ -190,8 +190,8 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// While the list is borrowed, no description follows a [`turn`](Self::turn), as it would
-    /// overwrite the list: the region is in use or being registered.
+    /// While the list is borrowed, no memory is described after a [`turn`](Self::turn), as the
+    /// description would overwrite the list: the region is in use or being registered.
     #[inline]
     pub unsafe fn current(&self) -> &List {
         let n = self.counts.load(Acquire) as usize & 1;
@@ -204,8 +204,8 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// No other thread describes memory for the region, reads it or calls this concurrently: the
-    /// region is not valid, and is being registered.
+    /// No other thread describes memory for the region, reads its list or calls this concurrently:
+    /// the region is not valid, and is being registered.
     pub unsafe fn turn(&self, iova: u64) {
         if self.described.xchg(false, Relaxed) {
             let n = self.counts.load(Relaxed) ^ 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parameters in `vfab_params.c`.
+//! The parameters in `params.c`.
 
 use crate::bindings;
 use kernel::prelude::*;

@@ -3,7 +3,7 @@
 //! A table of reference-counted objects with lockless readers. Taking an object out waits for its
 //! users.
 //!
-//! A load from the kernel crate's `XArray` takes its lock.
+//! The kernel crate's `XArray` takes its lock for a load.
 
 use core::{
     hint::spin_loop,

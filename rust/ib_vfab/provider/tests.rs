@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A user of a device, for KUnit tests of the device: calls verbs as a driver does, on memory
+//! A user of a device, for KUnit tests of the device. It calls verbs as a driver does, on memory
 //! mapped for the device.
 
 mod connect;
@@ -401,7 +401,7 @@ impl User {
         within(|| self.poll())
     }
 
-    /// The number of a request whose completion `ib_core` may process. It counts them.
+    /// The ID of a request whose completion `ib_core` may process. The handler counts them.
     pub(crate) fn counted_id(&self) -> u64 {
         (&raw const self.counts.cqe).expose_provenance() as u64
     }
@@ -412,7 +412,7 @@ impl User {
         self.counts.processed.load(Relaxed)
     }
 
-    /// Drains the receive or the send queue by the device's own function. All pending requests
+    /// Drains the receive or the send queue by the device's own function. All pending requests must
     /// have [`counted_id`](Self::counted_id).
     pub(crate) fn drain(&self, receives: bool) -> Result {
         // SAFETY: The device is valid.

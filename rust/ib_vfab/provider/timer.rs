@@ -4,7 +4,7 @@
 //!
 //! A start of the kernel crate's `HrTimer` returns a handle that must be kept. Its drop cancels the
 //! timer and waits for the callback, which a softirq must not do. Here a start owns the object
-//! until the timer has expired, so a softirq can start it, and so can the callback.
+//! until the timer has expired, so a softirq or the callback can start the timer.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 

@@ -44,8 +44,8 @@ impl Umem {
     /// # Errors
     ///
     /// `EFAULT` if the process may not access the memory as `access` requires, `EINVAL` if `len` is
-    /// 0 or `start` and `iova` differ in their offset within a page, `ENOMEM`, or an error of
-    /// mapping it for the device.
+    /// 0 or `start` and `iova` differ in their offset within a page, `ENOMEM`, or an error from
+    /// mapping the memory for the device.
     ///
     /// # Safety
     ///

@@ -41,7 +41,7 @@ use kernel::{
 /// A management datagram.
 pub type Mad = [u8; 256];
 
-/// How the device handled a management datagram.
+/// The outcome of a management datagram at the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MadResult {
     /// There is a response.
@@ -179,7 +179,7 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// The attributes and sizes of a queue pair.
     fn query_qp(qp: &Self::Qp) -> (QpAttr, Sizes);
     /// Called when a drain by the device ([`DeviceAttr::drains`]) starts or ends. Returns whether
-    /// the device has stopped; then a failure to move the queue pair to the error state is
+    /// the device has stopped. If so, a failure to move the queue pair to the error state is
     /// harmless.
     fn draining(_qp: &Self::Qp, _on: bool) -> bool {
         false
@@ -188,7 +188,7 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Those of the device; the queue pair stays as it is.
+    /// The errors of the device; the queue pair does not change.
     fn destroy_qp(&self, qp: &Arc<Self::Qp>) -> Result;
     /// Attaches a queue pair of datagrams to a multicast group.
     ///
@@ -234,6 +234,6 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Those of a failed device; the region still exists.
+    /// The errors of a failed device; the region still exists.
     fn destroy_mr(&self, mr: &Arc<Self::Mr>) -> Result;
 }

@@ -5,7 +5,7 @@
 use crate::bindings;
 use core::ptr;
 
-/// How a request ended: `enum ib_wc_status`.
+/// The outcome of a request: `enum ib_wc_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(bindings::ib_wc_status);
 
@@ -65,9 +65,9 @@ impl Opcode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct QpName(pub(super) *mut bindings::ib_qp);
 
-// SAFETY: It is a name; nothing is read through it.
+// SAFETY: The pointer is a name; nothing is read through it.
 unsafe impl Send for QpName {}
-// SAFETY: It is a name; nothing is read through it.
+// SAFETY: The pointer is a name; nothing is read through it.
 unsafe impl Sync for QpName {}
 
 /// A work completion: `struct ib_wc`.

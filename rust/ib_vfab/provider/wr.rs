@@ -158,7 +158,7 @@ impl<'a, M> SendWr<'a, M> {
         unsafe { Self::from_raw(self.raw.next) }
     }
 
-    /// The ID for its completion.
+    /// The ID for the completion of this request.
     #[inline]
     pub fn id(&self) -> u64 {
         // SAFETY: The union holds a number or a pointer, read as a number.
@@ -199,7 +199,7 @@ impl<'a, M> SendWr<'a, M> {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if it is unknown.
+    /// `EOPNOTSUPP` if the operation is unknown.
     #[inline]
     pub fn work(&self) -> Result<Work<'a, M>> {
         Ok(match self.raw.opcode {
@@ -288,7 +288,7 @@ impl<'a> RecvWr<'a> {
         unsafe { Self::from_raw(self.0.next) }
     }
 
-    /// The ID for its completion.
+    /// The ID for the completion of this request.
     #[inline]
     pub fn id(&self) -> u64 {
         // SAFETY: The union holds a number or a pointer, read as a number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which MADs are for an agent, and what they request.
+//! The MADs for an agent, and their requests.
 
 use super::mad::{
     Refusal,
@@ -15,7 +15,7 @@ use super::mad::{
     TRAP_REPRESS, //
 };
 
-/// What an SMP requests from the agent.
+/// The request of an SMP to the agent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
     /// Return an attribute.
@@ -33,7 +33,7 @@ pub enum Request {
 impl Request {
     /// The request in `smp`.
     pub fn of(smp: &Smp) -> Self {
-        // An SMP on its way back is for a subnet manager.
+        // A returning SMP is for a subnet manager.
         if !smp.is_smp() || smp.is_directed() && smp.is_returning() {
             return Self::None;
         }

@@ -42,7 +42,7 @@ const CAPABILITY: u32 = capability::TRAP
 /// The result of `process_mad`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// There is a response; `Changes` says what has changed: `IB_MAD_RESULT_SUCCESS
+    /// There is a response, and `Changes` has the changes: `IB_MAD_RESULT_SUCCESS |
     /// IB_MAD_RESULT_REPLY`.
     Reply(Changes),
     /// The MAD was for the agent, and there is no response: `IB_MAD_RESULT_SUCCESS |
@@ -123,7 +123,7 @@ impl Ca {
         self.port(number).is_some_and(|port| port.link.trains())
     }
 
-    /// Called once per second: traps that are not repressed become due again, leases run.
+    /// Called once per second. Traps that are not repressed become due again; leases count down.
     pub fn tick(&mut self) {
         self.node.ports_mut().for_each(Port::tick);
     }
@@ -200,7 +200,7 @@ impl Ca {
         Ok(())
     }
 
-    /// Executes the Set request in `smp`, or on error changes nothing.
+    /// Executes the Set request in `smp`. On error nothing changes.
     fn set(&mut self, number: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let named = match smp.attr_id.get() {

@@ -23,7 +23,7 @@ impl Changes {
     pub const ACTIVE: u8 = 1 << 4;
     /// The port has left ACTIVE.
     pub const ERROR: u8 = 1 << 5;
-    /// The subnet manager requests that all subscriptions and group memberships be made again.
+    /// The subnet manager asks clients to renew all subscriptions and group memberships.
     pub const REREGISTER: u8 = 1 << 6;
     /// The link must go down, and up again if both ends train.
     pub const LINK: u8 = 1 << 7;

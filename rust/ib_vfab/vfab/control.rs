@@ -92,8 +92,8 @@ pub fn show_faults(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Shows how many management datagrams of each kind queue pair 1 of each port has sent and
-/// received.
+/// Shows the numbers of management datagrams of each kind that queue pair 1 of each port has sent
+/// and received.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn show_mads(hca: &Arc<Hca>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Shows how many regions were registered, and how many pages or pieces these had.
+/// Shows the number of registrations, and the total number of pages or pieces in them.
 ///
 /// # Errors
 ///

@@ -51,7 +51,7 @@ use kernel::{
 pub struct Freed(Atomic<u32>);
 
 impl Freed {
-    /// Starts at 0.
+    /// Creates a count of 0.
     pub fn none() -> Self {
         Self(Atomic::new(0))
     }
@@ -166,7 +166,7 @@ impl Cq {
         &self.notify
     }
 
-    /// Receives the queue's events.
+    /// The target of the queue's events.
     pub fn target(&self) -> &CqTarget {
         &self.target
     }

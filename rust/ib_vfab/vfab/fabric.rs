@@ -3,7 +3,7 @@
 //! The fabric: host channel adapters and one switch, with a cable from each adapter port to a
 //! switch port.
 //!
-//! One lock protects the management of all of them. The fast path takes it only when
+//! One lock protects the management of all nodes. The fast path takes it only when
 //! [`Fabric::generation`] has changed.
 
 use super::{
@@ -155,7 +155,7 @@ impl Fabric {
         GUID | (u64::from(ca) + 1) << 8
     }
 
-    /// Changes whenever a path between two ports may have changed.
+    /// Returns a number that changes whenever a path between two ports may have changed.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation.load(Acquire)
@@ -218,7 +218,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Switches an adapter on or off. Without power it loses what a subnet manager has set.
+    /// Switches an adapter on or off. Without power it loses the settings of the subnet manager.
     pub fn power(&self, ca: u8, on: bool) {
         let mut inner = self.inner.lock();
         let per_ca = inner.per_ca;
@@ -291,8 +291,7 @@ impl Fabric {
         to.into_iter().flatten()
     }
 
-    /// Passes a management datagram to an adapter's agent. [`Fabric::news`] reports what it
-    /// changes.
+    /// Passes a management datagram to an adapter's agent. [`Fabric::news`] reports the changes.
     pub fn process(&self, id: PortId, slid: u16, mad: &Mad, reply: &mut Mad) -> Outcome {
         let mut inner = self.inner.lock();
         let Some(ca) = inner.cas.get_mut(usize::from(id.ca)) else {

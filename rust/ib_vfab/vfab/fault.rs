@@ -54,7 +54,7 @@ pub enum Kind {
     Hang,
     /// The move to the error state is refused, and the queue pair keeps working.
     Stop,
-    /// Destroying a queue pair is refused, and it stays as it is.
+    /// The destruction of a queue pair is refused, and the queue pair is unchanged.
     Destroy,
     /// A datagram to or from the subnet administrator is lost.
     SaLoss,
@@ -192,10 +192,10 @@ pub struct Order {
 }
 
 impl Order {
-    /// Parses the kind; the number of the operation (the next is 1); a datagram of [`gmp::NAMES`],
-    /// if the kind needs one; a status, milliseconds, seconds or an errno, if the kind needs one;
-    /// which requests, by a word such as `send` (default: all of both queues); how often (default:
-    /// once).
+    /// Parses the words of a fault: the kind; the number of the operation (the next is 1); a
+    /// datagram of [`gmp::NAMES`], if the kind needs one; a status, milliseconds, seconds or an
+    /// errno, if the kind needs one; a selection of requests such as `send` (default: all of both
+    /// queues); the number of times (default: once).
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Order {
 }
 
 impl Faults {
-    /// No faults.
+    /// Creates a set without armed faults.
     pub fn none() -> Self {
         Self {
             armed: Atomic::new(0),
@@ -339,7 +339,7 @@ impl Faults {
         self.armed.load(Relaxed) != 0
     }
 
-    /// How often each kind of fault has happened, in the order of [`NAMES`].
+    /// The number of times that each kind of fault has happened, in the order of [`NAMES`].
     pub fn happened(&self) -> [u64; NAMES.len()] {
         core::array::from_fn(|n| self.plans[n].happened.load(Relaxed))
     }

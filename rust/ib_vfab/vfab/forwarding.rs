@@ -79,7 +79,7 @@ impl Forwarding {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn linear(&self, block: u32, data: &mut Data) -> Result<(), Refusal> {
         let at = usize::try_from(block).map_err(|_| Refusal::Value)?;
         let entries = self.unicast.chunks_exact(DATA_LEN).nth(at);
@@ -91,7 +91,7 @@ impl Forwarding {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn set_linear(&mut self, block: u32, data: &Data) -> Result<(), Refusal> {
         let at = usize::try_from(block).map_err(|_| Refusal::Value)?;
         let entries = self.unicast.chunks_exact_mut(DATA_LEN).nth(at);
@@ -104,7 +104,7 @@ impl Forwarding {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn groups(&self, attr_mod: u32, data: &mut Data) -> Result<(), Refusal> {
         let (block, shift) = group_block(attr_mod)?;
         let entries = self.multicast.chunks_exact(GROUPS).nth(block);
@@ -118,7 +118,7 @@ impl Forwarding {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn set_groups(&mut self, attr_mod: u32, data: &Data) -> Result<(), Refusal> {
         let (block, shift) = group_block(attr_mod)?;
         let entries = self.multicast.chunks_exact_mut(GROUPS).nth(block);

@@ -20,7 +20,7 @@ pub enum State {
     Down = 1,
     /// There is a link; only SMPs pass.
     Init = 2,
-    /// The subnet manager has set it up.
+    /// The subnet manager has set up the port.
     Armed = 3,
     /// All packets pass.
     Active = 4,
@@ -30,11 +30,11 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Physical {
-    /// Waits until the other end wakes it up.
+    /// The port waits until the other end wakes it up.
     Sleep = 1,
-    /// Looks for the other end.
+    /// The port looks for the other end.
     Polling = 2,
-    /// Off until the subnet manager enables it.
+    /// The port is off until the subnet manager enables it.
     Disabled = 3,
     /// There is a link.
     LinkUp = 5,
@@ -138,8 +138,8 @@ impl Link {
         self.speed
     }
 
-    /// Sets whether the cable is in and both ends train. A link that comes up gets the best width
-    /// and speed that this end has enabled. Returns whether the state changed.
+    /// Sets whether the cable is plugged in and both ends train. A link that comes up gets the best
+    /// width and speed that this end has enabled. Returns whether the state changed.
     pub fn set_up(&mut self, up: bool) -> bool {
         if self.fixed || up == (self.physical == Physical::LinkUp) {
             return false;
@@ -159,7 +159,7 @@ impl Link {
         true
     }
 
-    /// Fills in the part of PortInfo about the link.
+    /// Fills in the fields of PortInfo that concern the link.
     pub fn get(&self, info: &mut PortInfo) {
         info.link_width_enabled = self.widths;
         info.link_width_supported = WIDTHS;
@@ -182,8 +182,8 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If a field has a value that the link does not support, or if its state cannot change as
-    /// requested.
+    /// `Refusal::Value` if a field has a value that the link does not support, or if the state of
+    /// the link cannot change as requested.
     pub fn set(&mut self, info: &PortInfo, changes: &mut Changes) -> Result<(), Refusal> {
         self.widths = choose(info.link_width_enabled, 0xff, self.widths, WIDTHS)?;
         self.speeds = choose(info.speeds & 0x0f, 0x0f, self.speeds, SPEEDS)?;
@@ -253,7 +253,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn arbitration(&self, block: u16, data: &mut Data) -> Result<(), Refusal> {
         let table = match block {
             1 => &self.low,
@@ -271,7 +271,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn set_arbitration(&mut self, block: u16, data: &Data) -> Result<(), Refusal> {
         let table = match block {
             1 => &mut self.low,

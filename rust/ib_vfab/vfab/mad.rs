@@ -4,7 +4,7 @@
 //!
 //! The layouts are those of `include/rdma/ib_mad.h` and `ib_smi.h`, the rules those of the
 //! InfiniBand Architecture Specification, volume 1, chapters 13 and 14. All fields are big-endian.
-//! Nothing here touches kernel types, allocates or can panic.
+//! This module uses no kernel types, allocates nothing and cannot panic.
 
 pub mod info;
 pub mod route;
@@ -94,7 +94,7 @@ pub mod attribute {
     pub const SM_INFO: u16 = 0x0020;
 }
 
-/// Why an SMP is refused: the status of the response, `IB_MGMT_MAD_STATUS_*`.
+/// The reason for the refusal of an SMP: the status of the response, `IB_MGMT_MAD_STATUS_*`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub enum Refusal {
@@ -108,7 +108,7 @@ pub enum Refusal {
     Value = 0x001c,
 }
 
-/// Set in the status of a directed-route SMP on its way back, `IB_SMP_DIRECTION`.
+/// The bit in the status of a returning directed-route SMP, `IB_SMP_DIRECTION`.
 pub const DIRECTION: u16 = 0x8000;
 
 /// The local route header fields that determine a packet's path.
@@ -195,7 +195,7 @@ impl Smp {
         self.mgmt_class == CLASS_DIRECTED
     }
 
-    /// Whether this is a directed-route SMP on its way back.
+    /// Whether this is a returning directed-route SMP.
     pub fn is_returning(&self) -> bool {
         self.status.get() & DIRECTION != 0
     }

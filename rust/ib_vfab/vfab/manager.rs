@@ -2,8 +2,8 @@
 
 //! A subnet without a manager: all ports are active with a LID from the start.
 //!
-//! Makes the settings of a manager once, with the same packets. Such a subnet has no subnet
-//! administrator.
+//! This module makes the settings of a manager once, with the same packets. Such a subnet has no
+//! subnet administrator.
 
 use super::{
     ca::Outcome,

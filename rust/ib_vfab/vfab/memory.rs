@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory that a device may access: checks SGEs of requests and copies between them.
+//! The memory that a device may access: checks of the SGEs of requests, and copies between them.
 
 use super::mr::{
     Mr,
@@ -234,7 +234,7 @@ impl<'a> Pieces<'a> {
     ///
     /// # Errors
     ///
-    /// [`Denied`] if not.
+    /// [`Denied`] if access is refused.
     pub fn check(&mut self) -> Result<(), Denied> {
         self.next().map(|_| ())
     }

@@ -7,7 +7,7 @@ use super::mad::{
     GET, //
 };
 
-/// A port's M_Key and what it protects.
+/// A port's M_Key and its protection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MKey {
     /// The key; 0 means no protection.

@@ -59,8 +59,8 @@ pub struct Mr {
 pub struct Bad;
 
 impl Mr {
-    /// Creates region `index`. `variant` contains the low eight bits of its first key; `iova` says
-    /// which addresses the region may have.
+    /// Creates region `index`. `variant` contains the low eight bits of its first key; `iova`
+    /// determines the addresses that the region may have.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Mr {
     ///
     /// # Errors
     ///
-    /// [`Bad`] if it is not allowed.
+    /// [`Bad`] if the access is not allowed.
     #[allow(unsafe_code)]
     #[inline]
     pub fn admits(

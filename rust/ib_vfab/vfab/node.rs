@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A node of the subnet: what the agent of an adapter and that of a switch have in common.
+//! A node of the subnet: the common part of the agents of adapters and switches.
 
 use super::{
     mad::{
@@ -32,12 +32,12 @@ pub struct Node<P, const N: usize> {
 }
 
 impl<P, const N: usize> Node<P, N> {
-    /// Creates a node with the first `count` of these ports, at most all.
+    /// Creates a node with the first `count` of these ports, or all if there are fewer.
     pub const fn new(guid: u64, count: u8, ports: [P; N]) -> Self {
         Self {
             guid,
             description: [0; DATA_LEN],
-            // CAST: It is less than `count`.
+            // CAST: `N` is less than `count`.
             count: if count as usize > N { N as u8 } else { count },
             ports,
         }
@@ -80,7 +80,7 @@ impl<P, const N: usize> Node<P, N> {
         self.ports.iter_mut().take(self.count.into())
     }
 
-    /// Number of ports before port `number`, if that exists.
+    /// Number of ports before port `number`, if that port exists.
     pub fn index(&self, number: u8) -> Option<usize> {
         (1..=self.count)
             .contains(&number)
@@ -91,7 +91,7 @@ impl<P, const N: usize> Node<P, N> {
     ///
     /// # Errors
     ///
-    /// If there is no such port.
+    /// `Refusal::Value` if there is no such port.
     pub fn named_port(&self, attr_mod: u32) -> Result<u8, Refusal> {
         u8::try_from(attr_mod & !EXTENDED_SPEEDS)
             .ok()

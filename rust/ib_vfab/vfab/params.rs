@@ -23,7 +23,7 @@ pub struct Params {
     pub ports: u8,
     /// Width of a DMA address, in bits.
     pub dma_bits: u32,
-    /// How many of the first adapters reach all memory, without bounce buffers.
+    /// Number of adapters, from the first one on, that reach all memory without bounce buffers.
     pub direct: u32,
     /// A bit for each adapter that supports regions of pieces.
     pub gaps: u32,
@@ -38,7 +38,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, with a message in the log, if one is out of its range or unknown.
+    /// `EINVAL`, with a message in the log, if a parameter is out of range or unknown.
     pub fn get() -> Result<Self> {
         let (devices, ports, dma_bits, direct, gaps, static_lids) = params::get();
         if !(1..=MAX_DEVICES).contains(&devices) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The behaviour of an adapter that a user of the verbs can see, as data.
+//! The behaviour of an adapter that is visible to a user of the verbs, as data.
 //!
 //! Each [`Personality`] is one constant of [`table`]; `docs/adapters.md` has the source of each
-//! value. No other file depends on their names.
+//! value. No other file depends on the names of the constants.
 
 mod table;
 
@@ -29,7 +29,7 @@ use kernel::{
 /// The behaviour of an adapter.
 #[derive(Clone, Copy)]
 pub struct Personality {
-    /// The name by which a user selects it.
+    /// The name by which a user selects the personality.
     pub name: &'static str,
     /// The driver that the device reports.
     pub driver: Driver,
@@ -39,14 +39,14 @@ pub struct Personality {
     pub regions: Regions,
     /// Properties of its RC connections.
     pub connections: Connections,
-    /// How requests of a queue pair in error are flushed.
+    /// The flush of requests when a queue pair is in error.
     pub flush: Flush,
     /// Whether the device drains queue pairs itself, and accepts drain requests while it refuses
     /// all others.
     pub drains: bool,
     /// Whether destroying a queue pair removes its completions.
     pub purges: bool,
-    /// What `reset` does to the device.
+    /// The effect of `reset` on the device.
     pub reset: Reset,
     /// Behaviour of the device from the moment its driver begins to remove it.
     pub removal: Outage,
@@ -91,9 +91,9 @@ pub struct Regions {
     pub local_dma_lkey: bool,
     /// Initial low eight bits of a key, which the user may change.
     pub variant: Variant,
-    /// Which addresses a region may have.
+    /// The addresses that a region may have.
     pub iova: Iova,
-    /// The keys with which LOCAL_INV of an unregistered region succeeds. It has no effect then.
+    /// The keys with which LOCAL_INV of an unregistered region succeeds, without effect.
     pub free_keys: FreeKeys,
 }
 
@@ -130,12 +130,12 @@ pub enum Iova {
 /// Properties of connections.
 #[derive(Clone, Copy)]
 pub struct Connections {
-    /// Whether a message that finds no receive request is retried as the attributes say. Otherwise
-    /// it ends the connection.
+    /// Whether a message that finds no receive request is retried as the attributes specify.
+    /// Otherwise it ends the connection.
     pub rnr_retries: bool,
 }
 
-/// In which order requests of the queues are flushed.
+/// The order in which requests of the two queues are flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// All receive requests first.
@@ -146,7 +146,7 @@ pub enum Order {
     Interleaved,
 }
 
-/// How requests of a queue pair in error are flushed.
+/// The flush of requests when a queue pair is in error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flush {
     /// The order of the queues.
@@ -167,7 +167,7 @@ impl Flush {
     };
 }
 
-/// What a device reports or does when it goes out of service.
+/// A report or action of a device that goes out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// Reports IB_EVENT_DEVICE_FATAL.
@@ -187,7 +187,7 @@ pub type Answer = Option<Error>;
 pub struct Verbs {
     /// `ib_modify_qp` to the error state.
     pub stop: Answer,
-    /// How often `ib_modify_qp` to the error state fails before it succeeds.
+    /// Number of times that `ib_modify_qp` to the error state fails before it succeeds.
     pub stops: u32,
     /// `ib_modify_qp` to other states.
     pub modify: Answer,
@@ -216,14 +216,14 @@ impl Verbs {
     }
 }
 
-/// When a device that is out of service flushes the posted requests.
+/// The time at which a device that is out of service flushes the posted requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flushed {
     /// When the device stops.
     AtOnce,
     /// When the queue pair has been moved to the error state.
     WhenStopped,
-    /// When a user has tried to move the queue pair there, even if that failed.
+    /// When a user has tried to move the queue pair to the error state, even if that failed.
     WhenTried,
     /// Never: the requests get no completion.
     Never,
@@ -235,9 +235,9 @@ pub struct Outage {
     /// Whether queue pairs stop sending and receiving. Otherwise they work until they are
     /// destroyed.
     pub stops: bool,
-    /// When requests are flushed.
+    /// The time of the flush.
     pub flushed: Flushed,
-    /// What the device reports and does, in this order.
+    /// The reports and actions of the device, in this order.
     pub told: &'static [Told],
     /// Results of verbs.
     pub verbs: Verbs,
@@ -253,7 +253,7 @@ impl Outage {
     };
 }
 
-/// What follows the outage that a reset causes.
+/// The action after the outage that a reset causes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// The device is unregistered, and registered again after this many ms.
@@ -269,7 +269,7 @@ pub struct Reset {
     pub outage: Outage,
     /// Time from the outage to `after`, in ms.
     pub pause: u32,
-    /// What follows the outage.
+    /// The action after the outage.
     pub after: After,
 }
 
@@ -379,7 +379,7 @@ impl Manner {
         self.outage().is_some_and(|outage| outage.stops)
     }
 
-    /// Returns when posted requests are flushed.
+    /// Returns the time at which posted requests are flushed.
     pub fn flushed(&self) -> Flushed {
         self.outage().map_or(Flushed::AtOnce, |o| o.flushed)
     }

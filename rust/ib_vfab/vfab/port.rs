@@ -149,7 +149,7 @@ impl Port {
         self.capability
     }
 
-    /// Returns what the subnet manager has initialised, `init_type_reply`.
+    /// Returns the settings that the subnet manager has initialised, `init_type_reply`.
     pub fn init_type_reply(&self) -> u8 {
         self.init_type_reply
     }
@@ -252,11 +252,11 @@ impl Port {
         info
     }
 
-    /// Sets all of PortInfo, or on error nothing.
+    /// Sets all of PortInfo. On error nothing changes.
     ///
     /// # Errors
     ///
-    /// If a field has a value that this port does not support.
+    /// `Refusal::Value` if a field has a value that this port does not support.
     pub fn set_info(&mut self, info: &PortInfo) -> Result<Changes, Refusal> {
         let mut changes = Changes::none(self.number);
         let (lid, sm_lid, sm_sl) = (info.lid.get(), info.sm_lid.get(), info.mtu_sm_sl & 0x0f);
@@ -266,7 +266,7 @@ impl Port {
         {
             return Err(Refusal::Value);
         }
-        // Only setting the link can fail, so set a copy of it first.
+        // Only setting the link can fail, so set a copy of the link first.
         let mut link = self.link.clone();
         link.set(info, &mut changes)?;
         self.link = link;
@@ -304,7 +304,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn pkey_table(&self, block: u32, data: &mut Data) -> Result<(), Refusal> {
         first_block(block)?;
         *data = [0; DATA_LEN];
@@ -318,7 +318,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn set_pkey_table(&mut self, block: u32, data: &Data) -> Result<Changes, Refusal> {
         first_block(block)?;
         let mut changes = Changes::none(self.number);
@@ -334,7 +334,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn guid_info(&self, block: u32, data: &mut Data) -> Result<(), Refusal> {
         first_block(block)?;
         for (to, guid) in data.chunks_exact_mut(8).zip(&self.guids) {
@@ -348,7 +348,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// If there is no such block.
+    /// `Refusal::Value` if there is no such block.
     pub fn set_guid_info(&mut self, block: u32, data: &Data) -> Result<Changes, Refusal> {
         first_block(block)?;
         let mut changes = Changes::none(self.number);

@@ -8,8 +8,8 @@
 //!
 //! Lock order, outer to inner: the send queue, the receive queue of the peer (or of the same queue
 //! pair), a completion queue. The lock of [`Fabric`](super::fabric::Fabric) is taken and released
-//! between the first two; the lock of [`Groups`](groups::Groups) is held there while a datagram is
-//! copied to the members of a group.
+//! between the first two. The lock of [`Groups`](groups::Groups) is held between the first two
+//! while a datagram is copied to the members of a group.
 
 pub mod datagram;
 mod flush;
@@ -149,7 +149,7 @@ const OVERRUN: u32 = 1 << 9;
 
 /// Arguments of [`Qp::new`].
 pub struct New<'a> {
-    /// Its kind.
+    /// The kind of the queue pair.
     pub kind: Kind,
     /// Protection domain.
     pub pd: PdName,
@@ -165,7 +165,7 @@ pub struct New<'a> {
     pub recv_cq: &'a Arc<Cq>,
     /// The memory that the queue pair accesses.
     pub memory: &'a Arc<Memory>,
-    /// Its faults.
+    /// The faults of the adapter.
     pub faults: &'a Arc<Faults>,
     /// Personality and current outage of the adapter.
     pub manner: &'a Arc<Manner>,
@@ -223,7 +223,7 @@ impl Qp {
         )
     }
 
-    /// Receives the queue pair's events.
+    /// The target of the queue pair's events.
     pub fn target(&self) -> &QpTarget {
         &self.target
     }
@@ -233,7 +233,7 @@ impl Qp {
         self.end.lock().clone()
     }
 
-    /// Its kind.
+    /// The kind of the queue pair.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -406,7 +406,7 @@ impl Qp {
         self.later(FLUSH | event.map_or(0, bit));
     }
 
-    /// An error of the send side: flushes the receive queue.
+    /// Handles an error of the send side: flushes the receive queue.
     fn break_send(self: &Arc<Self>) {
         let mut rq = self.rq.lock();
         self.set_state(State::Err);

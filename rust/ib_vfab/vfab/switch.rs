@@ -53,10 +53,10 @@ const NODE_TYPE: u8 = 2;
 
 const CAPABILITY: u32 = capability::TRAP | capability::SL_MAP | capability::SYS_IMAGE_GUID;
 
-/// Where an SMP goes.
+/// The next step of an SMP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// Out of this port. `Changes` says what has changed at which port.
+    /// Out of this port. `Changes` has the port with changes, and the changes.
     Out(u8, Changes),
     /// Nowhere.
     Drop,
@@ -94,7 +94,7 @@ impl Switch {
         self.node.count()
     }
 
-    /// Port 0, that of the switch's agent.
+    /// Port 0, with the switch's agent.
     pub fn zero(&self) -> &Port {
         &self.zero
     }
@@ -142,7 +142,7 @@ impl Switch {
     }
 
     /// The output port for `dlid`, 0 for the switch itself; `None` if there is none or `dlid` is a
-    /// group's.
+    /// multicast LID.
     pub fn forward(&self, dlid: u16) -> Option<u8> {
         if dlid != 0 && dlid == self.zero.lid() {
             return Some(0);
@@ -156,7 +156,7 @@ impl Switch {
         self.forwarding.multicast(mlid, inport)
     }
 
-    /// Called once per second: traps that are not repressed become due again, leases run.
+    /// Called once per second. Traps that are not repressed become due again; leases count down.
     pub fn tick(&mut self) {
         self.zero.tick();
     }
@@ -310,7 +310,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Executes the Set request in `smp`, or on error changes nothing.
+    /// Executes the Set request in `smp`. On error nothing changes.
     fn set(&mut self, inport: u8, smp: &Smp) -> Result<Changes, Refusal> {
         let attr_mod = smp.attr_mod.get();
         let mut changes = Changes::none(inport);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Conformance tests on two adapters: what the verbs promise, each operation, each refused access.
+//! Conformance tests on two adapters: the guarantees of the verbs, each operation, each refused
+//! access.
 
 use super::{
     fabric::{
@@ -92,8 +93,8 @@ impl Rig {
         Self::like(&DEFAULT, 2, kind, size, user)
     }
 
-    /// Uses adapters of this personality. A bit of `gaps` lets an adapter have regions of pieces in
-    /// any case.
+    /// Uses adapters of this personality. A bit of `gaps` permits regions of pieces regardless of
+    /// the personality.
     fn like(
         personality: &'static Personality,
         gaps: u8,

@@ -52,12 +52,12 @@ pub struct Issuer {
     pub lid: u16,
     /// LID of the subnet manager.
     pub sm_lid: u16,
-    /// Service level to it.
+    /// Service level to the subnet manager.
     pub sm_sl: u8,
 }
 
 impl Issuer {
-    /// Whether a subnet manager has set the port's LID and its own.
+    /// Whether a subnet manager has set the port's LID and the manager's LID.
     fn is_managed(&self) -> bool {
         self.lid != 0 && self.sm_lid != 0
     }
@@ -72,8 +72,8 @@ struct Trap {
     details: [u8; DETAILS_LEN],
 }
 
-/// Traps of a port: one of its state, one of a violation. A newer one replaces an older one of its
-/// kind.
+/// The traps of a port: at most one for its state, and one for a violation. A newer trap replaces
+/// an older one of the same kind.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Traps {
     state: Option<Trap>,
@@ -126,8 +126,8 @@ impl Traps {
         self.state(issuer, CAPABILITY, INFO, details);
     }
 
-    /// Queues a trap about the port's state if there is a manager. A later one reads the state when
-    /// it takes over the port.
+    /// Queues a trap about the port's state if there is a manager. A later manager reads the state
+    /// when it takes over the port.
     fn state(&mut self, issuer: Issuer, number: u16, kind: u8, details: [u8; DETAILS_LEN]) {
         if issuer.is_managed() {
             self.state = self.trap(number, kind, details);
@@ -163,7 +163,7 @@ impl Traps {
         }
     }
 
-    /// Called once per second: traps that are not repressed become due again.
+    /// Called once per second. Traps that are not repressed become due again.
     pub fn tick(&mut self) {
         for trap in [&mut self.state, &mut self.violation].into_iter().flatten() {
             trap.due = true;

@@ -9,11 +9,11 @@ use crate::{
 };
 use core::ffi::c_int;
 
-// The top of `ops.rs` says what `ib_core` ensures.
+// See the documentation of `ops` for the guarantees of `ib_core`.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn alloc_ucontext(
         _context: *mut bindings::ib_ucontext,
         _: *mut bindings::ib_udata,
@@ -23,21 +23,21 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn dealloc_ucontext(_context: *mut bindings::ib_ucontext) {}
 
-    /// With this function, `ib_core` destroys the objects of processes when the device is removed,
-    /// instead of waiting until all processes have closed the device. No process has memory of the
-    /// device mapped.
+    /// Because this function exists, `ib_core` destroys the objects of processes when the device is
+    /// removed, and does not wait until all processes have closed the device. No process has memory
+    /// of the device mapped.
     ///
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn disassociate_ucontext(_context: *mut bindings::ib_ucontext) {}
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn alloc_pd(
         _pd: *mut bindings::ib_pd,
         _: *mut bindings::ib_udata,
@@ -47,7 +47,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn dealloc_pd(
         _pd: *mut bindings::ib_pd,
         _: *mut bindings::ib_udata,

@@ -25,11 +25,11 @@ fn number<T: TryFrom<u32> + Default>(n: u32) -> T {
     n.try_into().unwrap_or_default()
 }
 
-// The top of `ops.rs` says what `ib_core` ensures.
+// See the documentation of `ops` for the guarantees of `ib_core`.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn query_device(
         device: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
@@ -82,7 +82,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn query_port(
         device: *mut bindings::ib_device,
         port: u32,
@@ -117,7 +117,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn query_pkey(
         device: *mut bindings::ib_device,
         port: u32,
@@ -137,7 +137,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn query_gid(
         device: *mut bindings::ib_device,
         port: u32,
@@ -157,7 +157,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn modify_port(
         device: *mut bindings::ib_device,
         port: u32,
@@ -173,7 +173,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn modify_device(
         device: *mut bindings::ib_device,
         mask: c_int,
@@ -194,7 +194,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn get_port_immutable(
         device: *mut bindings::ib_device,
         port: u32,
@@ -222,7 +222,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn get_link_layer(
         _device: *mut bindings::ib_device,
         _port: u32,
@@ -232,7 +232,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn process_mad(
         device: *mut bindings::ib_device,
         _flags: c_int,

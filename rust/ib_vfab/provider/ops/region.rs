@@ -36,7 +36,7 @@ const RIGHTS: u32 = access::LOCAL_WRITE
     | access::REMOTE_READ
     | bindings::ib_access_flags_IB_ACCESS_OPTIONAL;
 
-// The top of `ops.rs` says what `ib_core` ensures.
+// See the documentation of `ops` for the guarantees of `ib_core`.
 impl<P: Provider> Ops<P> {
     /// # Safety
     ///
@@ -65,7 +65,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: c_int,
@@ -77,7 +77,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`, in the process that owns the memory.
+    /// Only `ib_core` may call this, in the process that owns the memory.
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -104,7 +104,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         kind: bindings::ib_mr_type,
@@ -121,7 +121,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn map_mr_sg(
         raw: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
@@ -141,7 +141,7 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Called by `ib_core`.
+    /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn dereg_mr(
         raw: *mut bindings::ib_mr,
         _: *mut bindings::ib_udata,

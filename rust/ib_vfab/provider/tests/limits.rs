@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The capabilities that a device reports, and that it enforces them.
+//! The capabilities that a device reports, and their enforcement.
 
 use super::{
     User,

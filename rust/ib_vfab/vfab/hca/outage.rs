@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an adapter goes out of service, and the events that it reports.
+//! The outages of an adapter, and the events that the adapter reports.
 
 use super::{
     super::personality::{

@@ -10,7 +10,7 @@ use super::{
     PERMISSIVE, //
 };
 
-/// Where a directed-route SMP goes next.
+/// The next hop of a directed-route SMP.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hop {
     /// Out of this port, which may not exist.

@@ -2,8 +2,8 @@
 
 //! All personalities.
 //!
-//! Where a driver's source does not contain a value that the device reports, that of a
-//! common device is used. Devices that flush requests in hardware flush one at a time.
+//! If a driver's source lacks a value that the device reports, the value is that of a common
+//! device. Devices that flush requests in hardware flush one at a time.
 
 use super::{
     After,
@@ -327,7 +327,7 @@ const IONIC: Personality = Personality {
     ..DEFAULT
 };
 
-/// What ionic does before it unregisters the device.
+/// The outage of ionic before its driver unregisters the device.
 const ADMIN_KILLED: Outage = Outage {
     stops: true,
     flushed: Flushed::AtOnce,

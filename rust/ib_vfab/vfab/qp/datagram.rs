@@ -72,8 +72,8 @@ struct Packet<'a> {
     pkey: u16,
     qkey: u32,
     imm: Option<u32>,
-    /// Another queue pair receives the datagram in place of queue pair 1, and like it accepts all
-    /// partitions of the port.
+    /// Another queue pair receives the datagram in place of queue pair 1. Like queue pair 1, it
+    /// accepts all partitions of the port.
     instead: bool,
     header: [u8; GRH_LEN],
     solicited: bool,
@@ -133,7 +133,8 @@ impl Qp {
         if wqe.len > MTU {
             return Status::LOC_LEN_ERR;
         }
-        // Complete it as if the datagram were lost: `ib_mad` waits for the completion of each send.
+        // Complete the request as if the datagram were lost: `ib_mad` waits for the completion of
+        // each send.
         if self.manner.is_dead() {
             return Status::SUCCESS;
         }
@@ -153,7 +154,7 @@ impl Qp {
         } else {
             attr.pkey_index
         };
-        // The sender is not told that a datagram does not arrive.
+        // The sender does not learn of a datagram that is lost.
         let Some(Some((lid, pkey))) = fabric.look(end.id, |p| Some((p.lid(), p.pkey(own.into())?)))
         else {
             return Status::SUCCESS;
@@ -196,7 +197,7 @@ impl Qp {
         };
         let dlid = to.address.dlid;
         if dlid >= FIRST_MULTICAST {
-            // A datagram to a group is lost without the header or with a single destination.
+            // A datagram to a group is lost if it has no GRH or is for a single queue pair.
             if let Some(grh) = grh.filter(|_| to.qp == GROUP) {
                 let group = Group {
                     gid: grh.dgid,

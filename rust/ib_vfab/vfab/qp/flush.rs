@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How an RC queue pair in error flushes its requests: as [`Flush::SIMPLE`], or as the adapter's
-//! [`Flush`] says, by a work item and a timer.
+//! The flush of an RC queue pair in error: as [`Flush::SIMPLE`], or as the adapter's [`Flush`]
+//! specifies, by a work item and a timer.
 
 use super::{
     super::personality::{
@@ -28,7 +28,7 @@ use kernel::{
     }, //
 };
 
-/// Whether the device has stopped and does not flush on its own.
+/// Whether the device has stopped and does not flush by itself.
 pub(super) fn freezes(manner: &Manner) -> bool {
     manner.is_dead() && manner.flushed() != Flushed::AtOnce
 }
@@ -40,7 +40,7 @@ impl Qp {
             || self.manner.personality.flush == Flush::SIMPLE && !self.frozen.load(Relaxed)
     }
 
-    /// Whether a request may be posted in `state`, in which the queue does not execute it.
+    /// Checks whether a request may be posted in `state`, in which the queue does not execute it.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl Qp {
         self.manner.is_dead()
     }
 
-    /// A user tries to move the queue pair to the error state. `success` says whether the device
-    /// permits it, `flushed` when it flushes.
+    /// Handles a user's attempt to move the queue pair to the error state. `success` is whether the
+    /// device permits the move, `flushed` the time at which the device flushes.
     pub fn was_told_to_stop(self: &Arc<Self>, flushed: Flushed, success: bool) {
         let thaws = match flushed {
             Flushed::AtOnce | Flushed::WhenTried => true,
@@ -76,8 +76,8 @@ impl Qp {
         }
     }
 
-    /// The device has stopped. Posted requests are flushed, or stay until the queue pair is moved
-    /// to the error state. Any context without the queue pair's locks.
+    /// Handles a stop of the device. Posted requests are flushed, or stay until the queue pair is
+    /// moved to the error state. Any context without the queue pair's locks.
     pub fn stops(self: &Arc<Self>) {
         if self.kind != Kind::Rc {
             return;
@@ -89,8 +89,8 @@ impl Qp {
         }
     }
 
-    /// Whether this is an RC queue pair of a device that has stopped, which neither sends nor
-    /// receives.
+    /// Whether this is an RC queue pair of a device that has stopped. Such a queue pair neither
+    /// sends nor receives.
     pub(super) fn is_silent(&self) -> bool {
         self.kind == Kind::Rc && self.manner.is_dead()
     }
@@ -108,7 +108,7 @@ impl Qp {
             let mut sq = self.sq.lock();
             return self.progress(&mut sq);
         }
-        // Keeps the queue pair from being connected again meanwhile.
+        // The lock prevents a new connection of the queue pair meanwhile.
         let _changing = self.changing.lock();
         if self.state() == State::Err {
             // Stop a pending retry.

@@ -38,7 +38,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// No memberships. May sleep.
+    /// Creates an empty set of memberships. May sleep.
     ///
     /// # Errors
     ///

@@ -207,7 +207,7 @@ impl End {
         )
     }
 
-    /// The queue pair with a number.
+    /// The queue pair with this number.
     pub fn qp(&self, num: u32) -> Option<Arc<Qp>> {
         match num {
             0 | 1 => self.special.lock()[num as usize].clone(),
@@ -418,7 +418,7 @@ impl Net {
     }
 }
 
-/// A network with a running timer, which sends due traps. Dropping it stops the timer; this sleeps.
+/// A network with a running timer, which sends due traps. Dropping it stops the timer, and sleeps.
 pub struct Running(Arc<Net>);
 
 impl Deref for Running {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The peer of a connection: how it is found, requests to it, and the effect of its responses on
-//! the send queue.
+//! The peer of a connection: the search for the peer, requests to it, and the effect of its
+//! responses on the send queue.
 
 use super::{
     super::{
@@ -43,7 +43,7 @@ use kernel::{
     }, //
 };
 
-/// The peer of a connection, valid while fabric and peer have this generation and epoch.
+/// The peer of a connection, valid while the fabric has this generation and the peer this epoch.
 pub(super) struct Peer {
     qp: Arc<Qp>,
     generation: u32,
@@ -128,8 +128,8 @@ impl Qp {
             }
             Ack::None(why) => {
                 if sq.attr.timeout == 0 {
-                    // Without a timeout the queue pair tries once a second forever; that does not
-                    // use up retries.
+                    // Without a timeout the queue pair tries once a second forever, and uses up no
+                    // retries.
                     return Done::Again(1_000_000_000);
                 }
                 if sq.retries == 0 {
@@ -142,7 +142,7 @@ impl Qp {
         }
     }
 
-    /// Finds the peer at the other end of the connection, or says why there is none.
+    /// Finds the peer at the other end of the connection, or returns the reason why there is none.
     #[inline]
     fn find_peer(self: &Arc<Self>, sq: &mut Requester) -> Result<(), &'static str> {
         if let Some(peer) = &sq.peer {

@@ -54,7 +54,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Op {
     /// A request to the peer.
@@ -118,9 +118,9 @@ pub(super) struct Requester {
 
 /// The outcome of a request.
 pub(super) enum Done {
-    /// Done, with this status.
+    /// The request is done, with this status.
     Over(Status),
-    /// Retry the request in this many nanoseconds.
+    /// The request is retried in this many nanoseconds.
     Again(u64),
     /// The request stays in the queue.
     Stay,

@@ -72,7 +72,7 @@ pub(super) struct Responder {
     pub(super) established: bool,
 }
 
-/// What a request of the peer does.
+/// The operation of a request from the peer.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
     Send {
@@ -104,7 +104,7 @@ pub(super) struct Packet<'a> {
     pub(super) pd: PdName,
 }
 
-/// Why a request is refused.
+/// The reason for the refusal of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nak {
     /// The sender may not access its own memory.
@@ -118,7 +118,7 @@ pub(super) enum Nak {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ack {
     Done,
-    /// There is no receive request: wait as long as this RNR timer code says.
+    /// There is no receive request: the sender waits for the time of this RNR timer code.
     NotReady(u8),
     Nak(Nak),
     /// There is no response, for this reason.

@@ -10,16 +10,16 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Slots for `size` requests with their SGEs, rounded up to a power of two, so that a count maps to
-/// the right slot after it has wrapped at 2^32, too.
+/// Slots for `size` requests with their SGEs. The number of slots is a power of two, so that a
+/// count maps to the right slot even after it has wrapped at 2^32.
 pub(super) struct Wqes<T> {
     all: KVVec<T>,
     size: u32,
     sges: KVVec<Sge>,
     /// Maximum number of SGEs per request.
     per_wqe: u32,
-    /// Number of requests whose slots are free again: their completions were polled. `None` if
-    /// there are no slots.
+    /// Number of requests whose slots are free again, because their completions were polled. `None`
+    /// if there are no slots.
     freed: Option<Arc<Freed>>,
     /// Number of requests posted (`head`) and done (`next`), modulo 2^32.
     head: u32,
@@ -27,7 +27,7 @@ pub(super) struct Wqes<T> {
 }
 
 impl<T: Copy> Wqes<T> {
-    /// Slots with `empty` in each, and room for `per_wqe` SGEs per request.
+    /// Creates slots that contain `empty`, with room for `per_wqe` SGEs per request.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl<T: Copy> Wqes<T> {
         Ok(this)
     }
 
-    /// No slots.
+    /// Creates a ring without slots.
     pub(super) fn none() -> Self {
         Self {
             all: KVVec::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Multicast: which queue pairs receive a datagram, and members that join and leave.
+//! Multicast: the receivers of a datagram, and members that join and leave.
 
 use super::*;
 use crate::vfab::{
@@ -40,7 +40,8 @@ const fn gid(last: u8) -> [u8; 16] {
     gid
 }
 
-/// A rig with datagram queue pairs, and two more users of its adapters. They are dropped first.
+/// A rig with datagram queue pairs, and two more users of its adapters. The users are dropped
+/// first.
 struct Groups {
     c: User,
     d: User,
@@ -208,7 +209,7 @@ mod cases {
         manager::set_pkey(fabric, SECOND, 0, 0x7fff)?;
         all.tell()?;
         check_eq!(all.got(), [false, true, false, true]);
-        // What the switch does not or cannot copy reaches the sender's own port only.
+        // A datagram that the switch does not or cannot copy reaches the sender's own port only.
         for broken in [false, true] {
             for user in [&all.b, &all.c, &all.d] {
                 user.recv(2, &[(0, 200, user.lkey())])?;

@@ -46,7 +46,8 @@ mod cases {
         }
         check_eq!(rig.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0, 2);
         within(|| (rig.b.interrupts() > 0).then_some(()))?;
-        // There is one interrupt until it is armed again; an unsignaled request has no completion.
+        // There is one interrupt until the queue is armed again; an unsignaled request has no
+        // completion.
         check_eq!(rig.b.interrupts(), 1);
         check!(rig.a.poll().is_none());
         check!(rig.b.arm(true));

@@ -75,7 +75,7 @@ fn flushed(rig: &Rig, order: FlushOrder) -> Result {
     Ok(())
 }
 
-/// The device reports what its table says, and refuses more.
+/// Checks that the device reports the values of its table, and refuses more.
 fn limits(personality: &Personality, rig: &Rig) -> Result {
     let seen = Seen::of(&rig.registrations[0]);
     let (limits, regions) = (personality.limits, personality.regions);
@@ -103,7 +103,7 @@ fn limits(personality: &Personality, rig: &Rig) -> Result {
     Ok(())
 }
 
-/// Data arrives.
+/// Checks that data arrives.
 fn data(rig: &mut Rig) -> Result {
     rig.again(&USUAL)?;
     exchange(rig, 1, 64)?;
@@ -187,7 +187,7 @@ fn reset(personality: &Personality, rig: &mut Rig) -> Result {
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_FATAL;
         within(|| (rig.a.events() & told != 0).then_some(()))?;
     }
-    // The move is refused this often, then succeeds.
+    // The move to the error state is refused this often, then succeeds.
     let refusals = verbs.stop.map_or(0, |_| verbs.stops.min(3));
     for _ in 0..refusals {
         check_eq!(rig.a.fail().err(), verbs.stop);

@@ -87,7 +87,7 @@ mod cases {
         check_eq!(whole, sent);
         check_eq!(rig.b.bytes()[at - 1], 0);
         check_eq!(rig.b.bytes()[end], 0);
-        // Read it back, to three pieces elsewhere.
+        // Read the data back, to three pieces elsewhere.
         let to = 8 * PAGE_SIZE;
         let pieces = [
             (to, 10, lkey),
@@ -103,7 +103,7 @@ mod cases {
                 check_eq!(n, usize::MAX);
             }
         }
-        // With immediate data; and of no bytes, without a valid key.
+        // A write with immediate data, and a write of no bytes without a valid key.
         let b = rig.b.lkey();
         rig.b.recv(3, &[(0, 8, b)])?;
         rig.a
@@ -228,7 +228,7 @@ mod cases {
         rig.a.post(2, Request::Send, &[(0, 64, a)])?;
         refused(rig.a.wait()?, Status::REM_OP_ERR)?;
         refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
-        // A read-only region may not be received to.
+        // A receive into a read-only region is refused.
         rig.again(&USUAL)?;
         let (_, key, _) = rig.lend(READ)?;
         rig.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;
