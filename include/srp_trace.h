@@ -164,7 +164,7 @@ TRACE_EVENT(srp_channel,
 	__print_symbolic(state, { 0, "connecting" }, { 1, "live" }, { 2, "failed" },	\
 			 { 3, "recovering" }, { 4, "removing" }, { 5, "gone" })
 
-/* The target's port identifier, as in the log, in two halves. */
+/* id_ext and ioc_guid are the two halves of the target's port identifier, as in the log. */
 TRACE_EVENT(srp_session,
 	TP_PROTO(u32 host, u64 id_ext, u64 ioc_guid, u8 from, u8 to),
 	TP_ARGS(host, id_ext, ioc_guid, from, to),

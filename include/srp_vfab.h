@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* C parts only for the test device ib_vfab: prototypes of rust/helpers/vfab_helpers.c, variables of rust/ib_vfab/params.c. */
+/*
+ * Declarations for the test device ib_vfab: functions of rust/helpers/vfab_helpers.c, variables of
+ * rust/ib_vfab/params.c.
+ */
 #ifndef SRP_VFAB_H
 #define SRP_VFAB_H
 
@@ -15,7 +18,7 @@ enum srp_vfab_node {
 	SRP_VFAB_NODE_IB_CA = RDMA_NODE_IB_CA,
 };
 
-/* The same for the user verbs commands. */
+/* The constants of the user verbs commands, for the same reason. */
 enum srp_vfab_command {
 	SRP_VFAB_COMMAND_POLL_CQ = IB_USER_VERBS_CMD_POLL_CQ,
 	SRP_VFAB_COMMAND_REQ_NOTIFY_CQ = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
@@ -29,7 +32,7 @@ extern unsigned int srp_vfab_dma_bits;
 extern unsigned int srp_vfab_direct;
 extern unsigned int srp_vfab_gaps;
 extern bool srp_vfab_static_lids;
-/* Names of personalities, the first for vfab0; null where none is given. */
+/* The names of the devices' personalities, from vfab0; NULL if not given. */
 extern char *srp_vfab_personality[8];
 
 /* linux/dma-direct.h, linux/mm.h */

@@ -2,8 +2,8 @@
 
 //! The C types and functions that the abstractions use.
 //!
-//! The kernel crate's own bindings, plus bindgen's output for `include/srp_bindings.h`. A type in
-//! both is the kernel crate's: see the `known_generated` rule in `Kbuild`. Only the abstraction
+//! The kernel crate's bindings, and bindgen's output for `include/srp_bindings.h`. A type in both
+//! comes from the kernel crate: see the `known_generated` rule in `Kbuild`. Only the abstraction
 //! layer may name this module.
 
 #![allow(

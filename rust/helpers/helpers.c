@@ -7,7 +7,7 @@ void srp_helper_reinit_completion(struct completion *c)
 {
 	unsigned long flags;
 
-	/* A woken waiter checks the count and decrements it, both under this lock. */
+	/* reinit_completion() must not run between a waiter's check and decrement, which are under this lock. */
 	raw_spin_lock_irqsave(&c->wait.lock, flags);
 	reinit_completion(c);
 	raw_spin_unlock_irqrestore(&c->wait.lock, flags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Inline functions and macros as functions that the test device's Rust code can call. */
+/* Wrappers that make inline functions and macros callable from the test device's Rust code. */
 #include <linux/dma-direct.h>
 #include <linux/mm.h>
 #include <rdma/ib_umem.h>

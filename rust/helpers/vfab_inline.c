@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Functions that are inlined into the test device's Rust code. */
+/* Functions to inline into the test device's Rust code. */
 #define __rust_helper __always_inline
 #include <linux/refcount.h>
 #include <linux/spinlock.h>

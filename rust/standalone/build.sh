@@ -10,7 +10,7 @@ rm -rf "$to"
 mkdir -p "$to"/{bindings,host,kernel}
 export RUSTC_BOOTSTRAP=1 OBJTREE=$out
 
-# Kconfig's options for rustc depend on whether it has found one.
+# Kconfig's options for rustc depend on whether Kconfig has found rustc.
 version=$($RUSTC --version | awk '{ split($2, v, "."); printf "%d%02d%02d", v[1], v[2], v[3] }')
 { grep -Ev '^(#|$|CONFIG_RUST)' include/config/auto.conf; echo "CONFIG_RUSTC_VERSION=$version"; } >"$out/auto.conf"
 { grep -v -e --cfg=CONFIG_RUST include/generated/rustc_cfg; echo --cfg=CONFIG_RUST; } >"$out/rustc_cfg"

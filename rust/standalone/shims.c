@@ -25,6 +25,6 @@ noinline int srp_shim_printk(const char *format, ...)
 	}
 	va_end(list);
 	*at = 0;
-	/* The level is in the text, where printk also looks for it. */
+	/* printk() finds the level in the text. */
 	return _printk("%s", text);
 }

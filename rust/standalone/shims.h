@@ -11,7 +11,7 @@
 
 /* Without CONFIG_RUST, lib/vsprintf.c cannot print Rust arguments (%pA): the kernel crate formats them instead. */
 int srp_shim_printk(const char *format, ...);
-/* From the kernel crate. */
+/* Defined in the kernel crate. */
 char *rust_fmt_argument(char *buf, char *end, const void *arguments);
 
 /*

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replaces the kernel crate's `dma`: the direction of a transfer. The rest needs device drivers.
+//! Replaces the kernel crate's `dma`: the direction of a transfer. The rest of that module needs
+//! device drivers.
 
 use crate::bindings::dma_data_direction;
 
