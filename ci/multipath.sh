@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # multipath.sh: prints a directory with Debian packages of multipath-tools with patches/multipath-tools, built from the
-# newest source in the archive; `version` is its version. The patch, which is for upstream, must apply to every version
-# in the archive.
+# newest source in the archive. The file `version` in it has the version of that source. The patch, which is for
+# upstream, must apply to every version in the archive.
 . "$(dirname "$0")/lib.sh"
 
 suites="sid forky trixie bookworm"

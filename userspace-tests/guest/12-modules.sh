@@ -24,7 +24,7 @@ login 0
 dev=$(disk "$host" 0)
 start_io $dev --iodepth=16 --rw=randrw --bs=4k --size=16m --runtime=20 --time_based
 fio=$!
-# Returns whether writes complete; udev only reads.
+# Returns whether fio makes progress. Only writes count, because udev reads, too.
 writing() { read -r _ _ _ _ writes _ </sys/block/${dev#/dev/}/stat && [ $writes -gt 50 ]; }
 within 30 "fio writes" writing
 for i in 1 2 3 4 5; do

@@ -110,7 +110,7 @@ static int event(struct end *e, int ms)
 	return event.event_type;
 }
 
-/* Returns whether this event arrives within 5 s, possibly after events of the port. */
+/* Waits for an event of this kind, at most 5 s for each event. Skips all others. */
 static bool told(struct end *e, int kind)
 {
 	int got;

@@ -83,8 +83,8 @@ impl Status {
 
     /// The state of the session, which may change at any time.
     ///
-    /// A sender that finds it not lost in an RCU read-side section may post until the end of the
-    /// section.
+    /// A sender reads the state in an RCU read-side section. If the session is not lost, the sender
+    /// may post until that section ends.
     #[inline]
     pub fn state(&self) -> State {
         State::from_word(self.state.load(Acquire))

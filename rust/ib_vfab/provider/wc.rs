@@ -65,9 +65,9 @@ impl Opcode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct QpName(pub(super) *mut bindings::ib_qp);
 
-// SAFETY: The pointer is a name; nothing is read through it.
+// SAFETY: The pointer only identifies the queue pair, and is never dereferenced.
 unsafe impl Send for QpName {}
-// SAFETY: The pointer is a name; nothing is read through it.
+// SAFETY: The pointer only identifies the queue pair, and is never dereferenced.
 unsafe impl Sync for QpName {}
 
 /// A work completion: `struct ib_wc`.

@@ -171,8 +171,8 @@ impl Fabric {
         inner.port(id).map(at)
     }
 
-    /// Calls `at` with an adapter and a port number, with the lock held, to change violation counts
-    /// or capabilities.
+    /// Calls `at` under the lock, with the adapter and port number of `id`. `at` may change
+    /// violation counts and capabilities.
     pub fn with<R>(&self, id: PortId, at: impl FnOnce(&mut Ca, u8) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         let result = inner

@@ -289,7 +289,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the transition is not allowed or lacks an attribute, or the error of a fault.
+    /// `EINVAL` if the transition is not allowed or lacks an attribute; that of an injected fault.
     pub fn modify(self: &Arc<Self>, attr: &QpAttr, mask: Mask, end: Option<Arc<End>>) -> Result {
         let _changing = self.changing.lock();
         let now = self.state();

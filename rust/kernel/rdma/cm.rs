@@ -16,7 +16,7 @@
 //! };
 //! use kernel::{prelude::*, sync::Arc};
 //!
-//! /// `wait` waits until the handler has an event, and fails if it is another one.
+//! /// `wait` waits for the handler's next event, and fails if it has another kind.
 //! fn connect<H: Handler, E: EventHandler>(
 //!     qp: &Qp<H>,
 //!     dst: &SocketAddr,

@@ -345,7 +345,7 @@ pub struct Registered {
     _user: User<'static>,
 }
 
-// SAFETY: The count may be dropped from any context, and `Device` is `Sync`.
+// SAFETY: The user count may be dropped in any context, and `Device` is `Sync`.
 unsafe impl Send for Registered {}
 // SAFETY: A shared guard gives a shared `Device`, which is `Sync`.
 unsafe impl Sync for Registered {}

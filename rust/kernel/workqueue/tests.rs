@@ -136,7 +136,7 @@ mod cases {
         assert!(!Delayed::<Item>::cancel_sync(&item));
         assert!(Delayed::<Item>::schedule(item.clone(), 1_000_000).is_ok());
         assert!(Delayed::<Item>::cancel_sync(&item));
-        // The drop would wait for a quarter of an hour if the cancelled timer still counted.
+        // The drop does not wait for the cancelled timer of a quarter of an hour.
         drop(queue);
         assert_eq!(item.runs.load(Relaxed), 0);
         assert!(is_last(item));

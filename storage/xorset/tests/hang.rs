@@ -82,7 +82,7 @@ fn who_waits_for_a_file_is_put_out_alone() {
     }
 }
 
-/// A file that is slow, but not slow enough to be excluded, makes no node blame another one.
+/// A slow file below the limit of exclusion does not make one node blame another.
 #[test]
 fn a_slow_file_is_no_fault_of_others() {
     for n in 0..NODES {

@@ -126,7 +126,7 @@ mod tests {
             assert!(!Turn::is_awaited(&sysfs, "host8").unwrap());
             assert!(receive.try_recv().is_err());
             drop(running);
-            // Another rescan runs while that one waits for its interval.
+            // `Turn::now()` gets the turn while the thread's rescan waits for its interval.
             sleep(DELAY / 10);
             let first = Turn::now(&sysfs, "host7").unwrap();
             assert!(receive.try_recv().is_err());

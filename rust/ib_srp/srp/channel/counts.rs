@@ -21,8 +21,8 @@ use kernel::sync::atomic::{
 const _: () = assert!(MAX_REQ_LIM <= credit::MAX);
 
 /// Counters of a channel. The first cache line holds the counters that each command changes when it
-/// is sent and when it ends. A command that gets a credit and its response on this channel changes
-/// nothing else of the channel, except its slot.
+/// is sent and when it ends. A command with its credit and response on this channel writes only
+/// this line and its slot.
 #[repr(C, align(64))]
 pub struct Counts {
     /// Unused credits; see [`credit`].

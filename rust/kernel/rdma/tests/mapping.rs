@@ -123,7 +123,7 @@ fn whole_pages_are_one_region(soft: &Soft) -> Result {
     becomes(soft, List::scattered(4)?, &[4 * PAGE])
 }
 
-/// A list without gaps as swiotlb lays it out: the end of a page, two pages, the beginning of one.
+/// A contiguous buffer behind swiotlb: head, whole pages and tail have unrelated offsets.
 fn a_bounced_list_takes_two_regions_more(soft: &Soft) -> Result {
     let bounced = [
         (0, 2560),

@@ -325,7 +325,7 @@ impl<T: Operations> Rport<T> {
         unsafe { bindings::srp_start_tl_fail_timers(self.rport.as_ptr()) };
     }
 
-    /// Makes the driver take over a new connection, by [`Operations::reconnect`].
+    /// Reconnects the port: the class calls [`Operations::reconnect`].
     ///
     /// Errors: those of the driver, `ENODEV` if the port is lost, `EINTR` after a signal.
     ///
