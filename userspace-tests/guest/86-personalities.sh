@@ -96,8 +96,7 @@ for p in $names; do
 	# Breaks one of two channels.
 	qpn=$(awk '{print $1; exit}' $vfab/vfab1/qps)
 	connections=$(log_since | grep -cE 'reconnected|reconnect succeeded')
-	# Takes about 2 s.
-	start_verify_io $dev --iodepth=8 --rw=randwrite --bsrange=4k-128k --size=12m --rate_iops=100
+	start_verify_io $dev --iodepth=8 --rw=randwrite --bsrange=4k-128k --size=12m
 	io=$!
 	within 20 "I/O on $dev" or_ended $io not nothing_in_flight $dev
 	at_port vfab1 die $qpn
