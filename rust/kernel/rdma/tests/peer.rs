@@ -36,11 +36,6 @@ use core::{
         NonNull, //
     },
 };
-#[cfg(SRP_BENCH)]
-use kernel::time::{
-    ClockSource,
-    Monotonic, //
-};
 use kernel::{
     error::{
         from_err_ptr,
@@ -566,7 +561,8 @@ impl Inner {
             this.disordered.fetch_add(1, Relaxed);
         }
         #[cfg(SRP_BENCH)]
-        this.arrived.store(Monotonic::ktime_get(), Relaxed);
+        this.arrived
+            .store(crate::clock::ktime_get().to_ns(), Relaxed);
         this.received.store(number + 1, Release);
         let _ = this.post_receive(wc.qp, number as usize);
     }
