@@ -2,7 +2,7 @@
 
 //! Tables and arithmetic of the driver.
 
-#[path = "common/events.rs"]
+#[path = "../../../rust/ib_srp/srp/slot/tests/events.rs"]
 mod events;
 
 use srp_host::logic::{
@@ -12,7 +12,7 @@ use srp_host::logic::{
     geometry::{self, Environment},
     recovery::{Recovery, MAX_STRIKES},
     send_queue::Slots,
-    slot_state::{self, Word},
+    slot_state::{self, Event, Word},
     tag::{Kind, Tag, MAX_SLOTS},
     time::Ktime,
     watch::{credit_round_ms, removal_limit_ms, Credits, Policy, Verdict, Watch},

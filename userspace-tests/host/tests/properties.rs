@@ -2,7 +2,7 @@
 
 //! Properties: messages parse to what was built, no input panics, counters add up.
 
-#[path = "common/events.rs"]
+#[path = "../../../rust/ib_srp/srp/slot/tests/events.rs"]
 mod events;
 
 use proptest::{collection::vec, prelude::*, sample::Index};

@@ -3,6 +3,8 @@
 //! KUnit tests of the slots: all contexts that handle a command race for it, as when a response, an
 //! abort and the end of the connection coincide.
 
+mod events;
+
 use super::*;
 use crate::{
     dma::DataDirection,
@@ -408,17 +410,6 @@ fn everything(soft: &Soft) -> Result {
 
 /// Each event in each state, in one context: the slot moves as the table says, or not at all.
 fn table(soft: &Soft) -> Result {
-    const EVENTS: [Event; 9] = [
-        Event::Claim,
-        Event::Cancel,
-        Event::Post,
-        Event::Respond,
-        Event::Invalidate,
-        Event::Finish,
-        Event::Abort,
-        Event::Fail,
-        Event::Drained,
-    ];
     // The events that lead from Free to each state.
     const PATHS: [(State, &[Event]); 7] = [
         (State::Free, &[]),
@@ -436,7 +427,7 @@ fn table(soft: &Soft) -> Result {
         (State::Failed, &[Event::Claim, Event::Fail]),
     ];
     for (state, path) in PATHS {
-        for event in EVENTS {
+        for event in events::ALL {
             let shared = new(soft, 1)?;
             let cell = &shared.cell;
             for event in path {
