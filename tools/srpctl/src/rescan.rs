@@ -113,7 +113,8 @@ fn event(sysfs: &Sysfs, host: &str) -> Result {
     }
 }
 
-/// Rescans a host, named by itself or by its unit, when its interval has passed and it is connected.
+/// Rescans a host, named by itself or by its unit, when its interval has passed and it is
+/// connected.
 fn queued(sysfs: &Sysfs, unit: &str) -> Result {
     let host = unit.split(':').next().unwrap_or(unit);
     let end = Instant::now() + RECONNECT;

@@ -489,8 +489,8 @@ fn walk_and_check(automatic: bool, blocks: bool) -> BTreeSet<&'static str> {
     REACHED.take()
 }
 
-/// With and without automatic attempts, and with a class that blocks or does not block. Each outcome
-/// of each event occurs.
+/// With and without automatic attempts, and with a class that blocks or does not block. Each
+/// outcome of each event occurs.
 #[test]
 fn every_order() {
     let all = [(true, true), (true, false), (false, true), (false, false)];
