@@ -17,7 +17,7 @@ PERSONALITY='' fabric 1
 # A dead adapter does not notify the target, which keeps its queue pairs until it notices the death.
 initiators=vfab1
 baseline
-back_null disk 64
+back_held disk 64
 target 0
 lun 0 0 disk
 vfab=/sys/kernel/debug/ib_vfab
@@ -93,14 +93,16 @@ for p in $names; do
 	data "after the login"
 	say "$p: $said"
 
-	# Breaks one of two channels.
+	# Breaks one of two channels, which has commands: the back end holds them until then.
 	qpn=$(awk '{print $1; exit}' $vfab/vfab1/qps)
 	connections=$(log_since | grep -cE 'reconnected|reconnect succeeded')
+	hold disk
 	start_verify_io $dev --iodepth=8 --rw=randwrite --bsrange=4k-128k --size=12m
 	io=$!
 	within 20 "I/O on $dev" or_ended $io not nothing_in_flight $dev
-	at_port vfab1 die $qpn
 	! ended $io || fail "$p: the I/O is over before a channel is lost"
+	at_port vfab1 die $qpn
+	let_go disk
 	within 40 "another connection of $p" more_connections
 	io_ends $io 120 "$p: a lost channel"
 	within 20 "$p: running" running
