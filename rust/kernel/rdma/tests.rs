@@ -9,6 +9,8 @@
 #![cfg_attr(not(SRP_KUNIT), allow(dead_code, unused_imports, unused_macros))]
 
 #[cfg(SRP_KUNIT)]
+mod calls;
+#[cfg(SRP_KUNIT)]
 pub(crate) mod events;
 #[cfg(SRP_KUNIT)]
 mod fixed;
