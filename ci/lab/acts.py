@@ -25,6 +25,7 @@ ALWAYS = ("kernel", "packages")
 NEEDS = {
     "paths": ["multipath"],
     "back": ["at_boot"],
+    "second_day": ["back"],
     "root_on_srp": ["root_image"],
     "root_by_dracut": ["dracut_image", "off_srp"],
     "off_srp": ["at_boot", "root_on_srp"],
@@ -74,11 +75,11 @@ def whole(long, previous):
     at_boot = [("at_boot", 300), ("reboot", 0), ("back", 300)]
     remove = [("remove", 1200), ("c_driver", 600)]
     if not long:
-        return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, *remove])
+        return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, ("second_day", 300), *remove])
     ahead += [("root_image", 600), ("dracut_image", 900), ("dump_image", 900), ("firmware", 600)]
     upgrade = [("upgrade_kernel", 14400), ("reboot", 0), ("back", 300)] if previous else []
     booted = [
-        ("login", 300), ("paths", 600), ("patched_paths", 900), *at_boot,
+        ("login", 300), ("paths", 600), ("patched_paths", 900), *at_boot, ("second_day", 300),
         ("reboot-srp", 0), ("root_on_srp", 300), ("reboot", 0), ("off_srp", 300),
         ("reboot-dracut", 0), ("root_by_dracut", 300), ("reboot", 0), ("off_srp", 300),
         ("reboot-srp", 0), ("crash", 1200), ("reboot-dump", 0), ("dump", 600),
