@@ -8,6 +8,7 @@ pub mod key {
     pub const NO_SENSE: u8 = 0;
     pub const NOT_READY: u8 = 2;
     pub const MEDIUM_ERROR: u8 = 3;
+    pub const HARDWARE_ERROR: u8 = 4;
     pub const ILLEGAL_REQUEST: u8 = 5;
     pub const UNIT_ATTENTION: u8 = 6;
     pub const DATA_PROTECT: u8 = 7;
@@ -40,6 +41,9 @@ impl Sense {
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(key::MEDIUM_ERROR, 0x0c, 0x00);
+    /// WRITE ERROR of writes that were answered and are lost. Initiators retry MEDIUM ERROR, and a
+    /// flush that is sent again would succeed.
+    pub const LOST: Self = Self::new(key::HARDWARE_ERROR, 0x0c, 0x00);
     /// UNRECOVERED READ ERROR.
     pub const READ_ERROR: Self = Self::new(key::MEDIUM_ERROR, 0x11, 0x00);
     /// PARAMETER LIST LENGTH ERROR.
@@ -60,6 +64,8 @@ impl Sense {
     pub const ATTRIBUTE: Self = Self::new(key::ILLEGAL_REQUEST, 0x49, 0x00);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED: a new session.
     pub const NEW_SESSION: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x00);
+    /// POWER ON OCCURRED: of the storage below the unit.
+    pub const POWER_ON: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x01);
     /// BUS DEVICE RESET FUNCTION OCCURRED: the unit was reset.
     pub const RESET: Self = Self::new(key::UNIT_ATTENTION, 0x29, 0x03);
     /// COMMANDS CLEARED BY ANOTHER INITIATOR.

@@ -41,6 +41,9 @@ pub struct Extent {
     pub busy: u32,
     /// Whether a command waits until `busy` is 0.
     pub wanted: bool,
+    /// Whether the lines of the owner may have blocks that the RS has lost. The owner gets a new
+    /// epoch when `busy` is 0.
+    pub stale: bool,
 }
 
 /// The blocks of a command in one extent.
@@ -80,6 +83,7 @@ impl Map {
                     owner: None,
                     busy: 0,
                     wanted: false,
+                    stale: false,
                 });
                 at += blocks;
                 start += blocks;

@@ -175,6 +175,9 @@ pub enum Message {
         number: u32,
         /// From the SE: the epoch assigned to the CE. From an RS: the epoch that the RS accepts.
         epoch: u64,
+        /// From an RS: the boot of its host. Another number means that the RS has lost all
+        /// unflushed writes. From the SE: 0.
+        boot: u64,
     },
     /// CE to SE: an initiator requests an answer channel.
     Join {

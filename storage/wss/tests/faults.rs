@@ -351,7 +351,7 @@ fn an_answer_channel_breaks() {
 #[test]
 fn an_old_se_is_refused() {
     use wss::{message::*, rs::*};
-    let mut store = Store::new(1, vec![64], 0);
+    let mut store = Store::new(1, 9, vec![64], 0);
     let attach = |epoch| {
         let (role, member) = (Role::Se, 0);
         Message::Attach {
@@ -375,6 +375,7 @@ fn an_old_se_is_refused() {
             status: Status::Stale,
             number: 1,
             epoch: 6,
+            boot: 9,
         },
     };
     let actions = store.actions();

@@ -83,6 +83,7 @@ fn attached(number: u32, epoch: u64) -> Vec<u8> {
         status,
         number,
         epoch,
+        boot: 9,
     };
     message.build()
 }
@@ -92,7 +93,7 @@ proptest! {
 
     #[test]
     fn an_rs(events in vec(event(), 0..60)) {
-        let mut store = rs::Store::new(1, vec![64, 8], 0);
+        let mut store = rs::Store::new(1, 9, vec![64, 8], 0);
         let mut now = 0;
         // Attach an SE, and a CE with a valid epoch.
         store.connected(0);

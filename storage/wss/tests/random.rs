@@ -11,6 +11,7 @@ use world::{initiator, Node, World};
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     kills: bool,
+    power: bool,
     freezes: bool,
     holds: bool,
     cuts: bool,
@@ -27,7 +28,8 @@ fn fault(world: &mut World, faults: &Faults) {
     let n = world.rng.below(initiators) as usize;
     // Kill CEs more often: all other roles must tolerate their faults.
     let ce = Node::Ce(world.rng.below(world.ces.len() as u64) as usize);
-    match world.rng.below(8) {
+    let rs = world.rng.below(world.rss.len() as u64) as usize;
+    match world.rng.below(9) {
         7 if faults.kills && world.alive(ce) => world.kill(ce),
         0 if faults.kills && world.alive(node) => world.kill(node),
         // A frozen node wakes up instead.
@@ -48,6 +50,7 @@ fn fault(world: &mut World, faults: &Faults) {
                 world.cut(id);
             }
         }
+        8 if faults.power => world.power(rs),
         4 if faults.resets => initiator::lose(world, n),
         5 if faults.aborts => initiator::commands::abort_any(world, n),
         _ => {}
@@ -77,6 +80,7 @@ fn schedule(seed: u64) -> [u64; 5] {
         aborts: rng.one_in(2),
         bad_disk: rng.one_in(6),
         slow_disk: rng.one_in(2),
+        power: rng.one_in(2),
     };
     let rate = 20 + rng.below(200);
     let mut world = World::new(seed, ces, initiators);

@@ -169,7 +169,7 @@ fn a_second_one_takes_over() {
         assert!(new > old + u64::from(u32::MAX));
         let least = least_epoch(made.etcd(2), "a", patient).unwrap().unwrap();
         assert_eq!(least, new);
-        let mut store = Store::new(1, vec![64], 0);
+        let mut store = Store::new(1, 9, vec![64], 0);
         store.refuse_before(least);
         assert_eq!(attach(&mut store, 1, old), Status::Stale);
         assert_eq!(attach(&mut store, 2, new), Status::Good);

@@ -283,6 +283,15 @@ impl<B: Buffer> Target<B> {
         }
     }
 
+    /// Reports a unit attention once to each session.
+    pub fn attention(&mut self, unit: usize, sense: Sense) {
+        for all in self.nexuses.values_mut() {
+            if let Some(place) = all.get_mut(unit) {
+                *place = Some(sense);
+            }
+        }
+    }
+
     /// Takes the pending actions.
     pub fn actions(&mut self) -> Vec<Action<B>> {
         std::mem::take(&mut self.actions)

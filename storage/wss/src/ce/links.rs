@@ -234,6 +234,7 @@ impl Engine {
                     status,
                     number,
                     epoch,
+                    ..
                 }),
             ) if attaching => self.attached_to(to, *status, *number, *epoch),
             (

@@ -85,6 +85,18 @@ fn execute(disks: &[Disk], job: &mut Job) -> Status {
     })
 }
 
+/// Number of this boot of the host: until the next one, the page cache has all answered writes.
+fn boot() -> io::Result<u64> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text =
+        std::fs::read_to_string(PATH).map_err(|e| io::Error::other(format!("{PATH}: {e}")))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let first = digits
+        .get(..16)
+        .and_then(|d| u64::from_str_radix(d, 16).ok());
+    first.ok_or_else(|| io::Error::other(format!("{PATH}: {text:?} is no boot number")))
+}
+
 pub(super) fn role(
     number: u32,
     disks: Vec<Disk>,
@@ -92,13 +104,14 @@ pub(super) fn role(
     threads: usize,
 ) -> io::Result<(Rs, Links<Token>)> {
     let blocks = disks.iter().map(Disk::blocks).collect();
+    let boot = boot()?;
     let disks = Arc::new(disks);
     let work = move |mut job: Job| {
         let status = execute(&disks, &mut job);
         (job.op, status, job.memory)
     };
     let role = Rs {
-        store: Store::new(number, blocks, 0),
+        store: Store::new(number, boot, blocks, 0),
         files: Workers::new(threads, work)?,
         memory: HashMap::new(),
     };

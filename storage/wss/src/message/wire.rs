@@ -188,9 +188,11 @@ impl Message {
                 status,
                 number,
                 epoch,
+                boot,
             } => Out::new(opcode::ATTACHED, *status as u8)
                 .number(*number)
-                .epoch(*epoch),
+                .epoch(*epoch)
+                .put(24, boot.to_be_bytes()),
             Self::Join { id, initiator } => Out::new(opcode::JOIN, 0).id(*id).put(24, *initiator),
             Self::Joined {
                 status,
@@ -262,6 +264,7 @@ impl Message {
                 status: status(r.small())?,
                 number: r.number(),
                 epoch: r.epoch(),
+                boot: r.u64(24),
             },
             opcode::JOIN => Self::Join {
                 id: r.id(),

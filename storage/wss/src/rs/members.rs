@@ -32,6 +32,7 @@ impl Store {
                     status: Status::Stale,
                     number: self.number,
                     epoch: self.se,
+                    boot: self.boot,
                 },
             );
         }
@@ -62,6 +63,7 @@ impl Store {
                     status: Status::Good,
                     number: self.number,
                     epoch,
+                    boot: self.boot,
                 },
             );
         } else {
@@ -162,6 +164,7 @@ impl Store {
                     status,
                     number: self.number,
                     epoch: counts,
+                    boot: self.boot,
                 },
             );
         }

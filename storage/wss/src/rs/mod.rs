@@ -172,6 +172,8 @@ struct Fence {
 /// An RS.
 pub struct Store {
     number: u32,
+    /// Boot of the host.
+    boot: u64,
     /// Number of blocks of each object.
     objects: Vec<u64>,
     now: u64,
@@ -190,10 +192,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Creates an RS with this number, and with objects of these sizes in blocks.
-    pub fn new(number: u32, objects: Vec<u64>, now: u64) -> Self {
+    /// Creates an RS with this number, and with objects of these sizes in blocks. `boot` differs
+    /// from that of an earlier RS if writes of that one may be lost, as by a power loss.
+    pub fn new(number: u32, boot: u64, objects: Vec<u64>, now: u64) -> Self {
         Self {
             number,
+            boot,
             objects,
             now,
             connections: BTreeMap::new(),

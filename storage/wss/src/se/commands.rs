@@ -11,7 +11,7 @@ use srp_target::{
     target::{Buffer, Outcome, Remote, TaskId},
 };
 
-use super::{Action, Engine, Job, Member, Part, Session, Stage, What};
+use super::{Action, Engine, Job, Member, Part, Request, Session, Stage, What};
 use crate::{
     map::Owner,
     message::{Exec, Extent, Message, Status, Zero, EXTENTS, PLACES},
@@ -74,7 +74,11 @@ impl<B: Buffer> Engine<B> {
         let mut ids = BTreeSet::new();
         for (store, object) in &objects {
             let (store, object) = (*store, *object);
-            ids.insert(self.ask(store, |id| Message::Flush { id, object }, What::Flush(task)));
+            ids.insert(self.ask(
+                store,
+                |id| Message::Flush { id, object },
+                What::Flush(task, (store, object)),
+            ));
         }
         if let Some(job) = self.jobs.get_mut(&task) {
             job.stage = Stage::Flushing(ids, Status::Good);
@@ -96,7 +100,11 @@ impl<B: Buffer> Engine<B> {
             *worst = status;
         }
         if ids.is_empty() {
+            let (worst, unit) = (*worst, job.remote.unit);
+            let (initiator, numbers) = (job.remote.initiator, (id, self.next));
+            let tell = worst == Status::Good && self.losses.tell(&initiator, unit, numbers);
             let outcome = match worst {
+                _ if tell => Outcome::Failed(Sense::LOST),
                 Status::Good => Outcome::Good,
                 _ => Outcome::Failed(Sense::WRITE_ERROR),
             };
@@ -150,13 +158,14 @@ impl<B: Buffer> Engine<B> {
             let (owner, idle) = (extent.owner.map(|o| o.member), extent.busy == 0);
             let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
             let usable = owner.as_ref().is_some_and(up);
-            if !idle && (!usable || extent.wanted) {
+            if !idle && (!usable || extent.wanted || extent.stale) {
                 // Later commands wait, too, so that the extent becomes idle.
                 extent.wanted = true;
                 return;
             }
             extent.wanted = false;
-            if !usable || (idle && owner != Some(best)) {
+            if !usable || extent.stale || (idle && owner != Some(best)) {
+                extent.stale = false;
                 self.epoch += 1;
                 extent.owner = Some(Owner {
                     member: best,
@@ -177,7 +186,7 @@ impl<B: Buffer> Engine<B> {
                 object: extent.object,
                 at: piece.at,
                 blocks: piece.blocks,
-                epoch: owner.epoch,
+                epoch: if extent.stale { 0 } else { owner.epoch },
             };
             match execs.last_mut() {
                 Some((member, extents, busy)) if *member == owner.member => {
@@ -261,7 +270,8 @@ impl<B: Buffer> Engine<B> {
         match &job.stage {
             Stage::Waiting => self.over(task, Outcome::Over),
             Stage::Flushing(..) => {
-                self.requests.retain(|_, r| r.what != What::Flush(task));
+                let mine = |r: &Request| matches!(r.what, What::Flush(t, _) if t == task);
+                self.requests.retain(|_, r| !mine(r));
                 self.over(task, Outcome::Over);
             }
             Stage::Parts(parts) => {
@@ -296,8 +306,14 @@ impl<B: Buffer> Engine<B> {
         };
         self.execs.remove(&exec);
         part.status = Some(status);
+        // Whatever the status: a CE that is lost may have answered the write.
+        let written = unflushed(&job.remote.command);
         for extent in &part.extents {
-            self.maps[unit].extents()[*extent].busy -= 1;
+            let extent = &mut self.maps[unit].extents()[*extent];
+            extent.busy -= 1;
+            if written {
+                self.losses.wrote((extent.store, extent.object));
+            }
         }
         let all: Option<Vec<_>> = parts.iter().map(|p| p.status).collect();
         if let Some(all) = all {
@@ -340,6 +356,14 @@ enum How {
     /// Read from the file, without a transfer.
     Verify,
     Zero(Zero),
+}
+
+/// Returns whether a command changes blocks and leaves them to a later flush.
+pub(super) fn unflushed(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Write { fua: false, .. } | Command::Zero { .. }
+    )
 }
 
 fn outcome(parts: &[Status]) -> Outcome {

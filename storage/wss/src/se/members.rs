@@ -77,6 +77,7 @@ impl<B: Buffer> Engine<B> {
                     status: Status::Good,
                     number,
                     epoch,
+                    boot: 0,
                 },
             );
         }
@@ -110,6 +111,9 @@ impl<B: Buffer> Engine<B> {
 
     pub(super) fn session(&mut self, initiator: &[u8; 16]) -> &mut Session {
         let epoch = self.epoch + 1;
+        if !self.sessions.contains_key(initiator) {
+            self.losses.known(initiator, epoch);
+        }
         self.sessions.entry(*initiator).or_insert_with(|| {
             self.epoch = epoch;
             Session {

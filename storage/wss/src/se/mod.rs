@@ -9,6 +9,7 @@
 //! one.
 
 mod commands;
+mod losses;
 mod members;
 mod stores;
 
@@ -139,8 +140,8 @@ struct Job {
 enum What {
     /// Query the size of an object.
     Open(u32, u32),
-    /// Flush for a command.
-    Flush(TaskId),
+    /// Flush an object for a command.
+    Flush(TaskId, (u32, u32)),
 }
 
 /// A request to an RS.
@@ -148,6 +149,8 @@ struct Request {
     store: u32,
     message: Message,
     what: What,
+    /// Number of the request among the writes ([`losses::Losses::time`]).
+    begun: u64,
     sent: Option<Peer>,
 }
 
@@ -172,6 +175,7 @@ pub struct Engine<B> {
     /// The command of each EXEC.
     execs: HashMap<u64, TaskId>,
     requests: BTreeMap<u64, Request>,
+    losses: losses::Losses,
     /// Next identifier of an EXEC or a request.
     next: u64,
     actions: Vec<Action<B>>,
@@ -200,6 +204,7 @@ impl<B: Buffer> Engine<B> {
             jobs: BTreeMap::new(),
             execs: HashMap::new(),
             requests: BTreeMap::new(),
+            losses: losses::Losses::default(),
             next: 1,
             actions: Vec::new(),
             settings,

@@ -187,11 +187,13 @@ impl<B: Buffer> Engine<B> {
             Ok(Message::Attached {
                 status: Status::Good,
                 number,
+                boot,
                 ..
             }) if !up => {
                 self.stores[n].state = State::Up(Pulse::new(self.now));
                 self.stores[n].number = Some(number);
                 self.say(format!("attached to RS {number}"));
+                self.booted(number, boot);
                 let mut fences = vec![(Scope::All, 0, self.settings.epoch)];
                 let members = self.members.iter();
                 fences.extend(members.map(|(m, member)| (Scope::Member, *m, member.epoch)));
@@ -236,9 +238,16 @@ impl<B: Buffer> Engine<B> {
                 } else {
                     None
                 };
-                match request.map(|r| r.what) {
-                    Some(What::Open(store, object)) => self.opened(store, object, status, value),
-                    Some(What::Flush(task)) => self.flushed(task, id, status),
+                match request.map(|r| (r.what, r.begun)) {
+                    Some((What::Open(store, object), _)) => {
+                        self.opened(store, object, status, value);
+                    }
+                    Some((What::Flush(task, object), begun)) => {
+                        if status == Status::Good {
+                            self.losses.flushed(object, begun);
+                        }
+                        self.flushed(task, id, status);
+                    }
                     None => {}
                 }
             }
@@ -271,6 +280,7 @@ impl<B: Buffer> Engine<B> {
             store,
             message: message(id),
             what,
+            begun: self.losses.time(),
             sent: None,
         };
         self.requests.insert(id, request);

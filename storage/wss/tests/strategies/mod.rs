@@ -86,13 +86,14 @@ pub fn message() -> impl Strategy<Value = Message> {
             member,
             epoch
         }),
-        (status(), any::<u32>(), any::<u64>()).prop_map(|(status, number, epoch)| {
-            Message::Attached {
+        (status(), any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
+            |(status, number, epoch, boot)| Message::Attached {
                 status,
                 number,
                 epoch,
+                boot,
             }
-        }),
+        ),
         (any::<u64>(), any::<[u8; 16]>())
             .prop_map(|(id, initiator)| Message::Join { id, initiator }),
         (status(), any::<u64>(), any::<u64>()).prop_map(|(status, id, session)| Message::Joined {

@@ -193,7 +193,12 @@ impl World {
     pub(super) fn work(&mut self, n: usize, op: u64, work: rs::Work, blocks: u32) {
         let disk = &mut self.disks[n];
         match work {
-            rs::Work::Read { at, blocks, .. } => {
+            rs::Work::Read {
+                at, blocks, stable, ..
+            } => {
+                if stable {
+                    self.durable[n].clone_from(disk);
+                }
                 let bytes = disk[at as usize * 512..][..blocks as usize * 512].to_vec();
                 self.rss[n].memory.insert(op, bytes);
             }
@@ -206,7 +211,11 @@ impl World {
                 let len = blocks as usize * 512;
                 disk[at as usize * 512..][..len].fill(0);
             }
-            rs::Work::Flush { .. } => {}
+            rs::Work::Flush { .. } => self.durable[n].clone_from(disk),
+        }
+        let stable = matches!(work, rs::Work::Write { stable, .. } | rs::Work::Zero { stable, .. } if stable);
+        if stable {
+            self.durable[n].clone_from(&self.disks[n]);
         }
     }
 

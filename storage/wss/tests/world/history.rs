@@ -23,6 +23,8 @@ struct Write {
 /// The writes of each block. 0 is the initial content, and the value of zeroing writes.
 pub struct History {
     blocks: Vec<Vec<Write>>,
+    /// For blocks with lost writes, the start of reads that must not return these.
+    lost: Vec<u64>,
     /// Number of block reads checked.
     pub judged: u64,
 }
@@ -38,6 +40,7 @@ impl History {
         };
         Self {
             blocks: vec![vec![first]; blocks],
+            lost: vec![0; blocks],
             judged: 0,
         }
     }
@@ -57,14 +60,46 @@ impl History {
         let mut all = self.blocks[block].iter_mut();
         let write = all.find(|w| w.id == id).expect("it has begun");
         write.end = Some(now);
-        if good {
+        // A write that was in flight during a power loss may be lost.
+        if good && write.start >= self.lost[block] {
             write.known.get_or_insert(now);
         }
+    }
+
+    /// A power loss has taken the writes of a block after that of this value. Returns the times at
+    /// which those that were answered had ended.
+    pub fn lost(&mut self, block: usize, value: u64) -> Vec<u64> {
+        self.lost[block] = u64::MAX;
+        let all = &mut self.blocks[block];
+        let left = all.iter().rev().find(|w| w.value == value);
+        let (id, end) = left.map_or((0, None), |w| (w.id, w.end));
+        let mut ends = Vec::new();
+        for write in all.iter_mut().filter(|w| w.id != id) {
+            let answered = write.known.take().is_some();
+            if answered && end.is_some_and(|end| write.start >= end) {
+                ends.extend(write.end);
+            }
+        }
+        ends
+    }
+
+    /// Reads of these blocks that start now return no lost write.
+    pub fn certain(&mut self, blocks: std::ops::Range<usize>, now: u64) {
+        let blocks = &mut self.lost[blocks];
+        for lost in blocks.iter_mut().filter(|lost| **lost == u64::MAX) {
+            *lost = now;
+        }
+    }
+
+    /// Whether reads of all blocks return no lost write.
+    pub fn settled(&self) -> bool {
+        !self.lost.contains(&u64::MAX)
     }
 
     /// Checks the value returned by a read that started at `start`.
     pub fn seen(&mut self, block: usize, value: u64, start: u64, now: u64) {
         self.judged += 1;
+        let certain = start >= self.lost[block];
         let all = &mut self.blocks[block];
         let newer = |seen: &Write| {
             let end = seen.end?;
@@ -84,7 +119,7 @@ impl History {
                 all[*at]
             ),
             // If several writes match, it is unknown which one was read.
-            ([(at, _)], _) => {
+            ([(at, _)], _) if certain => {
                 all[*at].known.get_or_insert(now);
             }
             _ => {}

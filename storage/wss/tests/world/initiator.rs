@@ -120,6 +120,9 @@ pub struct Initiator {
     pub last: HashMap<u64, u64>,
     /// Number of commands answered by a CE.
     pub by_ce: u64,
+    /// End of the first answered write that a power loss has taken: no later flush succeeds until
+    /// one has failed.
+    pub owed: Option<u64>,
 }
 
 impl Initiator {
@@ -143,6 +146,7 @@ impl Initiator {
             aborted: 0,
             last: HashMap::new(),
             by_ce: 0,
+            owed: None,
         }
     }
 
@@ -459,11 +463,20 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
             // A unit attention: retry the command.
             Some((6, ..)) => {}
             Some((3, ..)) if world.disks_failed => over(world, n, number, false),
+            Some((4, 0x0c, 0)) if op.kind == Kind::Flush => {
+                world.told += 1;
+                world.initiators[n].owed = None;
+                over(world, n, number, false);
+            }
             _ => panic!("status {}, sense {sense:x?}", outcome.status),
         }
         return submit(world, n);
     }
     assert_eq!(outcome.resid, 0);
+    if op.kind == Kind::Flush {
+        let lost = this.owed.filter(|end| *end <= op.start);
+        assert_eq!(lost, None, "a flush promises a write that is lost");
+    }
     // Only CEs transfer data, and the SE answers commands without a transfer.
     assert!(op.kind != Kind::Read || by_ce);
     assert!(!by_ce || matches!(op.kind, Kind::Read | Kind::Write));

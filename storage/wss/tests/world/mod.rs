@@ -60,6 +60,8 @@ pub struct CeNode {
 pub struct RsNode {
     pub store: Option<rs::Store>,
     memory: HashMap<u64, Vec<u8>>,
+    /// Boot of the host.
+    boot: u64,
     /// Pending file I/O, executed in any order, not before the event with this number.
     pub pending: Vec<(u64, rs::Work, u64)>,
 }
@@ -74,6 +76,12 @@ pub struct World {
     pub rss: Vec<RsNode>,
     /// The object of each RS.
     pub disks: Vec<Vec<u8>>,
+    /// What a power loss leaves of each object for certain.
+    durable: Vec<Vec<u8>>,
+    /// Start of the current SE.
+    se_since: u64,
+    /// Number of flushes that failed because of a power loss.
+    pub told: u64,
     pub initiators: Vec<Initiator>,
     pub conns: BTreeMap<ConnId, Conn>,
     pub frozen: BTreeSet<Node>,
@@ -106,6 +114,9 @@ impl World {
             ces: Vec::new(),
             rss: Vec::new(),
             disks: vec![vec![0; OBJECT as usize * 512]; 2],
+            durable: vec![vec![0; OBJECT as usize * 512]; 2],
+            se_since: 0,
+            told: 0,
             initiators: (0..initiators).map(Initiator::new).collect(),
             conns: BTreeMap::new(),
             frozen: BTreeSet::new(),
@@ -133,6 +144,7 @@ impl World {
             this.rss.push(RsNode {
                 store: None,
                 memory: HashMap::new(),
+                boot: 1,
                 pending: Vec::new(),
             });
         }
@@ -195,6 +207,7 @@ impl World {
                     epoch: self.now << 20,
                 };
                 self.se = Some(se::Engine::new(settings, self.now));
+                self.se_since = self.clock;
             }
             Node::Ce(n) => {
                 let settings = ce::Settings {
@@ -210,7 +223,8 @@ impl World {
                 ce.key = number as u32;
             }
             Node::Rs(n) => {
-                let store = rs::Store::new(100 + n as u32, vec![OBJECT], self.now);
+                let store =
+                    rs::Store::new(100 + n as u32, self.rss[n].boot, vec![OBJECT], self.now);
                 self.rss[n].store = Some(store);
             }
             Node::Initiator(_) => {}
@@ -221,7 +235,13 @@ impl World {
     pub fn kill(&mut self, node: Node) {
         self.note(|| format!("kill {node:?}"));
         match node {
-            Node::Se => self.se = None,
+            Node::Se => {
+                self.se = None;
+                // The next SE does not know of writes before it.
+                for initiator in &mut self.initiators {
+                    initiator.owed = None;
+                }
+            }
             Node::Ce(n) => {
                 self.ces[n].engine = None;
                 self.ces[n].fetches.clear();
@@ -246,6 +266,36 @@ impl World {
         }
     }
 
+    /// The host of an RS loses its power: of the blocks that are not durable, any may be lost.
+    pub fn power(&mut self, n: usize) {
+        self.kill(Node::Rs(n));
+        self.note(|| format!("Rs({n}) has lost its power"));
+        self.rss[n].boot += 1;
+        let mut ends = Vec::new();
+        for block in 0..OBJECT as usize {
+            let range = block * 512..(block + 1) * 512;
+            let (cache, durable) = (
+                &self.disks[n][range.clone()],
+                &self.durable[n][range.clone()],
+            );
+            if cache == durable {
+                continue;
+            }
+            if self.rng.one_in(3) {
+                self.durable[n][range.clone()].copy_from_slice(&self.disks[n][range]);
+                continue;
+            }
+            let value = u64::from_le_bytes(*durable.first_chunk().unwrap());
+            ends.extend(self.history.lost(n * OBJECT as usize + block, value));
+            self.disks[n][range.clone()].copy_from_slice(&self.durable[n][range]);
+        }
+        let since = self.se_since;
+        let lost = ends.into_iter().filter(|end| *end > since).min();
+        for initiator in self.initiators.iter_mut().filter(|_| self.se.is_some()) {
+            initiator.owed = initiator.owed.into_iter().chain(lost).min();
+        }
+    }
+
     /// Ends all faults and waits until all operations have ended.
     pub fn heal(&mut self) {
         self.note(|| "heal".into());
@@ -265,6 +315,7 @@ impl World {
         });
         self.until("all roles are idle", 20_000, |w| {
             w.se.as_ref().is_some_and(|se| se.commands() == 0)
+                && w.history.settled()
                 && w.ces
                     .iter()
                     .all(|ce| ce.engine.as_ref().is_some_and(|e| e.idle()))

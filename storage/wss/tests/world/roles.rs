@@ -4,7 +4,7 @@
 
 use super::{
     connections::{Item, Source, Token},
-    Node, World,
+    Node, World, OBJECT,
 };
 use srp_target::{
     target::{self, ChannelId},
@@ -89,7 +89,14 @@ impl World {
             }
             Reject { channel, .. } => self.reject(SE, channel),
             Receive { .. } | Free { .. } => {}
-            Say(what) => self.note(|| format!("Se: {what}")),
+            Say(what) => {
+                if let Some(number) = what.strip_prefix("attached to RS 10") {
+                    let first = number.parse::<usize>().unwrap() * OBJECT as usize;
+                    self.history
+                        .certain(first..first + OBJECT as usize, self.clock);
+                }
+                self.note(|| format!("Se: {what}"));
+            }
             Fetch {
                 channel,
                 task,

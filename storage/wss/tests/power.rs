@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RS loses its power, and with it any of the blocks that were not flushed.
+
+mod world;
+
+use world::{
+    initiator::{self, Kind},
+    scene::*,
+    Node, World,
+};
+
+fn flush(world: &mut World) {
+    initiator::want(world, 0, Kind::Flush, 0, 0, false);
+    quiet(world);
+}
+
+/// The power of an RS is lost and comes back.
+fn lose(world: &mut World, n: usize) {
+    world.power(n);
+    world.for_ms(1000);
+    world.start(Node::Rs(n));
+    world.until("all CEs are attached", 60_000, |w| {
+        let up = |ce: &world::CeNode| ce.engine.as_ref().unwrap().attached();
+        w.ces.iter().all(up)
+    });
+}
+
+/// A flush fails once if answered writes are lost. Reads agree with the file, whatever a CE has in
+/// its lines.
+#[test]
+fn a_flush_tells_of_lost_writes() {
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        flush(&mut world);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        lose(&mut world, 0);
+        let owed = world.initiators[0].owed.is_some();
+        flush(&mut world);
+        assert!(world.told == 1 || !owed);
+        read(&mut world, 0, 4);
+        quiet(&mut world);
+        for block in 0..4 {
+            let disk = &world.disks[0][block * 512..];
+            let value = u64::from_le_bytes(*disk.first_chunk().unwrap());
+            assert_eq!(world.initiators[0].last[&(block as u64)], value);
+        }
+        let told = world.told;
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        flush(&mut world);
+        assert_eq!(world.told, told);
+        assert_eq!(world.initiators[0].sessions, 1);
+        done(world);
+    }
+}
+
+/// What was read before a line was evicted is read afterwards.
+#[test]
+fn reads_do_not_go_back() {
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        write(&mut world, 0, 8);
+        quiet(&mut world);
+        lose(&mut world, 0);
+        for lba in (0..56).step_by(4) {
+            read(&mut world, lba, 4);
+            quiet(&mut world);
+        }
+        read(&mut world, 0, 8);
+        quiet(&mut world);
+        done(world);
+    }
+}
+
+/// Without a lost write no flush fails: if all was flushed, or only the process of the RS died.
+#[test]
+fn nothing_is_told_without_a_loss() {
+    for seed in seeds() {
+        let mut world = up(seed, 2, 1);
+        write(&mut world, 0, 12);
+        quiet(&mut world);
+        if seed % 2 == 0 {
+            flush(&mut world);
+            lose(&mut world, 0);
+        } else {
+            world.kill(Node::Rs(0));
+            world.for_ms(1000);
+            world.start(Node::Rs(0));
+        }
+        flush(&mut world);
+        assert_eq!((world.told, world.initiators[0].owed), (0, None));
+        done(world);
+    }
+}
+
+/// The power goes amid writes and flushes of two initiators. Each is told, also one whose session
+/// ends before.
+#[test]
+fn a_loss_amid_commands() {
+    let mut told = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 2, 2);
+        for _ in 0..3 {
+            for _ in 0..30 {
+                let n = world.rng.below(2) as usize;
+                initiator::want_any(&mut world, n);
+                for _ in 0..5 {
+                    world.step();
+                }
+            }
+            let n = world.rng.below(2) as usize;
+            world.power(n);
+            if world.rng.one_in(3) {
+                initiator::lose(&mut world, 1);
+            }
+            world.for_ms(500);
+            world.start(Node::Rs(n));
+        }
+        quiet(&mut world);
+        for n in 0..2 {
+            initiator::want(&mut world, n, Kind::Flush, 0, 0, false);
+        }
+        quiet(&mut world);
+        for initiator in &world.initiators {
+            assert_eq!(initiator.owed, None);
+        }
+        told += world.told;
+        done(world);
+    }
+    assert!(told > 60, "{told}");
+}
