@@ -7,6 +7,7 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use crate::sense::Sense;
@@ -23,6 +24,9 @@ pub struct Disk {
     path: PathBuf,
     blocks: u64,
     read_only: bool,
+    /// Whether a sync has failed. The kernel reports a failed write once, to any caller; without
+    /// this, the next flush would succeed although the data is lost.
+    failed: Mutex<bool>,
 }
 
 fn failed(path: &Path, why: impl std::fmt::Display) -> io::Error {
@@ -44,6 +48,7 @@ impl Disk {
             path: path.canonicalize().map_err(|e| failed(path, e))?,
             blocks: size / BLOCK,
             read_only,
+            failed: Mutex::new(false),
         })
     }
 
@@ -77,10 +82,17 @@ impl Disk {
 
     /// Makes all earlier writes durable.
     pub fn flush(&self) -> Result<(), Sense> {
-        self.file.sync_data().map_err(|e| {
-            eprintln!("{}: flush: {e}", self.path.display());
-            Sense::WRITE_ERROR
-        })
+        // The lock also covers the sync: a second one must not succeed before the first has failed.
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(e) = self.file.sync_data() {
+            *failed = true;
+            let path = self.path.display();
+            eprintln!("{path}: flush: {e}; every flush fails until this process is started again");
+        }
+        match *failed {
+            true => Err(Sense::WRITE_ERROR),
+            false => Ok(()),
+        }
     }
 
     /// Zeroes blocks and frees their space where possible.
