@@ -7,6 +7,7 @@
 //! and, where blocks of a lost node are reconstructed, all parts at the same offset in the cells of
 //! the stripe.
 
+mod cells;
 mod complaint;
 mod map;
 mod part;
@@ -16,6 +17,7 @@ use std::{
     sync::Arc,
 };
 
+use cells::Cells;
 use complaint::Complaints;
 use part::{Command, Part, Stage};
 use wss::peer::Peer;
@@ -48,7 +50,7 @@ const DEPTH: usize = 32;
 pub struct Settings {
     /// Identifier, unique among clients.
     pub id: u64,
-    /// Milliseconds between rebuilt stripes.
+    /// Milliseconds between rebuilt stripes of a node, on average; 0: as fast as the nodes answer.
     pub pause: u64,
     /// Lifetime of the key without renewal, in milliseconds.
     pub lease: u64,
@@ -121,9 +123,9 @@ struct Partner {
     let_in: u64,
     /// The node is not admitted before this time.
     rest: u64,
-    /// Number of rebuilt stripes.
-    built: u64,
-    /// Earliest time of the next rebuild.
+    /// Its valid stripes. If it is up, all are, in the view of a client that has opened an epoch.
+    cells: Cells,
+    /// Earliest time of the next rebuild of a stripe.
     next: u64,
 }
 
@@ -172,7 +174,7 @@ impl Client {
             settled: 0,
             let_in: 0,
             rest: 0,
-            built: 0,
+            cells: Cells::none(),
             next: 0,
         };
         Self {

@@ -2,6 +2,9 @@
 
 //! Membership: the client's view of the nodes, and the map that it proposes.
 
+use std::collections::BTreeSet;
+
+use super::cells::Cells;
 use super::part::{Kind, Part, Stage};
 use super::{Action, Attached, Client, Partner, REST};
 use crate::{
@@ -129,7 +132,7 @@ impl Client {
             match map.states[n] {
                 State::Rebuilding if has(lost, n) => next.states[n] = State::Out,
                 State::Rebuilding
-                    if self.open && self.size.is_some_and(|s| partner.built == s.stripes) =>
+                    if self.open && self.size.is_some_and(|s| partner.cells.whole(s.stripes)) =>
                 {
                     next.states[n] = State::Up;
                 }
@@ -157,21 +160,31 @@ impl Client {
         let guilty = self.complaints.guilty(0, self.watch.now);
         self.complaints.clear();
         self.size = Some(map.size);
+        // A node that is excluded may lack writes in flight.
+        let writes = self.parts.values().filter(|p| p.kind == Kind::Write);
+        let writes: BTreeSet<_> = writes.map(|p| p.span.stripe).collect();
         for (n, partner) in self.partners.iter_mut().enumerate() {
             if has(guilty, n) {
                 partner.rest = self.now + REST;
             }
             partner.settled = 0;
-            let before = self.map.as_ref().map_or(0, |m| m.since[n]);
-            if map.since[n] != before {
-                partner.built = 0;
+            let before = self.map.as_ref().map(|m| (m.states[n], m.since[n]));
+            if before.is_some_and(|(state, _)| state != State::Out) && map.states[n] == State::Out {
+                partner.cells.out();
+                for stripe in &writes {
+                    partner.cells.spoil(*stripe);
+                }
+            }
+            let same = partner.attached.map(|a| a.since) == before.map(|(_, since)| since);
+            if before.is_none_or(|(_, since)| since != map.since[n]) && !same {
+                partner.cells = Cells::none();
             }
         }
         // Drop the rebuild parts that the new map makes obsolete.
         let partners = &self.partners;
         let over = |p: &Part| match p.kind {
             Kind::Rebuild(n) => {
-                map.states[n] != State::Rebuilding || partners[n].built != p.span.stripe
+                map.states[n] != State::Rebuilding || partners[n].cells.valid(p.span.stripe)
             }
             _ => false,
         };
@@ -241,6 +254,10 @@ impl Client {
         }
         self.open = true;
         for n in 0..NODES {
+            let cells = &mut self.partners[n].cells;
+            if let (State::Up, Cells::Built(..)) = (map.states[n], &*cells) {
+                *cells = Cells::all();
+            }
             if map.states[n] != State::Out {
                 self.tell(n, Message::Open { epoch });
             }
@@ -261,7 +278,7 @@ impl Client {
         let gone = |n: &usize| match map.states[*n] {
             State::Up => false,
             State::Out => true,
-            State::Rebuilding => stripe >= self.partners[*n].built,
+            State::Rebuilding => !self.partners[*n].cells.valid(stripe),
         };
         (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n)
     }

@@ -2,7 +2,7 @@
 
 //! Commands, split into parts. Each part is executed by one node.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
 use crate::{
@@ -10,6 +10,11 @@ use crate::{
     map::State,
     message::{Message, Status},
 };
+
+/// Maximum number of stripes of a node that are rebuilt at once.
+const REBUILDS: usize = 4;
+/// Interval of [`Client::tick`] in milliseconds, about.
+const TICK: u64 = 300;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
@@ -221,10 +226,9 @@ impl Client {
         self.sent.remove(&id);
         match (status, part.kind) {
             (Status::Good, Kind::Rebuild(node)) => {
-                let partner = &mut self.partners[node];
-                partner.built = part.span.stripe + 1;
-                partner.next = self.now + self.settings.pause;
+                self.partners[node].cells.made(part.span.stripe);
                 self.part_over(number);
+                self.rebuild();
             }
             (Status::Good, _) => {
                 let command = part.command.and_then(|c| self.commands.get_mut(&c));
@@ -250,36 +254,45 @@ impl Client {
         }
     }
 
-    /// Starts the rebuild of the next stripe of each rebuilding node.
+    /// Starts the rebuild of the next stripes of each rebuilding node. A stripe that is done makes
+    /// room for the next one, so the nodes set the pace.
     pub(super) fn rebuild(&mut self) {
         let (Some(map), Some(size), true) = (self.map.clone(), self.size, self.open()) else {
             return;
         };
+        let (now, pause) = (self.now, self.settings.pause);
         for n in 0..NODES {
-            let partner = &self.partners[n];
-            let busy = self.parts.values().any(|p| p.kind == Kind::Rebuild(n));
-            let wanted = map.states[n] == State::Rebuilding && partner.built < size.stripes;
-            if !wanted || busy || self.now < partner.next {
+            if map.states[n] != State::Rebuilding {
                 continue;
             }
-            let stripe = partner.built;
-            let cell = Cell {
-                row: 0,
-                column: column(stripe, n),
-            };
-            self.part(Part {
-                kind: Kind::Rebuild(n),
-                span: Span {
-                    stripe,
-                    cell,
-                    block: 0,
-                    blocks: size.cell,
-                },
-                command: None,
-                data: Arc::new([]),
-                at: 0,
-                stage: Stage::Waiting(self.now, None),
-            });
+            let mine = self.parts.values().filter(|p| p.kind == Kind::Rebuild(n));
+            let flying: BTreeSet<_> = mine.map(|p| p.span.stripe).collect();
+            let room = REBUILDS.saturating_sub(flying.len());
+            for stripe in self.partners[n].cells.next(size.stripes, &flying, room) {
+                let partner = &mut self.partners[n];
+                if now < partner.next {
+                    break;
+                }
+                // Make up for late calls, but not for those of a whole outage.
+                partner.next = partner.next.max(now.saturating_sub(TICK)) + pause;
+                let cell = Cell {
+                    row: 0,
+                    column: column(stripe, n),
+                };
+                self.part(Part {
+                    kind: Kind::Rebuild(n),
+                    span: Span {
+                        stripe,
+                        cell,
+                        block: 0,
+                        blocks: size.cell,
+                    },
+                    command: None,
+                    data: Arc::new([]),
+                    at: 0,
+                    stage: Stage::Waiting(now, None),
+                });
+            }
         }
     }
 
@@ -341,6 +354,13 @@ impl Client {
                 continue;
             };
             busy[n] += 1;
+            if part.kind == Kind::Write {
+                for (n, partner) in self.partners.iter_mut().enumerate() {
+                    if has(lost, n) {
+                        partner.cells.spoil(stripe);
+                    }
+                }
+            }
             let (kind, span, data) = (part.kind, part.span, part.data.clone());
             let id = self.number();
             self.sent.insert(id, number);

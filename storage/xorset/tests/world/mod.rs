@@ -53,6 +53,7 @@ pub struct Place {
     pub disk: Disk,
     boot: u64,
     hold_at: u64,
+    ticked: u64,
     /// The current sync: record number, number of writes it makes durable, start time.
     sync: Option<(u64, u64, u64)>,
     hang: Option<Hang>,
@@ -75,6 +76,7 @@ pub struct Seat {
     asks: VecDeque<(u64, Request)>,
     pub ready: bool,
     clock: u64,
+    ticked: u64,
 }
 
 enum Event {
@@ -115,6 +117,12 @@ pub struct World {
     pub late: u64,
     pub degraded: u64,
     pub relayed: u64,
+    /// Node and stripe of each rebuild requested.
+    pub rebuilds: Vec<(usize, u64)>,
+    /// Milliseconds between two ticks of a process; 0: each step of the time is one.
+    pub pace: u64,
+    /// Pause between rebuilt stripes, of clients that are added later.
+    pub pause: u64,
     /// A node that does not receive the messages of clients.
     pub mute: Option<usize>,
     /// Nodes that ended after an error, and the error.
@@ -150,6 +158,9 @@ impl World {
             late: 0,
             degraded: 0,
             relayed: 0,
+            rebuilds: Vec::new(),
+            pace: 0,
+            pause: 10,
             mute: None,
             ended: Vec::new(),
             trace: std::env::var("TRACE").is_ok(),
@@ -161,6 +172,7 @@ impl World {
                 disk,
                 boot: 0,
                 hold_at: 0,
+                ticked: 0,
                 sync: None,
                 hang: None,
                 stall: 0,
@@ -203,7 +215,7 @@ impl World {
         let id = self.number();
         let settings = Settings {
             id,
-            pause: 10,
+            pause: self.pause,
             lease: self.lease,
         };
         self.note(|| format!("start Client({})", self.seats.len()));
@@ -215,6 +227,7 @@ impl World {
             asks: VecDeque::new(),
             ready: false,
             clock: 0,
+            ticked: 0,
         });
         self.seats.len() - 1
     }
@@ -259,6 +272,11 @@ impl World {
             } => {
                 match (who, &message) {
                     (Who::Node(_), Message::Delta { .. }) => self.relayed += 1,
+                    (Who::Client(_), Message::Rebuild { stripe, .. }) => {
+                        if let Some((_, (Who::Node(to), _))) = self.both_ends(who, peer) {
+                            self.rebuilds.push((to, *stripe));
+                        }
+                    }
                     (
                         Who::Client(_),
                         Message::Read { lost: 1.., .. } | Message::Write { lost: 1.., .. },
@@ -352,7 +370,13 @@ impl World {
         let seat = &mut self.seats[c];
         if let (Some(client), true) = (&mut seat.client, seat.clock != now) {
             seat.clock = now;
-            client.tick(now);
+            match now >= seat.ticked + self.pace {
+                true => {
+                    seat.ticked = now;
+                    client.tick(now);
+                }
+                false => client.clock(now),
+            }
         }
         self.pump_client(c);
     }
@@ -380,7 +404,10 @@ impl World {
             let place = &mut self.places[n];
             if let (Some(node), true) = (&mut place.node, runs && !busy) {
                 place.turn = 0;
-                node.tick(now);
+                if now >= place.ticked + self.pace {
+                    place.ticked = now;
+                    node.tick(now);
+                }
             }
             // A real node does this in a separate thread.
             let (key, value, ttl) = (Key::Node(n as u8), place.boot, TTL);

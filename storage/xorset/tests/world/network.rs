@@ -59,6 +59,13 @@ impl World {
         })
     }
 
+    /// The ends of a connection, the own one first.
+    pub(super) fn both_ends(&self, who: Who, peer: u64) -> Option<((Who, u64), (Who, u64))> {
+        let (id, side) = self.find(who, peer)?;
+        let ends = self.conns[&id].ends;
+        Some((ends[side], ends[1 - side]))
+    }
+
     pub(super) fn put(&mut self, who: Who, peer: u64, message: Message, payload: Arc<[u8]>) {
         if let Some((id, side)) = self.find(who, peer) {
             self.note(|| {
