@@ -127,6 +127,10 @@ struct Partner {
     cells: Cells,
     /// Earliest time of the next rebuild of a stripe.
     next: u64,
+    /// Stripes that cannot be rebuilt in this epoch.
+    hard: BTreeSet<u64>,
+    /// Number of stripes that were written again because of bad blocks.
+    repaired: u64,
 }
 
 /// A client.
@@ -176,6 +180,8 @@ impl Client {
             rest: 0,
             cells: Cells::none(),
             next: 0,
+            hard: BTreeSet::new(),
+            repaired: 0,
         };
         Self {
             settings,
@@ -232,6 +238,11 @@ impl Client {
     /// Number of unfinished parts.
     pub fn parts(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Number of stripes of each node that were written again because of bad blocks.
+    pub fn repaired(&self) -> [u64; NODES] {
+        std::array::from_fn(|n| self.partners[n].repaired)
     }
 
     fn say(&mut self, what: String) {
@@ -469,8 +480,15 @@ impl Client {
                     self.say(format!("node {n} {what}"));
                 }
             }
-            Message::Data { status, id } => self.done(n, id, status, Some(payload)),
-            Message::Done { status, id } => self.done(n, id, status, None),
+            Message::Data { status, id, node } => self.done(n, id, (status, node), Some(payload)),
+            Message::Done { status, id, node } => self.done(n, id, (status, node), None),
+            Message::Spoilt { epoch, stripe } => {
+                let there = self.size.is_some_and(|s| stripe < s.stripes);
+                if there && self.open() && self.map.as_ref().is_some_and(|m| m.epoch == epoch) {
+                    self.spoilt(n, stripe);
+                    self.rebuild();
+                }
+            }
             other => return self.close(n, &format!("unexpected {other:?}")),
         }
         self.go();

@@ -3,10 +3,12 @@
 //! The storage of a node: its cells, and a write-ahead log. New content of a cell is durable in the
 //! log before the cell is written, so a cell is never torn by a power failure.
 //!
-//! The file: a header of 4096 bytes, two halves of the log, the cells. One half is active and
+//! The file: a header of 4096 bytes, two halves of the log, the cells, a checksum of each block of
+//! the cells. One half is active and
 //! filled from its start. When it is full, the records that are still needed are copied to the
 //! other half, which becomes active. Each start of the node does the same.
 
+mod checked;
 mod entry;
 
 use std::{
@@ -15,8 +17,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES, ROWS};
+use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES};
+use checked::{DIGEST, PAGE};
 use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, STATE, WHOLE, WRITE};
+
+pub use checked::unreadable;
 
 /// A file, or a substitute for tests. All calls are synchronous.
 pub trait Media {
@@ -30,7 +35,7 @@ pub trait Media {
 
 /// Length of the header, in bytes.
 const HEADER: u64 = 4096;
-const MAGIC: &[u8; 8] = b"xorset-1";
+const MAGIC: &[u8; 8] = b"xorset-2";
 /// Length of a record without its payload, in bytes.
 pub(crate) const RECORD: usize = 64;
 
@@ -87,7 +92,8 @@ pub struct Journal<M> {
 impl<M: Media> Journal<M> {
     /// Length of the file of a node, in bytes.
     pub fn file_len(size: &Size, half: u64) -> u64 {
-        HEADER + 2 * half + size.stripes * (ROWS * size.cell_bytes()) as u64
+        let (digests, blocks) = Self::digests_at(size, half);
+        digests + (blocks * DIGEST).next_multiple_of(PAGE)
     }
 
     /// Formats the file of a node that has never been in a set. The media must be zeroed and
@@ -311,18 +317,19 @@ impl<M: Media> Journal<M> {
         *next = (*next).max(self.epoch << 32);
     }
 
-    fn in_place(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
-        let at = self.base(2) + place * BLOCK as u64;
-        self.media.write(at, bytes)
-    }
-
     /// Reads blocks of this node, including content that is only in the log. The column of the span
-    /// is ignored.
+    /// is ignored. The error of a bad block is [`unreadable`].
     pub fn read(&mut self, span: Span) -> io::Result<Vec<u8>> {
         let place = span.place(&self.size);
         let mut bytes = vec![0; span.len()];
-        let at = self.base(2) + place * BLOCK as u64;
-        self.media.read(at, &mut bytes)?;
+        if self.checked(place, &mut bytes).is_err() {
+            // Blocks with newer content in the log do not matter.
+            for (place, block) in (place..).zip(bytes.chunks_mut(BLOCK)) {
+                if !self.overlay.contains_key(&place) {
+                    self.checked(place, block).map_err(io::Error::other)?;
+                }
+            }
+        }
         for (block, (_, from, offset)) in self.overlay.range(place..place + u64::from(span.blocks))
         {
             let to = (block - place) as usize * BLOCK;

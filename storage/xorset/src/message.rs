@@ -34,6 +34,8 @@ pub enum Status {
     Failed = 2,
     /// The request cannot be executed.
     Invalid = 3,
+    /// A node has the blocks, and cannot read them. Nothing was done.
+    Unreadable = 4,
 }
 
 /// A message.
@@ -92,6 +94,8 @@ pub enum Message {
         status: Status,
         /// The request.
         id: u64,
+        /// If `Unreadable`, the node with these blocks; else 0.
+        node: u8,
     },
     /// Client to node: write the payload to these blocks of a data cell.
     Write {
@@ -121,6 +125,8 @@ pub enum Message {
         status: Status,
         /// The request.
         id: u64,
+        /// As in [`Message::Data`].
+        node: u8,
     },
     /// Node to node: the payload is old XOR new of these blocks of a data cell, for a parity of the
     /// receiver.
@@ -153,6 +159,13 @@ pub enum Message {
         epoch: u64,
         /// The node.
         number: u8,
+    },
+    /// Node to client: the sender has found a stripe with blocks that it cannot read.
+    Spoilt {
+        /// Epoch of the sender.
+        epoch: u64,
+        /// The stripe.
+        stripe: u64,
     },
     /// Keepalive.
     Alive {
@@ -229,9 +242,15 @@ fn word(bytes: &[u8; LEN], at: usize) -> u64 {
 }
 
 fn status(value: u8) -> Option<Status> {
-    [Status::Good, Status::Stale, Status::Failed, Status::Invalid]
-        .get(usize::from(value))
-        .copied()
+    [
+        Status::Good,
+        Status::Stale,
+        Status::Failed,
+        Status::Invalid,
+        Status::Unreadable,
+    ]
+    .get(usize::from(value))
+    .copied()
 }
 
 impl Message {
@@ -265,7 +284,10 @@ impl Message {
                 span,
                 lost,
             } => Form::new(6).span(span, lost).word(16, epoch).word(24, id),
-            Self::Data { status, id } => Form::new(7).byte(1, status as u8).word(24, id),
+            Self::Data { status, id, node } => Form::new(7)
+                .byte(1, status as u8)
+                .byte(2, node)
+                .word(24, id),
             Self::Write {
                 epoch,
                 id,
@@ -282,7 +304,10 @@ impl Message {
                 .word(16, epoch)
                 .word(24, id)
                 .word(32, stripe),
-            Self::Done { status, id } => Form::new(10).byte(1, status as u8).word(24, id),
+            Self::Done { status, id, node } => Form::new(10)
+                .byte(1, status as u8)
+                .byte(2, node)
+                .word(24, id),
             Self::Delta {
                 epoch,
                 owner,
@@ -302,6 +327,7 @@ impl Message {
                 .word(24, seq),
             Self::Complain { epoch, number } => Form::new(13).byte(2, number).word(16, epoch),
             Self::Alive { floor } => Form::new(14).word(40, floor),
+            Self::Spoilt { epoch, stripe } => Form::new(15).word(16, epoch).word(32, stripe),
         };
         form.0
     }
@@ -350,7 +376,11 @@ impl Message {
                 span,
                 lost,
             },
-            7 => Self::Data { status, id },
+            7 if number == 0 || status == Status::Unreadable => Self::Data {
+                status,
+                id,
+                node: number,
+            },
             8 if cell.is_data() => Self::Write {
                 epoch,
                 id,
@@ -363,7 +393,11 @@ impl Message {
                 stripe,
                 lost,
             },
-            10 => Self::Done { status, id },
+            10 if number == 0 || status == Status::Unreadable => Self::Done {
+                status,
+                id,
+                node: number,
+            },
             11 if cell.is_data() => Self::Delta {
                 epoch,
                 owner: number,
@@ -379,7 +413,8 @@ impl Message {
             },
             13 => Self::Complain { epoch, number },
             14 => Self::Alive { floor },
-            8 | 11 => return Err(Broken::Field),
+            15 => Self::Spoilt { epoch, stripe },
+            7 | 8 | 10 | 11 => return Err(Broken::Field),
             code => return Err(Broken::Opcode(code)),
         };
         // Unused bytes must be zero, and node and mask must be within the set.
@@ -440,6 +475,7 @@ mod tests {
             Message::Data {
                 status: Status::Failed,
                 id,
+                node: 0,
             },
             Message::Write {
                 epoch,
@@ -454,8 +490,9 @@ mod tests {
                 lost,
             },
             Message::Done {
-                status: Status::Invalid,
+                status: Status::Unreadable,
                 id,
+                node: 3,
             },
             Message::Delta {
                 epoch,
@@ -472,6 +509,7 @@ mod tests {
             },
             Message::Complain { epoch, number },
             Message::Alive { floor },
+            Message::Spoilt { epoch, stripe },
         ]
     }
 
@@ -513,6 +551,9 @@ mod tests {
             (11, 4, 4),
             (11, 2, 5),
             (8, 3, 0x20),
+            (7, 2, 1),
+            (10, 1, 2),
+            (10, 2, 5),
             (6, 4, 20),
             (0, 1, 3),
         ] {

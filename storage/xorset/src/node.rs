@@ -28,8 +28,8 @@ use relay::{Relay, Waiting};
 use wss::peer::{Peer, Pulse};
 
 use crate::{
-    journal::{Journal, Media, Name, RECORD},
-    layout::{Size, NODES},
+    journal::{unreadable, Journal, Media, Name, RECORD},
+    layout::{Cell, Size, Span, NODES, ROWS},
     link::{Due, Link, LinkAction, Watch, GRACE},
     map::{Map, State},
     message::{Broken, Message, Role, Status},
@@ -45,6 +45,8 @@ pub fn least_log(size: &Size) -> u64 {
     (2 * NODES * (WINDOW as usize + 1) * (RECORD + size.cell_bytes())) as u64
 }
 
+/// Interval in milliseconds in which a node reads one of its stripes, to find bad blocks.
+const SCRUB: u64 = 250;
 /// Interval of complaints in milliseconds.
 const COMPLAIN: u64 = 500;
 
@@ -100,6 +102,10 @@ pub struct Node<M> {
     /// Start time of the sync in progress.
     syncing: Option<u64>,
     complained: u64,
+    /// Whether a delta cannot be applied, as blocks of this node are unreadable.
+    spoilt: bool,
+    /// Stripe that is read next, to find bad blocks early, and the time.
+    scrub: (u64, u64),
     ended: bool,
     actions: Vec<Action>,
 }
@@ -132,6 +138,8 @@ impl<M: Media> Node<M> {
             waiting: VecDeque::new(),
             syncing: None,
             complained: 0,
+            spoilt: false,
+            scrub: (0, now),
             ended: false,
             actions: Vec::new(),
         }
@@ -231,6 +239,8 @@ impl<M: Media> Node<M> {
             self.close(peer, "nothing was heard of it");
         }
         self.complain();
+        let result = self.scrub();
+        self.check(result);
         for relay in self.relays.values_mut() {
             // Resend to nodes that were in another epoch.
             relay.due |= std::mem::take(&mut relay.again);
@@ -242,6 +252,37 @@ impl<M: Media> Node<M> {
     fn waits(&self) -> bool {
         let late = |since| self.watch.now >= since + GRACE;
         self.syncing.is_some_and(late)
+    }
+
+    /// Reads the cells of the next stripe, and reports bad blocks.
+    fn scrub(&mut self) -> io::Result<()> {
+        let (now, (stripe, at)) = (self.watch.now, self.scrub);
+        let (Some(client), Some(map), true) = (self.client, &self.map, self.opened) else {
+            return Ok(());
+        };
+        if now < at || map.states[self.number] != State::Up || self.syncing.is_some() {
+            return Ok(());
+        }
+        let (epoch, size) = (map.epoch, self.journal.size());
+        self.scrub = ((stripe + 1) % size.stripes, now + SCRUB);
+        for row in 0..ROWS as u8 {
+            let span = Span {
+                stripe,
+                cell: Cell { row, column: 0 },
+                block: 0,
+                blocks: size.cell,
+            };
+            match self.journal.read(span) {
+                Ok(_) => {}
+                Err(e) if unreadable(&e) => {
+                    self.say(format!("scrub: {e}"));
+                    self.tell(client, Message::Spoilt { epoch, stripe });
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 
     /// Reports unresponsive nodes to the client. If the file of this node does not respond, it
@@ -257,7 +298,7 @@ impl<M: Media> Node<M> {
         let epoch = map.epoch;
         let old = |n: usize| self.relays.values().any(|r| r.overdue(n, now));
         let down = |n: usize| n != self.number && (old(n) || self.links[n].down(now) >= GRACE);
-        let list: Vec<_> = match self.waits() {
+        let list: Vec<_> = match self.waits() || self.spoilt {
             true => vec![self.number],
             false => (0..NODES)
                 .filter(|n| map.states[*n] != State::Out && down(*n))
@@ -312,7 +353,7 @@ impl<M: Media> Node<M> {
             .map(|(g, _)| *g)
             .collect();
         for gather in lost {
-            self.fail(gather, Status::Failed);
+            self.fail(gather, Status::Failed, 0);
         }
     }
 
@@ -403,7 +444,14 @@ impl<M: Media> Node<M> {
                 self.journal.done(name.1)?;
                 if let Some((peer, id)) = self.writes.remove(&name.1) {
                     let status = Status::Good;
-                    self.tell(peer, Message::Done { status, id });
+                    self.tell(
+                        peer,
+                        Message::Done {
+                            status,
+                            id,
+                            node: 0,
+                        },
+                    );
                 }
             }
             if self.journal.lsn() == lsn {
@@ -425,7 +473,14 @@ impl<M: Media> Node<M> {
         self.rebuilds = later;
         for (_, peer, id) in now {
             let status = Status::Good;
-            self.tell(peer, Message::Done { status, id });
+            self.tell(
+                peer,
+                Message::Done {
+                    status,
+                    id,
+                    node: 0,
+                },
+            );
         }
         if let (true, true, Some(client)) = (self.telling, self.relays.is_empty(), self.client) {
             self.telling = false;

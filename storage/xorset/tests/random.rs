@@ -26,7 +26,8 @@ struct Faults {
 fn fault_of_two(world: &mut World, faults: &Faults, pair: [usize; 2]) {
     let n = pair[world.rng.below(2) as usize];
     let node = Who::Node(n);
-    match world.rng.below(6) {
+    match world.rng.below(7) {
+        6 => world.spoil_any(n),
         0 if faults.kills => world.kill(node),
         1 if faults.freezes => {
             world.frozen.insert(node);

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
-const PRIVATE: &[u8; 16] = b"wss-role-000001 ";
+const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
 
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {

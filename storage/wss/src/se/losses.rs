@@ -2,8 +2,8 @@
 
 //! Writes that are not flushed, and those that a power loss of an RS has taken.
 //!
-//! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION, and
-//! its next flush of the unit fails, once: a flush that succeeds promises all writes before it.
+//! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION,
+//! and its next flush of the unit fails, once: a flush that succeeds promises all writes before it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -71,8 +71,8 @@ impl Losses {
         }
     }
 
-    /// Returns whether the flush with request `id` must tell the initiator that writes of a unit are
-    /// lost. `next` is the number of the next request.
+    /// Returns whether the flush with request `id` must tell the initiator that writes of a unit
+    /// are lost. `next` is the number of the next request.
     pub(super) fn tell(
         &mut self,
         initiator: &[u8; 16],

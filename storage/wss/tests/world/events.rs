@@ -213,7 +213,9 @@ impl World {
             }
             rs::Work::Flush { .. } => self.durable[n].clone_from(disk),
         }
-        let stable = matches!(work, rs::Work::Write { stable, .. } | rs::Work::Zero { stable, .. } if stable);
+        let (rs::Work::Write { stable, .. } | rs::Work::Zero { stable, .. }) = work else {
+            return;
+        };
         if stable {
             self.durable[n].clone_from(&self.disks[n]);
         }

@@ -53,12 +53,18 @@ impl Cells {
         }
     }
 
-    /// A stripe changes without the node.
+    /// A stripe changes without the node, or has bad blocks there.
     pub(super) fn spoil(&mut self, stripe: u64) {
-        if let Self::Except(set) = self {
-            set.insert(stripe);
-            if set.len() > MOST {
-                *self = Self::none();
+        match self {
+            Self::Built(first, more) => {
+                more.remove(&stripe);
+                *first = stripe.min(*first);
+            }
+            Self::Except(set) => {
+                set.insert(stripe);
+                if set.len() > MOST {
+                    *self = Self::none();
+                }
             }
         }
     }
@@ -110,6 +116,8 @@ mod tests {
         assert!(!cells.whole(5));
         cells.made(3);
         assert!(cells.whole(5));
+        cells.spoil(3);
+        assert_eq!(valid(&cells), [0, 1, 2]);
         cells.out();
         assert_eq!(valid(&cells), []);
     }

@@ -168,6 +168,7 @@ impl Client {
                 partner.rest = self.now + REST;
             }
             partner.settled = 0;
+            partner.hard.clear();
             let before = self.map.as_ref().map(|m| (m.states[n], m.since[n]));
             if before.is_some_and(|(state, _)| state != State::Out) && map.states[n] == State::Out {
                 partner.cells.out();
@@ -184,7 +185,7 @@ impl Client {
         let partners = &self.partners;
         let over = |p: &Part| match p.kind {
             Kind::Rebuild(n) => {
-                map.states[n] != State::Rebuilding || partners[n].cells.valid(p.span.stripe)
+                map.states[n] == State::Out || partners[n].cells.valid(p.span.stripe)
             }
             _ => false,
         };
@@ -280,6 +281,15 @@ impl Client {
             State::Out => true,
             State::Rebuilding => !self.partners[*n].cells.valid(stripe),
         };
-        (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n)
+        let mut lost: Mask = (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n);
+        // Read around bad blocks, as long as that is possible.
+        for n in (0..NODES).filter(|n| map.states[*n] == State::Up) {
+            let bad = matches!(self.partners[n].cells, Cells::Except(_))
+                && !self.partners[n].cells.valid(stripe);
+            if bad && lost.count_ones() < 2 {
+                lost |= 1 << n;
+            }
+        }
+        lost
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use super::cells::Cells;
 use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
 use crate::{
     layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
@@ -205,7 +206,31 @@ impl Client {
         }
     }
 
-    pub(super) fn done(&mut self, n: usize, id: u64, status: Status, payload: Option<&[u8]>) {
+    /// A node has bad blocks in a stripe. Until they are written again, reads go around them.
+    /// Returns false if too many nodes lack the stripe for that.
+    pub(super) fn spoilt(&mut self, n: usize, stripe: u64) -> bool {
+        let lost = self.lost_of(stripe);
+        if has(lost, n) {
+            return true;
+        }
+        if lost.count_ones() >= 2 {
+            return false;
+        }
+        self.partners[n].cells.spoil(stripe);
+        self.say(format!(
+            "node {n}: bad blocks in stripe {stripe}; they are computed and written again"
+        ));
+        true
+    }
+
+    /// Handles an answer. A status comes with the node that has unreadable blocks, if any.
+    pub(super) fn done(
+        &mut self,
+        n: usize,
+        id: u64,
+        (status, bad): (Status, u8),
+        payload: Option<&[u8]>,
+    ) {
         let number = match self.sent.get(&id) {
             Some(number) => *number,
             None => return,
@@ -226,7 +251,19 @@ impl Client {
         self.sent.remove(&id);
         match (status, part.kind) {
             (Status::Good, Kind::Rebuild(node)) => {
-                self.partners[node].cells.made(part.span.stripe);
+                let stripe = part.span.stripe;
+                self.partners[node].cells.made(stripe);
+                if self
+                    .map
+                    .as_ref()
+                    .is_some_and(|m| m.states[node] == State::Up)
+                {
+                    self.partners[node].repaired += 1;
+                    let count = self.partners[node].repaired;
+                    self.say(format!(
+                        "node {node}: stripe {stripe} is written again, {count} so far"
+                    ));
+                }
                 self.part_over(number);
                 self.rebuild();
             }
@@ -243,6 +280,26 @@ impl Client {
                 }
                 self.say(format!("node {n} refuses a request"));
                 self.part_over(number);
+            }
+            (Status::Unreadable, kind) => {
+                part.stage = Stage::Waiting(self.now, None);
+                let (stripe, command) = (part.span.stripe, part.command);
+                let dead = command.is_some_and(|c| self.commands.get(&c).is_some_and(|c| c.dead));
+                let bad = usize::from(bad);
+                if dead || !self.spoilt(bad, stripe) {
+                    if let Some(command) = command.and_then(|c| self.commands.get_mut(&c)) {
+                        command.failed = true;
+                    }
+                    if let Kind::Rebuild(node) = kind {
+                        self.partners[node].hard.insert(stripe);
+                        self.say(format!(
+                            "node {node}: stripe {stripe} cannot be rebuilt: node {bad} has bad \
+                             blocks there"
+                        ));
+                    }
+                    self.part_over(number);
+                }
+                self.rebuild();
             }
             (Status::Stale | Status::Failed, _) => {
                 part.stage = Stage::Waiting(self.now + AGAIN, None);
@@ -262,13 +319,20 @@ impl Client {
         };
         let (now, pause) = (self.now, self.settings.pause);
         for n in 0..NODES {
-            if map.states[n] != State::Rebuilding {
+            let bad = matches!(self.partners[n].cells, Cells::Except(_));
+            let wanted = match map.states[n] {
+                State::Up => bad,
+                State::Rebuilding => true,
+                State::Out => false,
+            };
+            if !wanted {
                 continue;
             }
             let mine = self.parts.values().filter(|p| p.kind == Kind::Rebuild(n));
             let flying: BTreeSet<_> = mine.map(|p| p.span.stripe).collect();
             let room = REBUILDS.saturating_sub(flying.len());
-            for stripe in self.partners[n].cells.next(size.stripes, &flying, room) {
+            let skip = &flying | &self.partners[n].hard;
+            for stripe in self.partners[n].cells.next(size.stripes, &skip, room) {
                 let partner = &mut self.partners[n];
                 if now < partner.next {
                     break;
@@ -310,7 +374,7 @@ impl Client {
         if !self.open() || self.ended {
             return;
         }
-        let Some(epoch) = self.map.as_ref().map(|m| m.epoch) else {
+        let Some((epoch, up)) = self.map.as_ref().map(|m| (m.epoch, m.mask(State::Up))) else {
             return;
         };
         let mut busy = [0; NODES];
@@ -335,9 +399,20 @@ impl Client {
             };
             let stripe = part.span.stripe;
             let lost = self.lost_of(stripe);
-            let before = self.stripes.range((stripe, 0)..(stripe, number));
-            let mut before = before.filter_map(|(_, n)| self.parts.get(n));
-            if before.any(|other| Self::conflict(lost, part, other)) {
+            // A write must not pass over bad blocks of a node that the next client takes for whole.
+            if part.kind == Kind::Write && lost & up != 0 {
+                continue;
+            }
+            // Later parts may be executing only if blocks have just become bad. A rebuild may
+            // precede the commands that wait for it.
+            let executing = |p: &Part| !matches!(p.stage, Stage::Waiting(_, None));
+            let first = |n: u64| n < number && !matches!(part.kind, Kind::Rebuild(_));
+            let others = self.stripes.range((stripe, 0)..=(stripe, u64::MAX));
+            let others = others.filter(|(_, n)| *n != number);
+            let mut others = others.filter_map(|(_, n)| Some((*n, self.parts.get(n)?)));
+            if others.any(|(n, other)| {
+                (first(n) || executing(other)) && Self::conflict(lost, part, other)
+            }) {
                 continue;
             }
             let home = part.span.node();

@@ -150,8 +150,13 @@ impl Gate {
                 remote.data = vec![0; count as usize * BLOCK];
                 (lba, count, true)
             }
-            // Answered writes are durable, and VERIFY does not compare.
-            Command::Flush | Command::Verify { .. } | Command::Start(_) => {
+            // VERIFY reads, so that bad blocks are found, and does not compare.
+            Command::Verify { lba, count, .. } => {
+                remote.places.clear();
+                (lba, count, false)
+            }
+            // Answered writes are durable.
+            Command::Flush | Command::Start(_) => {
                 return self.target.dispatched(id, target::Outcome::Good);
             }
             _ => {

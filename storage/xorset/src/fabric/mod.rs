@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
-const PRIVATE: &[u8; 16] = b"xorset-role-001 ";
+const PRIVATE: &[u8; 16] = b"xorset-role-002 ";
 /// Number of receive buffers per connection, for messages with payload. Further messages wait at
 /// the sender.
 const RECEIVES: usize = 48;

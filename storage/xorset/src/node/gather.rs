@@ -8,7 +8,7 @@ use wss::peer::Peer;
 
 use super::Node;
 use crate::{
-    journal::Media,
+    journal::{unreadable, Media},
     layout::{column, plan, xor, Cell, Mask, Span, ROWS},
     message::{Message, Status},
 };
@@ -79,13 +79,16 @@ impl<M: Media> Node<M> {
         } else {
             Status::Failed
         };
-        let (mut ask, mut down) = (Vec::new(), cells.is_none());
+        let (mut ask, mut down, mut spoilt) = (Vec::new(), cells.is_none(), None);
         for cell in cells.unwrap_or_default() {
             let span = span.of(cell);
             let n = span.node();
             if n == self.number {
-                let bytes = self.journal.read(span)?;
-                xor(&mut gather.sum, &bytes);
+                match self.journal.read(span) {
+                    Ok(bytes) => xor(&mut gather.sum, &bytes),
+                    Err(e) if unreadable(&e) => spoilt = Some(e),
+                    Err(e) => return Err(e),
+                }
                 continue;
             }
             down |= !self.links[n].up();
@@ -95,8 +98,13 @@ impl<M: Media> Node<M> {
             ask.push((n, id, span));
         }
         self.gathers.insert(number, gather);
+        if let Some(e) = spoilt {
+            self.say(e.to_string());
+            self.fail(number, Status::Unreadable, self.number as u8);
+            return Ok(());
+        }
         if down {
-            self.fail(number, status);
+            self.fail(number, status, 0);
             return Ok(());
         }
         let epoch = self.journal.epoch();
@@ -113,12 +121,13 @@ impl<M: Media> Node<M> {
         self.gathered(number)
     }
 
-    pub(super) fn fail(&mut self, gather: u64, status: Status) {
+    /// `node`: the one with unreadable blocks, if these are the reason.
+    pub(super) fn fail(&mut self, gather: u64, status: Status, node: u8) {
         self.reads.retain(|_, (g, _)| *g != gather);
         if let Some(Gather { peer, id, goal, .. }) = self.gathers.remove(&gather) {
             let answer = match goal {
-                Goal::Read => Message::Data { status, id },
-                _ => Message::Done { status, id },
+                Goal::Read => Message::Data { status, id, node },
+                _ => Message::Done { status, id, node },
             };
             self.tell(peer, answer);
         }
@@ -139,7 +148,8 @@ impl<M: Media> Node<M> {
         match g.goal {
             Goal::Read => {
                 let (status, id) = (Status::Good, g.id);
-                self.send(g.peer, Message::Data { status, id }, g.sum.into());
+                let node = 0;
+                self.send(g.peer, Message::Data { status, id, node }, g.sum.into());
                 Ok(())
             }
             Goal::Write(data) => self.commit(g.peer, g.id, g.span, g.lost, g.sum, data),

@@ -9,11 +9,11 @@ use wss::peer::Peer;
 use super::gather::Goal;
 use super::Node;
 use crate::{
-    journal::{Media, Name},
+    journal::{unreadable, Media, Name},
     layout::{has, node, xor, Cell, Mask, Span, NODES},
     link::GRACE,
     map::State,
-    message::Message,
+    message::{Message, Status},
 };
 
 /// A write that other nodes must log.
@@ -100,10 +100,20 @@ impl<M: Media> Node<M> {
         let lsn = match known {
             _ if old => 0,
             Some(lsn) => lsn,
-            None => {
-                self.journal.write(name, span, lost, row, payload.into())?;
-                self.journal.lsn()
-            }
+            None => match self.journal.write(name, span, lost, row, payload.into()) {
+                Ok(()) => self.journal.lsn(),
+                Err(e) if unreadable(&e) => {
+                    // The owner has the new content already, so only a rebuild without this node's
+                    // blocks helps: the node complains about itself and is excluded.
+                    if !std::mem::replace(&mut self.spoilt, true) {
+                        self.say(e.to_string());
+                    }
+                    let status = Status::Stale;
+                    self.tell(peer, Message::Ack { status, owner, seq });
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            },
         };
         self.acks.push((lsn, peer, name));
         Ok(())
@@ -113,8 +123,21 @@ impl<M: Media> Node<M> {
         if has(w.lost, w.span.node()) {
             return self.gather(w.peer, w.id, w.span, w.lost, Goal::Write(w.data));
         }
-        let old = self.journal.read(w.span)?;
-        self.commit(w.peer, w.id, w.span, w.lost, old, w.data)
+        match self.journal.read(w.span) {
+            Ok(old) => self.commit(w.peer, w.id, w.span, w.lost, old, w.data),
+            Err(e) => self.refuse(w.peer, w.id, e),
+        }
+    }
+
+    /// Refuses a write of the client if only blocks that it needs are bad.
+    fn refuse(&mut self, peer: Peer, id: u64, e: io::Error) -> io::Result<()> {
+        if !unreadable(&e) {
+            return Err(e);
+        }
+        self.say(e.to_string());
+        let (status, node) = (Status::Unreadable, self.number as u8);
+        self.tell(peer, Message::Done { status, id, node });
+        Ok(())
     }
 
     /// Logs a write, given the old content of its blocks.
@@ -134,7 +157,9 @@ impl<M: Media> Node<M> {
         let me = self.number as u8;
         let name = (me, self.journal.floor(me));
         let waits = self.targets(name, &span, lost);
-        self.journal.write(name, span, lost, row, old.into())?;
+        if let Err(e) = self.journal.write(name, span, lost, row, old.into()) {
+            return self.refuse(peer, id, e);
+        }
         self.writes.insert(name.1, (peer, id));
         let relay = Relay {
             waits,

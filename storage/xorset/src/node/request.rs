@@ -10,7 +10,7 @@ use super::gather::Goal;
 use super::relay::Waiting;
 use super::Node;
 use crate::{
-    journal::Media,
+    journal::{unreadable, Media},
     layout::{has, xor},
     message::{Message, Role, Status},
 };
@@ -43,7 +43,7 @@ impl<M: Media> Node<M> {
                     }
                 }
             }
-            Message::Data { status, id } => {
+            Message::Data { status, id, node } => {
                 let Some((gather, _)) = self.reads.remove(&id) else {
                     return Ok(());
                 };
@@ -51,7 +51,10 @@ impl<M: Media> Node<M> {
                     return Ok(());
                 };
                 if status != Status::Good || payload.len() != g.sum.len() {
-                    self.fail(gather, Status::Failed);
+                    match status {
+                        Status::Unreadable => self.fail(gather, status, node),
+                        _ => self.fail(gather, Status::Failed, 0),
+                    }
                     return Ok(());
                 }
                 xor(&mut g.sum, payload);
@@ -74,7 +77,11 @@ impl<M: Media> Node<M> {
         let counts = |epoch| self.map.as_ref().is_some_and(|m| m.epoch == epoch);
         let is_client = who == Some(Role::Client);
         let ready = |epoch| self.client == Some(peer) && !self.telling && counts(epoch);
-        let done = |status, id| Message::Done { status, id };
+        let done = |status, id| Message::Done {
+            status,
+            id,
+            node: 0,
+        };
         match message {
             Message::Attach { role } if who.is_none() => {
                 if let Some(incoming) = self.incoming.get_mut(&peer) {
@@ -108,23 +115,29 @@ impl<M: Media> Node<M> {
                 span,
                 lost,
             } => {
-                let data = |status| Message::Data { status, id };
+                let data = |status, node| Message::Data { status, id, node };
                 let may = if is_client {
                     ready(epoch)
                 } else {
                     counts(epoch)
                 };
                 if !may {
-                    self.tell(peer, data(Status::Stale));
+                    self.tell(peer, data(Status::Stale, 0));
                 } else if !span.fits(&self.journal.size()) {
-                    self.tell(peer, data(Status::Invalid));
+                    self.tell(peer, data(Status::Invalid, 0));
                 } else if span.node() == self.number && !has(lost, self.number) {
-                    let bytes = self.journal.read(span)?;
-                    self.send(peer, data(Status::Good), bytes.into());
+                    match self.journal.read(span) {
+                        Ok(bytes) => self.send(peer, data(Status::Good, 0), bytes.into()),
+                        Err(e) if unreadable(&e) => {
+                            self.say(e.to_string());
+                            self.tell(peer, data(Status::Unreadable, self.number as u8));
+                        }
+                        Err(e) => return Err(e),
+                    }
                 } else if is_client {
                     self.gather(peer, id, span, lost, Goal::Read)?;
                 } else {
-                    self.tell(peer, data(Status::Invalid));
+                    self.tell(peer, data(Status::Invalid, 0));
                 }
             }
             Message::Write {

@@ -2,7 +2,7 @@
 
 //! A file that on power failure loses data that is not durable, sector by sector.
 
-use std::{cell::RefCell, io, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 
 use super::Rng;
 use xorset::{journal::Media, layout::BLOCK};
@@ -20,9 +20,29 @@ struct State {
     left: Option<u64>,
     /// Reads, writes and syncs since the last query.
     calls: [u64; 3],
+    /// Sectors that cannot be read, nor written in part, until they are written as a whole.
+    bad: BTreeSet<u64>,
+    /// Offsets of bytes that have changed without notice and were not written since.
+    rotten: BTreeSet<u64>,
 }
 
 impl State {
+    /// The sectors of a range, without those at its ends that it covers in part.
+    fn whole(at: u64, len: u64) -> std::ops::Range<u64> {
+        at.div_ceil(BLOCK as u64)..(at + len) / BLOCK as u64
+    }
+
+    /// Fails if a bad sector is in the range and not in `except`.
+    fn bad(&self, at: u64, len: u64, except: std::ops::Range<u64>) -> io::Result<()> {
+        let mut all = self
+            .bad
+            .range(at / BLOCK as u64..(at + len).div_ceil(BLOCK as u64));
+        match all.any(|s| !except.contains(s)) {
+            true => Err(io::Error::other("a bad sector")),
+            false => Ok(()),
+        }
+    }
+
     fn step(&mut self) -> io::Result<()> {
         match &mut self.left {
             Some(0) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -68,6 +88,25 @@ impl Disk {
         std::mem::take(&mut self.0.borrow_mut().calls)
     }
 
+    /// Makes the sector at an offset bad.
+    pub fn spoil(&self, at: u64) {
+        self.0.borrow_mut().bad.insert(at / BLOCK as u64);
+    }
+
+    /// Changes a byte without notice.
+    pub fn rot(&self, at: u64) {
+        let state = &mut *self.0.borrow_mut();
+        state.cache[at as usize] ^= 0x10;
+        state.durable[at as usize] ^= 0x10;
+        state.rotten.insert(at);
+    }
+
+    /// Number of bad sectors and changed bytes.
+    pub fn bad(&self) -> usize {
+        let state = self.0.borrow();
+        state.bad.len() + state.rotten.len()
+    }
+
     pub fn content(&self) -> Vec<u8> {
         self.0.borrow().cache.clone()
     }
@@ -103,6 +142,7 @@ impl Media for Disk {
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
         state.calls[0] += 1;
+        state.bad(at, bytes.len() as u64, 0..0)?;
         bytes.copy_from_slice(&state.cache[at as usize..at as usize + bytes.len()]);
         Ok(())
     }
@@ -111,6 +151,11 @@ impl Media for Disk {
         let state = &mut *self.0.borrow_mut();
         state.step()?;
         state.calls[1] += 1;
+        let len = bytes.len() as u64;
+        let whole = State::whole(at, len);
+        state.bad(at, len, whole.clone())?;
+        state.bad.retain(|s| !whole.contains(s));
+        state.rotten.retain(|b| !(at..at + len).contains(b));
         state.cache[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         state.dirty.push((at, bytes.to_vec()));
         Ok(())

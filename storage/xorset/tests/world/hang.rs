@@ -112,7 +112,12 @@ impl World {
         for n in 0..NODES {
             let who = Who::Node(n);
             let cut = self.cuts.iter().any(|(a, b)| *a == who || *b == who);
-            if cut || self.places[n].lost || !self.runs(who) || self.slow(n).is_some() {
+            if cut
+                || self.places[n].lost
+                || self.places[n].spoilt
+                || !self.runs(who)
+                || self.slow(n).is_some()
+            {
                 self.places[n].fault = self.now;
             }
         }

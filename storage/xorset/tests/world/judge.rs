@@ -35,6 +35,11 @@ impl World {
             self.until("all nodes are up", 200_000, whole);
         }
         self.quiet();
+        // Nodes find their bad blocks, and these are written again.
+        self.until("no block is bad", 120_000, |w| {
+            let clear = |p: &Place| p.disk.bad() == 0;
+            w.places.iter().all(clear)
+        });
     }
 
     /// Checks all blocks and all parities.

@@ -11,6 +11,29 @@ impl World {
         disk
     }
 
+    /// Offset in a node's file of a block of one of its cells.
+    pub fn offset(&self, stripe: u64, row: u64, block: u64) -> u64 {
+        let cell = u64::from(self.size.cell);
+        4096 + 2 * LOG + ((stripe * ROWS as u64 + row) * cell + block) * BLOCK as u64
+    }
+
+    /// Spoils a random block of the cells of a node: it cannot be read, or has changed.
+    pub fn spoil_any(&mut self, n: usize) {
+        let stripe = self.rng.below(self.size.stripes);
+        let (row, block) = (
+            self.rng.below(ROWS as u64),
+            self.rng.below(u64::from(self.size.cell)),
+        );
+        let at = self.offset(stripe, row, block);
+        let rots = self.rng.one_in(2);
+        self.note(|| format!("Node({n}): bad block {block} of row {row}, stripe {stripe}"));
+        match rots {
+            true => self.places[n].disk.rot(at),
+            false => self.places[n].disk.spoil(at),
+        }
+        self.places[n].spoilt = true;
+    }
+
     /// Kills a node and replaces its file.
     pub fn lose(&mut self, n: usize) {
         self.note(|| format!("blank {n}"));

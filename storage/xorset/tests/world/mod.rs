@@ -31,7 +31,7 @@ use xorset::{
     client::{self, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Key, Request, TTL},
     journal::Journal,
-    layout::{plan, Cell, Size, Span, BLOCK, NODES},
+    layout::{plan, Cell, Size, Span, BLOCK, NODES, ROWS},
     link::LinkAction,
     map::{Map, State},
     message::Message,
@@ -63,8 +63,17 @@ pub struct Place {
     fault: u64,
     /// Number of events since the node last read the clock.
     turn: u64,
+    /// Whether a block of its cells has ever been spoilt.
+    spoilt: bool,
     /// Whether the file is lost and the node not yet admitted again.
     lost: bool,
+}
+
+impl Place {
+    /// The node may be excluded: its file is at fault.
+    pub fn blame_allowed(&mut self) {
+        self.spoilt = true;
+    }
 }
 
 pub struct Seat {
@@ -178,6 +187,7 @@ impl World {
                 stall: 0,
                 fault: 0,
                 turn: 0,
+                spoilt: false,
                 lost: false,
             });
             world.start(n);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The blocks of the cells in the file, and their checksums, which are in pages behind the cells. A
+//! power failure may leave a block without its checksum; the log then has both to write again.
+
+use std::io;
+
+use super::{Journal, Media, HEADER};
+use crate::layout::{Size, BLOCK, ROWS};
+
+/// The error of a block that cannot be read, or is not what was written.
+#[derive(Debug)]
+pub(super) struct Unreadable(u64, String);
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "block {} of its cells: {}", self.0, self.1)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Returns whether an error of [`Journal::read`] or [`Journal::write`] concerns only the blocks
+/// read. Then nothing was done.
+pub fn unreadable(e: &io::Error) -> bool {
+    e.get_ref().is_some_and(|e| e.is::<Unreadable>())
+}
+
+/// Checksum of a block; 0 for zeros, as in a new file.
+fn digest(block: &[u8]) -> u32 {
+    const ZEROS: [u8; BLOCK] = [0; BLOCK];
+    crc32c::crc32c(block) ^ crc32c::crc32c(&ZEROS)
+}
+
+/// Length of a checksum, in bytes.
+pub(super) const DIGEST: u64 = 4;
+/// Size of the pages in which a file is read and written, in bytes.
+pub(super) const PAGE: u64 = 4096;
+
+impl<M: Media> Journal<M> {
+    /// Offset of the checksums, and number of blocks.
+    pub(super) fn digests_at(size: &Size, half: u64) -> (u64, u64) {
+        let blocks = size.stripes * (ROWS * usize::from(size.cell)) as u64;
+        let cells = HEADER + 2 * half;
+        let at = (cells + blocks * BLOCK as u64).next_multiple_of(PAGE);
+        (at, blocks)
+    }
+
+    /// Offset of the checksum of a block.
+    fn digest_at(&self, place: u64) -> u64 {
+        Self::digests_at(&self.size, self.half_len).0 + place * DIGEST
+    }
+
+    pub(super) fn in_place(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = self.base(2) + place * BLOCK as u64;
+        self.media.write(at, bytes)?;
+        let sums = bytes.chunks(BLOCK).flat_map(|b| digest(b).to_le_bytes());
+        let sums: Vec<u8> = sums.collect();
+        let at = self.digest_at(place);
+        match self.media.write(at, &sums) {
+            Ok(()) => Ok(()),
+            Err(_) => self.renew(at, at + sums.len() as u64),
+        }
+    }
+
+    /// Writes all checksums of the pages with the bytes `from..to` anew: a page with an unreadable
+    /// sector cannot be written in part. A block that cannot be read gets a checksum that may not
+    /// fit, which makes it unreadable until it is written.
+    fn renew(&mut self, from: u64, to: u64) -> io::Result<()> {
+        let (start, blocks) = Self::digests_at(&self.size, self.half_len);
+        let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
+        let mut sums = Vec::new();
+        for place in (from - start) / DIGEST..(to - start) / DIGEST {
+            let (mut block, at) = ([0; BLOCK], self.base(2) + place * BLOCK as u64);
+            let failed = place < blocks && self.media.read(at, &mut block).is_err();
+            let sum = digest(&block) ^ u32::from(failed);
+            sums.extend_from_slice(&sum.to_le_bytes());
+        }
+        self.media.write(from, &sums)
+    }
+
+    /// Reads blocks from the cells, and compares their checksums.
+    pub(super) fn checked(&mut self, place: u64, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let failed = |e: io::Error| Unreadable(place, e.to_string());
+        let at = self.base(2) + place * BLOCK as u64;
+        self.media.read(at, bytes).map_err(failed)?;
+        let mut sums = vec![0; bytes.len() / BLOCK * DIGEST as usize];
+        let at = self.digest_at(place);
+        self.media.read(at, &mut sums).map_err(failed)?;
+        let pairs = bytes.chunks(BLOCK).zip(sums.chunks(DIGEST as usize));
+        for (place, (block, sum)) in (place..).zip(pairs) {
+            if digest(block).to_le_bytes() != *sum {
+                return Err(Unreadable(place, "it is not what was written".into()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bad blocks: a sector of a node's file cannot be read, or has changed without notice.
+
+mod world;
+
+use world::{command::done, up, Who, World};
+use xorset::{
+    layout::{column, Cell, DATA, NODES, ROWS},
+    map::State,
+};
+
+const STRIPES: u64 = 3;
+
+/// A set with data in all blocks, none of it only in a log.
+fn full(seed: u64) -> World {
+    let mut world = up(seed, STRIPES);
+    let seat = world.seat().unwrap();
+    for lba in (0..world.size.blocks()).step_by(8) {
+        world.command(seat, lba, 8, true);
+        world.quiet();
+    }
+    wait(&mut world, 1000);
+    world
+}
+
+fn wait(world: &mut World, ms: u64) {
+    let end = world.now + ms;
+    world.until("the time is over", ms + 1000, |w| w.now >= end);
+}
+
+fn read_all(world: &mut World) {
+    let seat = world.seat().unwrap();
+    for lba in (0..world.size.blocks()).step_by(4) {
+        world.command(seat, lba, 4, false);
+        world.quiet();
+    }
+}
+
+fn repaired(world: &World) -> u64 {
+    let client = world.seats[world.seat().unwrap()].client.as_ref();
+    client.unwrap().repaired().iter().sum()
+}
+
+/// Bad blocks on each node in turn, in data and parities: every read succeeds, the blocks are
+/// written again, and no node ends or is excluded.
+#[test]
+fn bad_blocks_are_computed_and_written_again() {
+    for seed in 0..40 {
+        let mut world = full(seed);
+        let (n, row) = ((seed % 5) as usize, seed / 5 % 4);
+        let at = world.offset(seed % STRIPES, row, seed % 4);
+        match seed % 2 {
+            0 => world.places[n].disk.spoil(at),
+            _ => world.places[n].disk.rot(at + 77),
+        }
+        read_all(&mut world);
+        world.until("the block is written again", 20_000, |w| repaired(w) == 1);
+        assert_eq!((world.failed, world.ended.len()), (0, 0));
+        assert_eq!(world.states(), Some([State::Up; NODES]));
+        assert_eq!(world.places[n].disk.bad(), 0);
+        done(world);
+    }
+}
+
+/// A checksum that cannot be read is one more bad block.
+#[test]
+fn bad_checksums_are_written_again() {
+    for seed in 0..10 {
+        let mut world = full(seed);
+        let n = (seed % 5) as usize;
+        let all = STRIPES * ROWS as u64 * u64::from(world.size.cell);
+        let cells = world.offset(0, 0, 0) + all * 512;
+        let at = cells.next_multiple_of(4096) + 4 * (seed % all);
+        match seed % 2 {
+            0 => world.places[n].disk.spoil(at),
+            _ => world.places[n].disk.rot(at),
+        }
+        read_all(&mut world);
+        world.until("all is written again", 20_000, |w| {
+            repaired(w) > 0 && w.places[n].disk.bad() == 0
+        });
+        assert_eq!((world.failed, world.ended.len()), (0, 0));
+        done(world);
+    }
+}
+
+/// Nodes find bad blocks that no command reads.
+#[test]
+fn a_scrub_finds_bad_blocks() {
+    for seed in 0..10 {
+        let mut world = full(seed);
+        for n in 0..2 {
+            let at = world.offset(n, seed % 4, 1);
+            world.places[n as usize].disk.spoil(at);
+        }
+        world.until("both are written again", 20_000, |w| repaired(w) == 2);
+        assert!(world.places.iter().all(|p| p.disk.bad() == 0));
+        done(world);
+    }
+}
+
+/// A write needs the old content of a bad block of its cell.
+#[test]
+fn a_write_to_bad_blocks() {
+    for seed in 0..40 {
+        let mut world = full(seed);
+        let (stripe, data) = (seed % STRIPES, (seed % DATA as u64) as u8);
+        let cell = Cell::data(data);
+        let n = xorset::layout::node(stripe, cell.column);
+        world.places[n]
+            .disk
+            .spoil(world.offset(stripe, u64::from(cell.row), 1));
+        let seat = world.seat().unwrap();
+        let size = u64::from(world.size.cell);
+        let lba = (stripe * DATA as u64 + u64::from(data)) * size;
+        world.command(seat, lba, size, true);
+        world.command(seat, lba, size, false);
+        world.quiet();
+        assert_eq!((world.failed, world.ended.len()), (0, 0));
+        done(world);
+    }
+}
+
+/// A parity with a bad block cannot take a delta: its node is excluded, the write succeeds, and the
+/// node gets the stripe when it is admitted.
+#[test]
+fn a_write_with_a_bad_parity() {
+    for seed in 0..20 {
+        let mut world = full(seed);
+        let (stripe, cell) = (seed % STRIPES, Cell::data((seed % DATA as u64) as u8));
+        let parity = cell.parities()[seed as usize % 2];
+        let n = xorset::layout::node(stripe, parity.column);
+        assert_eq!(column(stripe, n), parity.column);
+        let at = world.offset(stripe, u64::from(parity.row), 0);
+        world.places[n].disk.spoil(at);
+        world.places[n].blame_allowed();
+        let seat = world.seat().unwrap();
+        let lba = (stripe * DATA as u64 + seed % DATA as u64) * u64::from(world.size.cell);
+        world.command(seat, lba, 2, true);
+        world.quiet();
+        assert_eq!((world.failed, world.ended.len()), (0, 0));
+        done(world);
+    }
+}
+
+/// While one node is out, another has a bad block: all is read, and the first is rebuilt.
+#[test]
+fn a_bad_block_and_a_lost_node() {
+    for seed in 0..40 {
+        let mut world = full(seed);
+        let (gone, n) = (
+            (seed % 5) as usize,
+            ((seed + 1 + seed / 5 % 4) % 5) as usize,
+        );
+        world.lose(gone);
+        world.until("a node is out", 60_000, |w| {
+            w.states().is_some_and(|s| s[gone] == State::Out)
+        });
+        world.places[n]
+            .disk
+            .spoil(world.offset(seed % STRIPES, seed / 3 % 4, 2));
+        read_all(&mut world);
+        world.start(gone);
+        world.until("all are up", 60_000, |w| {
+            w.states().is_some_and(|s| s == [State::Up; NODES])
+        });
+        assert_eq!((world.failed, world.ended.len()), (0, 0));
+        done(world);
+    }
+}
+
+/// With two nodes out only the bad blocks themselves are unreadable, and the other stripes are
+/// rebuilt.
+#[test]
+fn a_bad_block_and_two_lost_nodes() {
+    for seed in 0..10 {
+        let mut world = full(seed);
+        for gone in 0..2 {
+            world.lose(gone);
+        }
+        world.until("both are out", 60_000, |w| {
+            w.states()
+                .is_some_and(|s| s[0] == State::Out && s[1] == State::Out)
+        });
+        world.places[2].disk.spoil(world.offset(1, seed % 4, 0));
+        world.start(0);
+        world.start(1);
+        wait(&mut world, 20_000);
+        assert_eq!(world.ended.len(), 0);
+        let rebuilt = |stripe: u64| [0, 1].map(|n| world.rebuilds.contains(&(n, stripe)));
+        assert_eq!([rebuilt(0), rebuilt(2)], [[true; 2]; 2]);
+        let seat = world.seat().unwrap();
+        for stripe in [0, 2] {
+            let cells = stripe * DATA as u64 * u64::from(world.size.cell);
+            world.command(seat, cells, 8, true);
+            world.command(seat, cells, 8, false);
+            world.quiet();
+        }
+        assert_eq!(world.failed, 0);
+        assert!(world.alive(Who::Node(2)));
+    }
+}
+
+/// The client ends before the blocks are written again: the next one takes the node for whole, so
+/// no write has passed it over.
+#[test]
+fn the_client_ends_before_the_repair() {
+    for seed in 0..20 {
+        let mut world = full(seed);
+        let (stripe, seat) = (seed % STRIPES, world.seat().unwrap());
+        let cell = Cell::data(0);
+        let n = xorset::layout::node(stripe, cell.column);
+        let at = world.offset(stripe, u64::from(cell.row), 0);
+        world.places[n].disk.spoil(at);
+        let lba = stripe * DATA as u64 * u64::from(world.size.cell);
+        // The write waits for the read.
+        world.command(seat, lba, 1, false);
+        world.command(seat, lba, 3, true);
+        let spoilt = |w: &World| w.seats[seat].said.iter().any(|s| s.contains("bad blocks"));
+        world.until("the client knows", 5000, spoilt);
+        // The node does not hear of the rebuild.
+        world.mute = Some(n);
+        wait(&mut world, 1000);
+        world.kill(Who::Client(seat));
+        world.mute = None;
+        world.add_client();
+        world.until("the set is open", 60_000, |w| w.seat().is_some());
+        let seat = world.seat().unwrap();
+        world.command(seat, lba + 1, 2, false);
+        world.quiet();
+        done(world);
+    }
+}
