@@ -39,7 +39,7 @@ impl<J, R> Drop for Workers<J, R> {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A panicking thread has already reported.
+            // No thread panics: that ends the process.
             let _ = thread.join();
         }
     }
@@ -71,6 +71,18 @@ pub fn execute<B: Buffer>(job: Job<B>) -> (TaskId, Done<B>) {
     (task, done)
 }
 
+/// Ends the process if a worker panics: its job would never end, and a later login of the same
+/// initiator would wait for it.
+struct Fatal;
+
+impl Drop for Fatal {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
     /// Starts `count` threads that run `work` on each job.
     pub fn new(count: usize, work: impl Fn(J) -> R + Clone + Send + 'static) -> io::Result<Self> {
@@ -85,6 +97,7 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
             let (queue, results, work) = (Arc::clone(&queue), results.clone(), work.clone());
             let mut wake = wake.try_clone()?;
             threads.push(thread::spawn(move || loop {
+                let _fatal = Fatal;
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok(job) = next else { return };
                 if results.send(work(job)).is_err() {
@@ -120,5 +133,31 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
         let mut bytes = [0; 256];
         while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
         self.done.try_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    const SIGABRT: i32 = 6;
+
+    /// The test runs itself as a child with this variable set.
+    const CHILD: &str = "A_PANIC_ENDS_THE_PROCESS";
+
+    #[test]
+    fn a_panic_ends_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            let workers = Workers::new(2, |job: u32| assert_eq!(job, 0)).unwrap();
+            workers.give(1);
+            thread::sleep(std::time::Duration::from_secs(10));
+            return;
+        }
+        let this = std::env::current_exe().unwrap();
+        let mut child = std::process::Command::new(this);
+        child.args(["--exact", "workers::tests::a_panic_ends_the_process"]);
+        let status = child.env(CHILD, "").output().unwrap().status;
+        assert_eq!(status.signal(), Some(SIGABRT), "{status}");
     }
 }
