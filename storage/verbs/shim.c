@@ -253,14 +253,25 @@ int shim_wakeup(struct ibv_comp_channel *wakeups, uint64_t *token)
 	return 0;
 }
 
-/* Registers memory. `remote`: peers may read and write the memory. */
-struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len, int remote)
+/*
+ * Access to memory on a device of a transport. `remote`: peers may read and write it. The sink of an RDMA READ of
+ * iWARP is written by the peer.
+ */
+int shim_access(int transport, int remote)
 {
 	int access = IBV_ACCESS_LOCAL_WRITE;
 
+	if (remote || transport == IBV_TRANSPORT_IWARP)
+		access |= IBV_ACCESS_REMOTE_WRITE;
 	if (remote)
-		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-	return ibv_reg_mr(pd, memory, len, access);
+		access |= IBV_ACCESS_REMOTE_READ;
+	return access;
+}
+
+/* Registers memory. `remote`: peers may read and write the memory. */
+struct ibv_mr *shim_register(struct ibv_pd *pd, void *memory, size_t len, int remote)
+{
+	return ibv_reg_mr(pd, memory, len, shim_access(pd->context->device->transport_type, remote));
 }
 
 uint32_t shim_lkey(struct ibv_mr *mr)

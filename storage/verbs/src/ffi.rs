@@ -83,6 +83,8 @@ extern "C" {
     pub(crate) fn shim_wakeups_fd(wakeups: *mut CompChannel) -> c_int;
     pub(crate) fn shim_wakeups_free(wakeups: *mut CompChannel);
     pub(crate) fn shim_wakeup(wakeups: *mut CompChannel, token: *mut u64) -> c_int;
+    #[cfg(test)]
+    pub(crate) fn shim_access(transport: c_int, remote: c_int) -> c_int;
     pub(crate) fn shim_register(
         pd: *mut Pd,
         memory: *mut c_void,

@@ -331,3 +331,29 @@ impl Device {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of rdma-core, which are those of the kernel.
+    const IB: i32 = 0;
+    const IWARP: i32 = 1;
+    const LOCAL_WRITE: i32 = 1;
+    const REMOTE_WRITE: i32 = 2;
+    const REMOTE_READ: i32 = 4;
+
+    #[test]
+    fn an_iwarp_peer_writes_what_is_read_from_it() {
+        let access = |transport, remote| {
+            // SAFETY: The function has no preconditions.
+            unsafe { ffi::shim_access(transport, remote) }
+        };
+        assert_eq!(access(IB, 0), LOCAL_WRITE);
+        assert_eq!(access(IWARP, 0), LOCAL_WRITE | REMOTE_WRITE);
+        for transport in [IB, IWARP] {
+            let all = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
+            assert_eq!(access(transport, 1), all);
+        }
+    }
+}
