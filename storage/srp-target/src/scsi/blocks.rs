@@ -62,7 +62,6 @@ fn movable(unit: &Geometry, count: u64) -> Result<u32, Sense> {
 pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
     let elsewhere = unit.is_elsewhere();
     let unit = &unit.geometry;
-    let thin = !unit.read_only;
     let (lba, count) = place(cdb);
     // In 6-byte commands these bits belong to the address.
     let flags = if cdb[0] < 0x20 { 0 } else { cdb[1] };
@@ -72,7 +71,7 @@ pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
             let bytes = [last.to_be_bytes(), (BLOCK as u32).to_be_bytes()].concat();
             return Ok(Command::Reply(bytes, 8));
         }
-        0x9e => return Ok(Command::Reply(capacity16(unit, thin), be32(cdb, 10))),
+        0x9e => return Ok(Command::Reply(capacity16(unit), be32(cdb, 10))),
         0x42 => return unmap(cdb, unit),
         0x35 | 0x91 => {
             // Flushes the whole disk, whatever the range, and ignores IMMED.
@@ -117,13 +116,13 @@ pub(super) fn parse(cdb: &Cdb, unit: &Unit) -> Result<Command, Sense> {
     }
 }
 
-fn capacity16(unit: &Geometry, thin: bool) -> Vec<u8> {
+fn capacity16(unit: &Geometry) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&(unit.blocks - 1).to_be_bytes());
     bytes[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
     // Eight logical blocks per physical block.
     bytes[13] = 3;
-    if thin {
+    if unit.thin() {
         // LBPME and LBPRZ: blocks can be unmapped, and then read as zeros.
         bytes[14] = 0xc0;
     }

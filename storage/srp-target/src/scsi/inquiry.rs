@@ -80,11 +80,13 @@ fn limits(unit: &Unit) -> Vec<u8> {
     put(8, (unit.geometry.max_transfer / BLOCK) as u32);
     put(12, (unit.geometry.max_transfer / BLOCK) as u32);
     if !unit.geometry.read_only {
-        put(20, unit.geometry.max_unmap as u32);
-        put(24, unit.geometry.max_ranges);
-        // Unmap granularity: a page, aligned to the start of the file.
-        put(28, 8);
-        put(32, 1 << 31);
+        if unit.geometry.thin() {
+            put(20, unit.geometry.max_unmap as u32);
+            put(24, unit.geometry.max_ranges);
+            // Unmap granularity: a page, aligned to the start of the file.
+            put(28, 8);
+            put(32, 1 << 31);
+        }
         put(40, unit.geometry.max_unmap as u32);
     }
     // WSNZ. The optimal transfer granularity is a physical block.
@@ -94,7 +96,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
 }
 
 fn provisioning(unit: &Unit) -> Vec<u8> {
-    if unit.geometry.read_only {
+    if !unit.geometry.thin() {
         return vec![0; 4];
     }
     // LBPU, LBPWS, LBPWS10, LBPRZ; thin provisioned.

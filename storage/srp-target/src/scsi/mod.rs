@@ -51,8 +51,15 @@ pub struct Geometry {
     pub max_transfer: u64,
     /// Maximum number of blocks of one WRITE SAME or UNMAP, below 2^32.
     pub max_unmap: u64,
-    /// Maximum number of ranges of one UNMAP.
+    /// Maximum number of ranges of one UNMAP; 0 if unmapped blocks would use space.
     pub max_ranges: u32,
+}
+
+impl Geometry {
+    /// Returns whether blocks can be unmapped.
+    pub(crate) fn thin(&self) -> bool {
+        !self.read_only && self.max_ranges > 0
+    }
 }
 
 /// A logical unit.

@@ -135,7 +135,8 @@ impl Gate {
             read_only: false,
             max_transfer: MAX_TRANSFER,
             max_unmap: MAX_TRANSFER / BLOCK as u64,
-            max_ranges: 1,
+            // Unmapped blocks would be written as zeros, with their parities.
+            max_ranges: 0,
         };
         let unit = Unit::elsewhere(geometry, self.set.name.as_bytes(), self.guid);
         println!("the set has {} blocks", size.blocks());
