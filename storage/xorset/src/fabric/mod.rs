@@ -118,7 +118,9 @@ pub fn serve(options: Options) -> io::Result<()> {
         }
         Options::Node { file, set } => {
             let media = take(&file, false).map_err(|e| named(&file, e))?;
-            let other = media.try_clone()?;
+            // The kernel reports a failed write once to each opener, so open the file again for the
+            // thread that syncs: both must hear of it.
+            let other = File::open(&file).map_err(|e| named(&file, e))?;
             let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
             let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);
             let (role, hub) = node::role(journal, other, set)?;
