@@ -22,7 +22,7 @@ use srp_target::{
 use verbs::{Buffer, Op};
 use wss::fabric::{good, Made, Role};
 
-use super::{connect, name, send};
+use super::{backlog::Backlog, connect, go_on, name, send};
 use crate::{
     client::{Action, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Request},
@@ -61,6 +61,7 @@ pub(super) struct Gate {
     set: Set,
     guid: u64,
     made: Made,
+    backlog: Backlog,
     commands: Commands,
     etcd: Workers<(u64, Request), (u64, Answer)>,
     tasks: HashMap<TaskId, Task>,
@@ -104,6 +105,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
         set,
         guid,
         made: Made::default(),
+        backlog: Backlog::default(),
         // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         etcd: Workers::new(1, ask)?,
@@ -119,6 +121,7 @@ impl Gate {
     }
 
     fn closed(&mut self, id: LinkId) {
+        self.backlog.forget(id);
         match self.made.peer(id) {
             Some(peer) => {
                 self.made.links.remove(&peer);
@@ -294,13 +297,14 @@ impl Gate {
                     payload,
                 }) => {
                     if let Some(id) = self.made.links.get(&peer).copied() {
-                        if !send(hub, id, &message, &payload) {
+                        if !send(hub, &mut self.backlog, id, message, payload) {
                             self.closed(id);
                         }
                     }
                 }
                 Action::Link(LinkAction::Close { peer }) => {
                     if let Some(id) = self.made.links.remove(&peer) {
+                        self.backlog.forget(id);
                         hub.close(id);
                     }
                 }
@@ -364,6 +368,9 @@ impl Role for Gate {
     }
 
     fn act(&mut self, hub: &mut Hub<Token>) {
+        for id in go_on(hub, &mut self.backlog) {
+            self.closed(id);
+        }
         while self.client_actions(hub) | self.target_actions(hub) {}
     }
 

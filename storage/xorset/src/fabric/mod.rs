@@ -2,6 +2,7 @@
 
 //! Carries out the actions of the roles on RDMA devices.
 
+mod backlog;
 mod client;
 mod node;
 
@@ -11,9 +12,11 @@ use std::{
     net::SocketAddr,
     os::unix::fs::FileExt,
     path::Path,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use backlog::Backlog;
 use srp_target::hub::{Hub, LinkId};
 use verbs::{Op, Piece};
 use wss::{
@@ -74,20 +77,43 @@ fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> 
     made.connect(hub, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
 }
 
-/// Sends a message with its payload. On failure closes the connection and returns false.
-fn send<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> bool {
+/// Queues a message with its payload. Fails with `OutOfMemory` if it has to wait.
+fn put<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> io::Result<()> {
     let len = LEN + payload.len();
-    let result = hub.take(id, len).and_then(|mut buffer| {
-        buffer[..LEN].copy_from_slice(&message.build());
-        buffer[LEN..len].copy_from_slice(payload);
-        let piece = Piece {
-            va: 0,
-            key: 0,
-            len: len as u32,
-        };
-        hub.queue(id, None, Op::Send, buffer, vec![piece])
-    });
+    let mut buffer = hub.take(id, len)?;
+    buffer[..LEN].copy_from_slice(&message.build());
+    buffer[LEN..len].copy_from_slice(payload);
+    let piece = Piece {
+        va: 0,
+        key: 0,
+        len: len as u32,
+    };
+    hub.queue(id, None, Op::Send, buffer, vec![piece])
+}
+
+/// Sends a message with its payload, when there is memory. On failure closes the connection and
+/// returns false.
+fn send<T>(
+    hub: &mut Hub<T>,
+    backlog: &mut Backlog,
+    id: LinkId,
+    message: Message,
+    payload: Arc<[u8]>,
+) -> bool {
+    let result = backlog.send(id, (message, payload), |(m, p)| put(hub, id, m, p));
     good(hub, id, result)
+}
+
+/// Sends the messages that wait for memory. Returns the connections that were closed.
+fn go_on<T>(hub: &mut Hub<T>, backlog: &mut Backlog) -> Vec<LinkId> {
+    let mut closed = Vec::new();
+    for id in backlog.links() {
+        let result = backlog.go_on(id, |(m, p)| put(hub, id, m, p));
+        if !good(hub, id, result) {
+            closed.push(id);
+        }
+    }
+    closed
 }
 
 /// Runs a role until SIGTERM.

@@ -13,7 +13,7 @@ use wss::{
     peer::Peer,
 };
 
-use super::{connect, name, send, Disk, PRIVATE, RECEIVES};
+use super::{backlog::Backlog, connect, go_on, name, send, Disk, PRIVATE, RECEIVES};
 use crate::{
     coordinator::{Coordinator, Key, Request, TTL},
     etcd::Etcd,
@@ -28,6 +28,7 @@ pub(super) struct Place {
     node: Node<Disk>,
     set: Set,
     made: Made,
+    backlog: Backlog,
     /// Incoming connections.
     others: HashSet<LinkId>,
     sync: Workers<u64, (u64, io::Result<()>)>,
@@ -51,6 +52,7 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
         node: Node::new(journal, 0),
         set,
         made: Made::default(),
+        backlog: Backlog::default(),
         others: HashSet::new(),
         sync: Workers::new(1, move |lsn| (lsn, file.sync_data()))?,
         stopping: false,
@@ -68,6 +70,7 @@ impl Place {
     }
 
     fn closed(&mut self, id: LinkId) {
+        self.backlog.forget(id);
         match self.made.peer(id) {
             Some(peer) => {
                 self.made.links.remove(&peer);
@@ -94,13 +97,14 @@ impl Place {
                 payload,
             }) => {
                 if let Some(id) = self.link(peer) {
-                    if !send(hub, id, &message, &payload) {
+                    if !send(hub, &mut self.backlog, id, message, payload) {
                         self.closed(id);
                     }
                 }
             }
             Action::Link(LinkAction::Close { peer }) => {
                 if let Some(id) = self.link(peer) {
+                    self.backlog.forget(id);
                     hub.close(id);
                     self.others.remove(&id);
                     self.made.links.remove(&peer);
@@ -163,6 +167,9 @@ impl Role for Place {
     }
 
     fn act(&mut self, hub: &mut Hub<()>) {
+        for id in go_on(hub, &mut self.backlog) {
+            self.closed(id);
+        }
         loop {
             let actions = self.node.actions();
             if actions.is_empty() {
