@@ -62,8 +62,8 @@ pub use ib_cm::Service;
 pub use nexus::{
     AnswerNode,
     Destination,
-    Nexus,
-    Plan, //
+    LoginParams,
+    Nexus, //
 };
 pub use rdma_cm::Address;
 pub use throttle::Throttle;
@@ -191,7 +191,7 @@ impl<'a> Login<'a> {
         let others = channels.iter().skip(1);
         let granted = self.follow("channels", others, Some(leader))?;
         // CAST: At most `wanted` channels, of 16 bits.
-        for (index, _) in (channels.len() as u16..).zip(&nexus.plan.answers_from) {
+        for (index, _) in (channels.len() as u16..).zip(&nexus.params.answers_from) {
             let answers = Channel::new(status, &self.owner, index, &self.pd, &channels)
                 .map_err(|e| LoginFailure::Step("answer channel", e))?;
             channels.push_answer_channel(answers).map_err(memory)?;

@@ -8,7 +8,7 @@ use super::{
         Address,
         AnswerNode,
         Destination,
-        Plan,
+        LoginParams,
         Purpose,
         Service, //
     },
@@ -101,7 +101,7 @@ pub fn log_in(
             Warning,
             session,
             "login at {} failed: {}",
-            fmt!("{}", session.nexus.plan.destination),
+            fmt!("{}", session.nexus.params.destination),
             format_args!("{why}")
         );
         session.remove(LOGOUT_PATIENCE_MS);
@@ -113,12 +113,12 @@ pub fn log_in(
 /// Chooses the parameters of the logins and all sizes, and creates the session.
 fn begin(sessions: &Arc<Sessions>, options: &Options<'_>) -> Result<Arc<Session>> {
     let port = sessions.port();
-    let plan = plan(port, options)?;
+    let params = login_params(port, options)?;
     let geometry = sizes::geometry(options, port.device().limits()).inspect_err(|e| {
         let e = e.to_errno();
         refuse!(port, "options do not fit the RDMA device: error {e}");
     })?;
-    sessions.begin(options.key(), plan, geometry)
+    sessions.begin(options.key(), params, geometry)
 }
 
 /// Connects the session, adds its host and scans for disks.
@@ -158,14 +158,14 @@ fn set_up(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.nexus.plan.destination),
+        fmt!("{}", session.nexus.params.destination),
         granted.len()
     );
     session.scan()
 }
 
 /// Builds the parameters of the logins from the options.
-fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
+fn login_params(port: &Port, options: &Options<'_>) -> Result<LoginParams> {
     let topspin = params::topspin_workarounds() && options.ioc_guid.wants_topspin_workarounds();
     let iwarp = port.device().fabric(port.number()) == Fabric::Other;
     if let (true, Some(timeout)) = (iwarp, options.ack_timeout) {
@@ -224,7 +224,7 @@ fn plan(port: &Port, options: &Options<'_>) -> Result<Plan> {
     } else {
         options.initiator_port(sgid.interface_id())
     };
-    Ok(Plan {
+    Ok(LoginParams {
         destination,
         answers_from,
         sgid,

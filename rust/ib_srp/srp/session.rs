@@ -30,8 +30,8 @@ use super::{
     channels::Channels,
     connect::{
         Login,
+        LoginParams,
         Nexus,
-        Plan,
         Purpose,
         Throttle, //
     },
@@ -179,7 +179,7 @@ impl Session {
         port: Arc<Port>,
         registry: Arc<dyn Registry>,
         key: Key,
-        plan: Plan,
+        params: LoginParams,
         geometry: Geometry,
         queues: Queues,
         throttle: Arc<Throttle>,
@@ -189,9 +189,9 @@ impl Session {
         let workers = WorkerPool::new(queues.ending.clone(), workers)?;
         let mut rounds = KVec::new();
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
-        let status = Status::new(port, plan.target, geometry)?;
+        let status = Status::new(port, params.target, geometry)?;
         let interrupt = TimedInterrupt::new(queues.ending.clone())?;
-        let nexus = Nexus::new(plan, status, throttle, interrupt)?;
+        let nexus = Nexus::new(params, status, throttle, interrupt)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,

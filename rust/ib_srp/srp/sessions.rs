@@ -4,7 +4,7 @@
 
 use super::{
     connect::{
-        Plan,
+        LoginParams,
         Throttle, //
     },
     error::Lost,
@@ -93,14 +93,14 @@ impl Sessions {
     pub fn begin(
         self: &Arc<Self>,
         key: Key,
-        plan: Plan,
+        params: LoginParams,
         geometry: Geometry,
     ) -> Result<Arc<Session>> {
         let mut list = self.list.lock();
         let throttle = match list
             .all
             .iter()
-            .find(|s| s.nexus.plan.destination.is_like(&plan.destination))
+            .find(|s| s.nexus.params.destination.is_like(&params.destination))
         {
             Some(other) => other.nexus.throttle.clone(),
             None => Throttle::new()?,
@@ -109,7 +109,7 @@ impl Sessions {
             self.port.clone(),
             self.clone(),
             key,
-            plan,
+            params,
             geometry,
             self.queues.clone(),
             throttle,

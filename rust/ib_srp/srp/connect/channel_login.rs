@@ -140,11 +140,11 @@ impl<'a> Candidate<'a> {
         let nexus = login.nexus;
         let (destination, owner, throttle) = match connection.as_answer_channel() {
             Some((number, owner)) => {
-                let from = nexus.plan.answers_from.get(number);
+                let from = nexus.params.answers_from.get(number);
                 let from = from.ok_or(LoginFailure::Removed)?;
                 (&from.destination, owner, &from.throttle)
             }
-            None => (&nexus.plan.destination, &login.owner, &nexus.throttle),
+            None => (&nexus.params.destination, &login.owner, &nexus.throttle),
         };
         let cm = destination.channel_login(nexus, owner, throttle)?;
         cm.resolve()?;
@@ -190,7 +190,7 @@ impl<'a> Candidate<'a> {
     /// Creates the queue pair, and sends the login request.
     fn request(&mut self) -> Result<(), LoginFailure> {
         let login = self.login;
-        let (status, plan) = (&login.nexus.status, &login.nexus.plan);
+        let (status, params) = (&login.nexus.status, &login.nexus.params);
         self.connection.renew();
         self.connection
             .connect(self.cm.cm_id())
@@ -201,8 +201,8 @@ impl<'a> Candidate<'a> {
             descriptors: status.geometry.descriptors,
             immediate: status.geometry.immediate,
             multichannel: self.multichannel,
-            initiator: plan.initiator,
-            target: plan.target,
+            initiator: params.initiator,
+            target: params.target,
         };
         self.step = Step::Response(requested, ktime_get());
         login.in_time(self.cm.events().throttle(), || self.cm.request(&requested))

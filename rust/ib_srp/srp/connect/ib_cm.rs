@@ -201,7 +201,7 @@ impl ChannelLogin for IbCm {
                 service_id: self.service_id,
                 private_data,
                 responder_resources: self.nexus.responder_resources(),
-                retry_count: self.nexus.plan.retry_count,
+                retry_count: self.nexus.params.retry_count,
                 rnr_retry_count: RNR_RETRY_COUNT,
                 remote_cm_qpn: self.to.cm_qpn,
             },
@@ -234,7 +234,7 @@ impl ChannelLogin for IbCm {
     fn confirm(&self) -> Result<u32, LoginFailure> {
         let timeout = self
             .id
-            .confirm(self.nexus.plan.ack_timeout)
+            .confirm(self.nexus.params.ack_timeout)
             .map_err(|e| match e {
                 errno::ENOTCONN => LoginFailure::Disconnected,
                 e => LoginFailure::Step("queue pair", e),

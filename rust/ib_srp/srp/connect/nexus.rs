@@ -120,7 +120,7 @@ impl AnswerNode {
 }
 
 /// The parameters of all logins of a session.
-pub struct Plan {
+pub struct LoginParams {
     /// The target's address.
     pub destination: Destination,
     /// Nodes that respond in place of the target.
@@ -144,7 +144,7 @@ pub struct Plan {
 #[pin_data]
 pub struct Nexus {
     /// The parameters of all logins.
-    pub plan: Plan,
+    pub params: LoginParams,
     /// Status of the session.
     pub status: Arc<Status>,
     /// Throttle of all logins to the same destination.
@@ -171,14 +171,14 @@ impl Nexus {
     ///
     /// `ENOMEM`.
     pub fn new(
-        plan: Plan,
+        params: LoginParams,
         status: Arc<Status>,
         throttle: Arc<Throttle>,
         waiting: Arc<TimedInterrupt>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                plan,
+                params,
                 status,
                 throttle,
                 waiting,

@@ -73,11 +73,11 @@ impl RdmaCm {
         to: &Address,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
         let id = Id::new(&to.net, events).map_err(no_identifier)?;
-        let plan = &nexus.plan;
-        if let Some(tos) = plan.tos {
+        let params = &nexus.params;
+        if let Some(tos) = params.tos {
             id.set_service_type(tos);
         }
-        if let Some(timeout) = plan.ack_timeout {
+        if let Some(timeout) = params.ack_timeout {
             id.set_ack_timeout(timeout).map_err(no_identifier)?;
         }
         let this = Self {
@@ -120,7 +120,7 @@ impl ChannelLogin for RdmaCm {
             .connect(&ConnectParam {
                 private_data: request.as_bytes(),
                 responder_resources: self.nexus.responder_resources(),
-                retry_count: self.nexus.plan.retry_count,
+                retry_count: self.nexus.params.retry_count,
                 rnr_retry_count: RNR_RETRY_COUNT,
             })
             .map_err(|e| match e {

@@ -26,7 +26,7 @@ use crate::{
         connect::{
             Address,
             Destination,
-            Plan,
+            LoginParams,
             Service, //
         },
         logic::data_path::DataPath,
@@ -100,8 +100,8 @@ impl Io {
         )?)
     }
 
-    fn plan(&self) -> &Plan {
-        &self.session.nexus.plan
+    fn params(&self) -> &LoginParams {
+        &self.session.nexus.params
     }
 
     /// The counters of each channel, connected or not; answer channels come last.
@@ -189,7 +189,7 @@ attribute_group! {
         initiator_ext: 0o444, show = |io: &Io, page| line(page, io.session.key().2);
         service_id: 0o444, show = |io: &Io, page| line(page, Guid(service(io)?.service_id));
         pkey: 0o444, show = |io: &Io, page| line(page, fmt!("{:#06x}", service(io)?.pkey));
-        sgid: 0o444, show = |io: &Io, page| line(page, io.plan().sgid);
+        sgid: 0o444, show = |io: &Io, page| line(page, io.params().sgid);
         dgid: 0o444,
             show = |io: &Io, page| line(page, io.session.nexus.reached.lock().ok_or(ENOENT)?);
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
@@ -210,9 +210,10 @@ attribute_group! {
         requested_ch_count: 0o444,
             show = |io: &Io, page| line(page, io.session.geometry.all_channels());
         comp_vector: 0o444, show = |io: &Io, page| line(page, io.comp_vector);
-        tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.plan().retry_count);
-        ack_timeout: 0o444, show = |io: &Io, page| line(page, io.plan().ack_timeout.ok_or(ENOENT)?);
-        tos: 0o444, show = |io: &Io, page| line(page, io.plan().tos.ok_or(ENOENT)?);
+        tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.params().retry_count);
+        ack_timeout: 0o444,
+            show = |io: &Io, page| line(page, io.params().ack_timeout.ok_or(ENOENT)?);
+        tos: 0o444, show = |io: &Io, page| line(page, io.params().tos.ok_or(ENOENT)?);
         answers_from: 0o444, show = show_answers_from;
         answer_channels: 0o444, show = |io: &Io, page| {
             line(page, open(with_answers(io)?.channels.answer_channels()).count())
@@ -273,7 +274,7 @@ fn least_credits(io: &Io) -> i32 {
 
 fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
     let mut before = "";
-    for from in &with_answers(io)?.plan().answers_from {
+    for from in &with_answers(io)?.params().answers_from {
         page.emit(fmt!("{before}{}", from.destination))?;
         before = " ";
     }
@@ -282,7 +283,7 @@ fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
 
 /// Returns `ENOENT` for a session without answer channels.
 fn with_answers(io: &Io) -> Result<&Io> {
-    match io.plan().answers_from.is_empty() {
+    match io.params().answers_from.is_empty() {
         true => Err(ENOENT),
         false => Ok(io),
     }
@@ -297,7 +298,7 @@ fn show_last_error(io: &Io, page: &mut Page<'_>) -> Result {
 
 /// Returns `ENOENT` unless this is an RDMA/CM login; see [`service`].
 fn address(io: &Io) -> Result<&Address> {
-    match &io.plan().destination {
+    match &io.params().destination {
         Destination::Rdma(address) => Ok(address),
         Destination::Ib(_) => Err(ENOENT),
     }
@@ -306,7 +307,7 @@ fn address(io: &Io) -> Result<&Address> {
 /// Returns `ENOENT` for an RDMA/CM login: the files exist, because scripts look for them, but have
 /// nothing to show.
 fn service(io: &Io) -> Result<&Service> {
-    match &io.plan().destination {
+    match &io.params().destination {
         Destination::Ib(service) => Ok(service),
         Destination::Rdma(_) => Err(ENOENT),
     }

@@ -33,7 +33,7 @@ use crate::{
     srp::{
         connect::{
             Destination,
-            Plan,
+            LoginParams,
             Service, //
         },
         error::{
@@ -183,7 +183,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
     let gid = Gid(soft.device.gid(1, 0)?);
     let text = b"id_ext=1,ioc_guid=2,dgid=fe800000000000000000000000000001,pkey=ffff,service_id=3";
     let options = Options::parse(text, &Defaults::default()).map_err(|_| EINVAL)?;
-    let plan = Plan {
+    let params = LoginParams {
         answers_from: KVec::new(),
         destination: Destination::Ib(Service {
             dgid: gid,
@@ -199,7 +199,7 @@ fn listed(stand: &Stand, soft: &Soft) -> Result<Arc<Session>> {
         tos: None,
     };
     let geometry = sizes::geometry(&options, soft.device.limits())?;
-    stand.sessions.begin(options.key(), plan, geometry)
+    stand.sessions.begin(options.key(), params, geometry)
 }
 
 fn fatal_is_for_its_port(soft: &Soft) -> Result {

@@ -132,7 +132,7 @@ impl Scene {
         let session = self.stand.session(&self.target, more)?;
         let nexus = &session.nexus;
         let topspin =
-            matches!(&nexus.plan.destination, Destination::Ib(service) if service.topspin);
+            matches!(&nexus.params.destination, Destination::Ib(service) if service.topspin);
         let events = Events::new(session.clone(), nexus.throttle.clone(), topspin)?;
         let result = act(&session, &events);
         self.stand.end(&session);

@@ -315,7 +315,7 @@ impl Play {
         let other = b"id_ext=1,ioc_guid=2,dest=10.0.0.9:1,answers_from=10.0.0.9:2";
         let other = Options::parse(other, &defaults()).map_err(|_| EINVAL)?;
         let port = self.stand.sessions.port();
-        let mut plan = login::plan(port, &options)?;
+        let mut params = login::login_params(port, &options)?;
         options.answers_from = other.answers_from;
         let service = Service {
             dgid: Gid(port.device().gid(1, 0)?),
@@ -323,10 +323,11 @@ impl Play {
             service_id: self.cache.service_id(),
             topspin: false,
         };
-        plan.answers_from
+        params
+            .answers_from
             .push(AnswerNode::new(Destination::Ib(service))?, GFP_KERNEL)?;
         let geometry = sizes::geometry(&options, port.device().limits())?;
-        let session = self.stand.sessions.begin(options.key(), plan, geometry)?;
+        let session = self.stand.sessions.begin(options.key(), params, geometry)?;
         let host = |params: &HostParams<'_>| Io::host(params, &options);
         let result = login::set_up(&self.stand.sessions, &session, &options, host);
         result.map(|()| session.clone()).map_err(|why| {
