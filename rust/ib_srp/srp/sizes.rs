@@ -14,7 +14,10 @@ use super::{
     }, //
 };
 use crate::{
-    errno::EOPNOTSUPP,
+    errno::{
+        EADDRINUSE,
+        EOPNOTSUPP, //
+    },
     params,
     rdma::{
         device::Limits,
@@ -34,9 +37,9 @@ const _: () = assert!(SG_TABLESIZE_MAX as u32 == SG_MAX_SEGMENTS);
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` for a device without fast registration. `EINVAL` if not even one command fits, if
-/// an answer channel cannot hold the responses to all commands, or if `max_sect` is less than a
-/// page.
+/// `EOPNOTSUPP` for a device without fast registration. `EADDRINUSE` for several channels with one
+/// local port. `EINVAL` if not even one command fits, if an answer channel cannot hold the
+/// responses to all commands, or if `max_sect` is less than a page.
 pub fn geometry(options: &Options<'_>, device: Limits) -> Result<Geometry> {
     let environment = Environment {
         nodes: topology::num_online_nodes(),
@@ -67,6 +70,10 @@ fn refuse(why: Unfit) -> Error {
             "answers_from: receive queue cannot hold the responses to {commands} commands; \
              lower queue_size or ch_count\n"
         ),
+        Unfit::LocalPort(n) => {
+            pr_err!("src: a port serves one channel, not {n}; omit it or give ch_count=1\n");
+            return EADDRINUSE;
+        }
     }
     EINVAL
 }

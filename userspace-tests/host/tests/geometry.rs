@@ -295,6 +295,25 @@ fn regions_with_gaps() {
     assert_eq!((g.slots.regions, limits.sg_tablesize), (1, 255));
 }
 
+/// `rdma_cm` binds a given local port once: only one channel can have it, polled ones included.
+#[test]
+fn a_local_port_is_for_one_channel() {
+    let polled = Environment {
+        poll_queues: 2,
+        ..ENVIRONMENT
+    };
+    for (more, environment, channels) in [
+        ("src=10.0.0.2:7000,ch_count=1", ENVIRONMENT, None),
+        ("src=10.0.0.2:7000,ch_count=2", ENVIRONMENT, Some(2)),
+        ("src=10.0.0.2:7000,ch_count=1", polled, Some(3)),
+        ("src=10.0.0.2:0,ch_count=2", ENVIRONMENT, None),
+        ("src=10.0.0.2,ch_count=2", ENVIRONMENT, None),
+    ] {
+        let refused = channels.map(Unfit::LocalPort);
+        assert_eq!(all(more, environment, DEVICE).0.err(), refused, "{more}");
+    }
+}
+
 /// The block layer rejects a disk whose commands cannot hold a page of memory.
 #[test]
 fn a_command_holds_a_page_of_memory() {

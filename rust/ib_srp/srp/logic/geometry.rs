@@ -11,6 +11,7 @@ use super::{
         },
         options::{
             Options,
+            Target,
             SG_TABLESIZE_MAX, //
         },
         texts::texts, //
@@ -90,6 +91,8 @@ pub enum Unfit {
     MaxSect(u32, u32),
     /// An answer channel would need room for this many responses, one for each command.
     AnswerChannel(u32),
+    /// `src` has a port, which `rdma_cm` gives to one channel only, not to this many.
+    LocalPort(u32),
 }
 
 /// The sizes of a session.
@@ -170,6 +173,10 @@ impl Geometry {
         // CAST: At most `MAX_ANSWERS`.
         let answer_channels = options.answers_from.iter().flatten().count() as u32;
         let all = channels.saturating_add(polled);
+        let bound = matches!(options.target, Target::Rdma { src: Some(a), .. } if a.port > Some(0));
+        if bound && all > 1 {
+            return Err(Unfit::LocalPort(all));
+        }
         if answer_channels > 0 && !slots.answer_channel_fits(all, &device) {
             return Err(Unfit::AnswerChannel(slots.depth.saturating_mul(all)));
         }
