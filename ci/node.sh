@@ -5,9 +5,9 @@
 # an emulated CPU, so the first installation is done in a chroot of the disk, by this machine's CPUs, before the disk
 # boots. LONG=1 adds an archive on a second disk, where backports first has the previous kernel series. The guest then
 # upgrades kernel and package, runs the package's own tests, and installs the module built from source with the commands
-# of README. ACTS="NAME ..." selects acts, with the acts that they need.
+# of README. STEPS="NAME ..." selects steps, with the steps that they need.
 . "$(dirname "$0")/lib.sh"
 
 counted "$@"
 pick_series
-lab acts
+lab steps

@@ -93,7 +93,7 @@ def main(words=None):
             wanted.append(name)
     if len(boots) > 1 and not boots[0][1]:
         del boots[0]
-    # An act in two boots counts as two tests.
+    # A step in two boots counts as two tests.
     verdicts, why, slow = [], "", False
 
     def result(name, verdict, text, seconds=0):
@@ -104,11 +104,11 @@ def main(words=None):
 
     kvm = node.kvm()
     with open(a.console, "wb") as log:
-        for how, acts in boots:
+        for how, steps in boots:
             release = node.load(how)
             print(f"boot:  Linux {release}{', KVM' if kvm else ''}", flush=True)
             current, reports, output, cpu, after = "boot", [], [], 0, None
-            limit = BOOT_SECONDS + sum(s for _, s in acts)
+            limit = BOOT_SECONDS + sum(s for _, s in steps)
             for word, text in node.watch(node.command(None, "", kvm), limit, log):
                 if word == "test":
                     name, verdict, *seconds = text.split()

@@ -10,8 +10,8 @@ from lab import node, results
 BOOTED = "[    0.500000] Run /init as init process"
 
 
-class Acts(unittest.TestCase):
-    """A node with three acts, the last one in a second boot. Its boots are shell scripts."""
+class Steps(unittest.TestCase):
+    """A node with three steps, the last one in a second boot. Its boots are shell scripts."""
 
     def run_boots(self, *boots):
         boots = iter(boots)
@@ -45,7 +45,7 @@ class Acts(unittest.TestCase):
         found = self.run_boots(self.FIRST, self.SECOND)
         self.assertEqual(found, (0, [("login", "ok"), ("paths", "ok"), ("back", "ok")]))
 
-    def test_an_act_fails(self):
+    def test_a_step_fails(self):
         status, found = self.run_boots([*self.FIRST[:3], "::test paths fail 9", "::node end"])
         self.assertEqual((status, found), (1, [("login", "ok"), ("paths", "fail"), ("back", "fail")]))
 
@@ -53,7 +53,7 @@ class Acts(unittest.TestCase):
         status, found = self.run_boots([*self.FIRST[:3], "BUG: it is broken"])
         self.assertEqual((status, found), (1, [("login", "ok"), ("paths", "fail"), ("back", "fail")]))
 
-    def test_a_report_fails_its_act(self):
+    def test_a_report_fails_its_step(self):
         first = [*self.FIRST[:1], "BUG: it is broken", *self.FIRST[1:]]
         status, found = self.run_boots(first, self.SECOND)
         self.assertEqual((status, found), (1, [("login", "fail"), ("paths", "ok"), ("back", "ok")]))

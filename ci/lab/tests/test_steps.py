@@ -7,30 +7,30 @@ import tempfile
 import unittest
 from unittest import mock
 
-from lab import acts, results
+from lab import results, steps
 
 
 class Plans(unittest.TestCase):
     def chosen(self, names, long=False, previous=True):
-        plan = acts.chosen(acts.whole(long, previous), names.split())
+        plan = steps.chosen(steps.whole(long, previous), names.split())
         return [" ".join(name for name, _ in part) for part in (plan.ahead, plan.instead, plan.booted)]
 
     def test_the_sets(self):
-        fast, long = acts.whole(False, False), acts.whole(True, True)
+        fast, long = steps.whole(False, False), steps.whole(True, True)
         self.assertEqual(fast.instead, [])
-        self.assertTrue({name for name, _ in fast.acts()} < {name for name, _ in long.acts()})
+        self.assertTrue({name for name, _ in fast.steps()} < {name for name, _ in long.steps()})
         self.assertTrue(long.has("upgrade_kernel"))
-        self.assertFalse(acts.whole(True, False).has("upgrade_kernel"))
+        self.assertFalse(steps.whole(True, False).has("upgrade_kernel"))
         for plan in fast, long:
-            self.assertFalse(any(name.startswith("reboot") for name, _ in plan.acts()))
-            self.assertEqual(plan, acts.chosen(plan, [name for name, _ in plan.acts()]))
+            self.assertFalse(any(name.startswith("reboot") for name, _ in plan.steps()))
+            self.assertEqual(plan, steps.chosen(plan, [name for name, _ in plan.steps()]))
 
-    def test_each_act_exists(self):
-        functions = (acts.TESTS / "node/act").read_text()
-        for name in {*acts.NEEDS, *(name for name, _ in acts.whole(True, True).acts())}:
+    def test_each_step_exists(self):
+        functions = (steps.TESTS / "node/step").read_text()
+        for name in {*steps.NEEDS, *(name for name, _ in steps.whole(True, True).steps())}:
             self.assertIn(f"\n{name}() ", functions)
 
-    def test_what_an_act_needs(self):
+    def test_what_a_step_needs(self):
         self.assertEqual(self.chosen("login"), ["kernel packages", "", "login"])
         self.assertEqual(self.chosen("paths"), ["kernel packages multipath", "", "paths"])
         self.assertEqual(self.chosen("back"), ["kernel packages", "", "at_boot reboot back"])
@@ -38,38 +38,38 @@ class Plans(unittest.TestCase):
         self.assertEqual(self.chosen("dump back", True, False), ["kernel packages root_image dump_image", "", booted])
         self.assertEqual(self.chosen("from_source", True), ["kernel packages", "from_source", ""])
 
-    def test_boots_without_an_act(self):
+    def test_boots_without_a_step(self):
         self.assertEqual(self.chosen("enrolled", True), ["kernel packages firmware", "", "reboot-mok enrolled"])
         self.assertEqual(self.chosen("c_driver", True)[2], "at_boot reboot remove c_driver")
 
     def test_what_is_not_there_is_refused(self):
         for name, hint in ("tests", "without LONG=1"), ("nothing", "there are kernel packages"), ("reboot", ""):
-            with self.assertRaises(acts.Refused) as e:
+            with self.assertRaises(steps.Refused) as e:
                 self.chosen(name)
-            self.assertIn(f"no act '{name}'", str(e.exception))
+            self.assertIn(f"no step '{name}'", str(e.exception))
             self.assertIn(hint, str(e.exception))
 
 
 class Chroot(unittest.TestCase):
-    """Acts in a chroot, which are shell commands here."""
+    """Steps in a chroot, which are shell commands here."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.enterContext(mock.patch.dict(os.environ, RESULTS=f"{self.folder}/results"))
-        self.enterContext(mock.patch.object(acts, "built", lambda: self.folder))
+        self.enterContext(mock.patch.object(steps, "built", lambda: self.folder))
         (self.folder / "log").mkdir()
         self.out = self.enterContext(contextlib.redirect_stdout(io.StringIO()))
-        self.node = acts.Node(acts.Plan([("a", 9), ("b", 9)], [("c", 9)], [("d", 9), ("reboot", 0), ("e", 9)]))
+        self.node = steps.Node(steps.Plan([("a", 9), ("b", 9)], [("c", 9)], [("d", 9), ("reboot", 0), ("e", 9)]))
 
     def natively(self, log, names, **commands):
-        """Performs acts, some of which are these commands."""
+        """Performs steps, some of which are these commands."""
 
         def in_root(tree, binds, *words):
             self.assertEqual((tree, words[1][:19]), ("tree", "PATH=/rig/root-bin:"))
-            self.assertEqual(words[-7:-1], ("timeout", "-k", "20", 9, "bash", "/rig/act"))
+            self.assertEqual(words[-7:-1], ("timeout", "-k", "20", 9, "bash", "/rig/step"))
             return ["bash", "-c", commands.get(words[-1], f"echo this is {words[-1]}")]
 
-        with mock.patch.object(acts, "in_root", in_root):
+        with mock.patch.object(steps, "in_root", in_root):
             return self.node.natively("tree", log, [(name, 9) for name in names])
 
     def results(self):
@@ -103,7 +103,7 @@ class Chroot(unittest.TestCase):
             return ["bash", "-c", f"printf %s '{text}' >>{record}; exit {status}"]
 
         record.write_text('{"name": "node/old", "result": "fail"}\n')
-        with mock.patch.object(acts.boot, "in_lab", in_lab):
+        with mock.patch.object(steps.boot, "in_lab", in_lab):
             return self.node.boot(), self.results()
 
     def test_the_guest(self):
@@ -123,14 +123,14 @@ class Files(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name in "WORK", "RIG":
             path = self.folder if name == "WORK" else self.folder / "rig"
-            self.enterContext(mock.patch.object(acts, name, path))
+            self.enterContext(mock.patch.object(steps, name, path))
         self.tree = self.folder / "tree"
         (self.tree / "etc/initramfs-tools").mkdir(parents=True)
         (self.tree / "etc/initramfs-tools/modules").write_text("# first\n")
         (self.tree / "var/lib/rig").mkdir(parents=True)
 
     def test_the_tree(self):
-        acts.put_rig(self.tree)
+        steps.put_rig(self.tree)
         modules = (self.tree / "etc/initramfs-tools/modules").read_text()
         self.assertEqual(modules, "# first\nvirtio_pci\nvirtio_blk\next4\n")
         wants = self.tree / "etc/systemd/system/multi-user.target.wants/rig.service"
@@ -140,9 +140,9 @@ class Files(unittest.TestCase):
     def disks(self, *plan):
         (self.folder / "old.ext4").touch()
         commands = []
-        with mock.patch.object(acts, "must", lambda *words: commands.append(words)):
-            with mock.patch.object(acts, "script", lambda name: "/root"):
-                acts.make_disks(self.tree, list(plan))
+        with mock.patch.object(steps, "must", lambda *words: commands.append(words)):
+            with mock.patch.object(steps, "script", lambda name: "/root"):
+                steps.make_disks(self.tree, list(plan))
         self.assertFalse((self.folder / "old.ext4").exists())
         self.assertEqual([words[-2] for words in commands], ["/disk/node.ext4", "/disk/rig.ext4"])
         return (self.tree / "var/lib/rig/plan").read_text()
@@ -153,7 +153,7 @@ class Files(unittest.TestCase):
 
     def test_a_command_that_fails_ends_it(self):
         with self.assertRaises(SystemExit) as e:
-            acts.must("bash", "-c", "exit 3")
+            steps.must("bash", "-c", "exit 3")
         self.assertIn("status 3", str(e.exception))
 
     def test_archive(self):
@@ -172,11 +172,11 @@ class Files(unittest.TestCase):
             "must": lambda *words: published.append(words[-2:]) if words[0] == "root" else must(*words),
             "in_root": lambda root, binds, *words: ["root", *words],
         }
-        must = acts.must
+        must = steps.must
         for name, value in mocks.items():
-            self.enterContext(mock.patch.object(acts, name, value))
-        self.enterContext(mock.patch.object(acts.subprocess, "check_output", lambda *_, **__: "1.2\n"))
-        acts.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True)
+            self.enterContext(mock.patch.object(steps, name, value))
+        self.enterContext(mock.patch.object(steps.subprocess, "check_output", lambda *_, **__: "1.2\n"))
+        steps.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True)
         self.assertEqual(published, [("day1", "\\nVersion: 7[.]3[.]4-1[~]bpo[+]1"), ("day2", "")])
         self.assertEqual(built, [("deb.sh", "1.2+rig", rig / "newer")])
         self.assertEqual((rig / "pool/linux.deb").read_text(), "package")

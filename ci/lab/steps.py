@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Performs the acts of an administrator on a node, and adds a result for each. node.sh, which calls this, describes
+"""Performs the steps of an administrator on a node, and adds a result for each. node.sh, which calls this, describes
 them."""
 
 import dataclasses
@@ -20,7 +20,7 @@ OURS = TOP / "ci/node"
 # Programs in the chroot of a disk behave as if it had booted its newest kernel.
 CHROOT_PATH = "PATH=/rig/root-bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# The acts that an act depends on, besides those that are always done.
+# The steps that a step depends on, besides those that are always done.
 ALWAYS = ("kernel", "packages")
 NEEDS = {
     "paths": ["multipath"],
@@ -43,30 +43,30 @@ NEEDS = {
 
 
 class Refused(Exception):
-    """An act that does not exist."""
+    """A step that does not exist."""
 
 
-def is_boot(act):
-    return act[0].startswith("reboot")
+def is_boot(step):
+    return step[0].startswith("reboot")
 
 
 @dataclasses.dataclass
 class Plan:
-    """The acts as (name, seconds), in three places."""
+    """The steps as (name, seconds), in three places."""
 
     # In the chroot of the disk, before it boots.
     ahead: list
     # In the chroot of a copy of the disk, instead of installing the packages.
     instead: list
-    # The acts in the guest. A name `reboot...` ends a boot and tells how to do the next one.
+    # The steps in the guest. A name `reboot...` ends a boot and tells how to do the next one.
     booted: list
 
-    def acts(self):
-        """Returns all acts in their order."""
-        return [*self.ahead, *self.instead, *(act for act in self.booted if not is_boot(act))]
+    def steps(self):
+        """Returns all steps in their order."""
+        return [*self.ahead, *self.instead, *(step for step in self.booted if not is_boot(step))]
 
     def has(self, name):
-        return any(act[0] == name for act in self.acts())
+        return any(step[0] == name for step in self.steps())
 
 
 def whole(long, previous):
@@ -91,25 +91,25 @@ def whole(long, previous):
 
 
 def chosen(plan, names):
-    """Returns the plan with these acts and the acts that they need, without boots that have no act."""
-    known = dict.fromkeys(name for name, _ in plan.acts())
+    """Returns the plan with these steps and the steps that they need, without boots that have no step."""
+    known = dict.fromkeys(name for name, _ in plan.steps())
     wanted, new = set(), [*ALWAYS, *names]
     while new:
         name = new.pop()
         if name not in known:
             hint = " without LONG=1" if whole(True, True).has(name) else ""
-            raise Refused(f"ACTS: no act '{name}'{hint}; there are {' '.join(known)}")
+            raise Refused(f"STEPS: no step '{name}'{hint}; there are {' '.join(known)}")
         if name not in wanted:
             wanted.add(name)
             new += NEEDS.get(name, [])
 
-    def kept(acts):
+    def kept(steps):
         before, found = [], []
-        for act in acts:
-            if is_boot(act):
-                before = [act]
-            elif act[0] in wanted:
-                found += [*before, act]
+        for step in steps:
+            if is_boot(step):
+                before = [step]
+            elif step[0] in wanted:
+                found += [*before, step]
                 before = []
         return found
 
@@ -117,7 +117,7 @@ def chosen(plan, names):
 
 
 class Node:
-    """Performs a plan, and counts the completed acts."""
+    """Performs a plan, and counts the completed steps."""
 
     def __init__(self, plan):
         self.plan, self.done = plan, 0
@@ -127,16 +127,16 @@ class Node:
         results.add(results.Result(f"node/{name}", verdict, seconds, reason))
         print(f"{verdict:4} node/{name}: {reason or f'{seconds} s'}", flush=True)
 
-    def natively(self, tree, log, acts):
-        """Performs acts in the chroot of a disk that is not booted. Stops at the first failure. Returns whether all
-        acts have succeeded."""
+    def natively(self, tree, log, steps):
+        """Performs steps in the chroot of a disk that is not booted. Stops at the first failure. Returns whether all
+        steps have succeeded."""
         log = built() / f"log/{log}.log"
         with open(log, "wb") as f:
-            for name, seconds in acts:
+            for name, seconds in steps:
                 f.write(f"==> {name}\n".encode())
                 f.flush()
                 began = time.monotonic()
-                command = ["timeout", "-k", "20", seconds, "bash", "/rig/act", name]
+                command = ["timeout", "-k", "20", seconds, "bash", "/rig/step", name]
                 status = in_disk(tree, *command, stdout=f, check=False)
                 took = int(time.monotonic() - began)
                 if status:
@@ -146,7 +146,7 @@ class Node:
             else:
                 return True
         print("".join(f"    | {line}\n" for line in log.read_text(errors="replace").splitlines()[-80:]), end="")
-        for name, _ in self.plan.acts()[self.done :]:
+        for name, _ in self.plan.steps()[self.done :]:
             self.told(name, "fail", reason="did not run")
         return False
 
@@ -260,11 +260,11 @@ def upgrade(tree, release):
     must("cp", "-a", tree / "var/cache/ib-srp-rs" / release, RIG / "kdir")
 
 
-def make_disks(tree, acts):
+def make_disks(tree, steps):
     """Makes the images that the guest boots from, with its plan."""
-    # A boot before the first act only tells how to boot.
-    acts = acts[is_boot(acts[0]) :]
-    (tree / "var/lib/rig/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in acts))
+    # A boot before the first step only tells how to boot.
+    steps = steps[is_boot(steps[0]) :]
+    (tree / "var/lib/rig/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in steps))
     for image in WORK.glob("*.ext4"):
         image.unlink()
     for options in (
@@ -278,7 +278,7 @@ def main():
     long = bool(os.environ.get("LONG"))
     # Series, release and version of the newest kernels.
     kernels = [line.split() for line in script("series.sh").splitlines()[:2]] if long else []
-    plan, names = whole(long, len(kernels) > 1), os.environ.get("ACTS", "").split()
+    plan, names = whole(long, len(kernels) > 1), os.environ.get("STEPS", "").split()
     try:
         plan = chosen(plan, names) if names else plan
     except Refused as e:
