@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-from . import TOP, boot, built, headers, plan, results, script
+from . import TOP, boot, built, headers, packing, results, script
 
 BENCH = TOP / "userspace-tests/bench"
 IS_TEST = re.compile(r"\d\d-")
@@ -75,7 +75,7 @@ class Lab:
         record = self.logs / f"{name}.results"
         record.unlink(missing_ok=True)
         # A test may clean up for another 180 s.
-        tests = [f"{p.name}:{p.deadline + 180}" for p in guest.places]
+        tests = [f"{p.name}:{p.deadline + 180}" for p in guest.runs]
         command = [
             "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
             "--append", " ".join(guest.append), "--results", f"/log/{record.name}",
@@ -107,7 +107,7 @@ def key(result):
 def whole(guest, found):
     """Returns the results of a guest, with a failure for each test without a result."""
     known = {key(r) for r in found}
-    missing = [p for p in guest.places if p.name not in known]
+    missing = [p for p in guest.runs if p.name not in known]
     for p in missing:
         print(f"fail {guest.name}/{p.name}: the guest did not run", flush=True)
     return found + [results.Result(p.test, "fail", 0, "the guest did not run", p.kind, guest.kernel) for p in missing]
@@ -115,7 +115,7 @@ def whole(guest, found):
 
 def only(guest, names):
     """Returns the guest with only these tests."""
-    return dataclasses.replace(guest, places=tuple(p for p in guest.places if p.name in names))
+    return dataclasses.replace(guest, runs=tuple(p for p in guest.runs if p.name in names))
 
 
 def merge(first, again, suffix, what):
@@ -173,12 +173,12 @@ def chosen(words, one):
     if one and words in ([], [""]):
         raise headers.Refused("which test? make one TEST=09-channels KIND=rxe; the tests are in userspace-tests/guest")
     try:
-        return plan.guests("long" if os.environ.get("LONG") else "fast", words, one)
+        return packing.guests("long" if os.environ.get("LONG") else "fast", words, one)
     except headers.Refused:
         if not one or os.environ.get("LONG"):
             raise
     os.environ["LONG"] = "1"
-    return plan.guests("long", words, one)
+    return packing.guests("long", words, one)
 
 
 def main():
@@ -194,7 +194,7 @@ def main():
         sys.exit(f"guests.sh: {e}")
     if a.list:
         for g in guests:
-            print(f"{g.name}: {g.takes:.0f} s: {' '.join(p.test for p in g.places)}")
+            print(f"{g.name}: {g.takes:.0f} s: {' '.join(p.test for p in g.runs)}")
         return 0
     lab = Lab(os.environ.get("DRIVER"))
     lab.prepare(guests)

@@ -48,8 +48,8 @@ class Refused(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """One run of a test in a set. All tests of a guest have the same `Place.guest`."""
+class Run:
+    """One run of a test in a set. All tests of a guest have the same `Run.guest`."""
 
     test: str
     kind: str
@@ -87,7 +87,7 @@ def parameter(path, word):
     return [(name, value)]
 
 
-def runs(path, words):
+def combinations(path, words):
     """Returns the (kind, kernel, set, parameters) of a line `runs`."""
     axes = {"kind": [], "kernel": [], "set": []}
     parameters = {}
@@ -112,8 +112,8 @@ def runs(path, words):
     return itertools.product(*axes.values(), itertools.product(*parameters.values()))
 
 
-def places(path):
-    """Returns the places of the test in this file, in the order of its header."""
+def runs(path):
+    """Returns the runs of the test in this file, in the order of its header."""
     fields = {"deadline": [], "takes": [], "runs": []}
     # The description comes first, up to an empty comment.
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
@@ -133,20 +133,20 @@ def places(path):
     (takes,) = numbers(path, "takes", fields["takes"][0], 1)
     found = {}
     for words in fields["runs"]:
-        for kind, kernel, which, parameters in runs(path, words):
+        for kind, kernel, which, parameters in combinations(path, words):
             # The fast set ignores LONG.
             if which == "fast":
                 parameters = [p for p in parameters if p[0] != "LONG"]
             rounds = which == "long" and ("LONG", "") not in parameters
             deadline = deadlines[-1 if rounds else 0]
             expected = takes * deadline / deadlines[0]
-            place = Place(path.stem, kind, kernel, which, tuple(sorted(parameters)), deadline, expected)
-            if (place.guest, which) in found:
+            run = Run(path.stem, kind, kernel, which, tuple(sorted(parameters)), deadline, expected)
+            if (run.guest, which) in found:
                 raise Refused(f"{path.name}: runs: '{' '.join(words)}' repeats {kind} {kernel} {which}")
-            found[place.guest, which] = place
+            found[run.guest, which] = run
     return list(found.values())
 
 
 def every(tests=TESTS):
-    """Returns the places of all tests, ordered by the tests' numbers."""
-    return [place for path in sorted(tests.glob("[0-9][0-9]-*.sh")) for place in places(path)]
+    """Returns the runs of all tests, ordered by the tests' numbers."""
+    return [run for path in sorted(tests.glob("[0-9][0-9]-*.sh")) for run in runs(path)]

@@ -14,20 +14,20 @@ GOOD = [
 
 
 class Headers(unittest.TestCase):
-    def places(self, *lines, code="begin\n# runs: vfab kasan fast\n"):
+    def runs(self, *lines, code="begin\n# runs: vfab kasan fast\n"):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "10-some.sh"
             path.write_text("#!/bin/bash\n# note: not a field\n#\n" + "".join(f"# {line}\n" for line in lines) + code)
-            return headers.places(path)
+            return headers.runs(path)
 
     def refused(self, word, *lines):
         with self.assertRaises(headers.Refused) as e:
-            self.places(*lines)
+            self.runs(*lines)
         self.assertIn("10-some.sh: ", str(e.exception))
         self.assertIn(word, str(e.exception))
 
     def test_combinations(self):
-        found = self.places(*GOOD)
+        found = self.runs(*GOOD)
         keys = [(p.kind, p.kernel, p.set) for p in found]
         self.assertEqual(keys[:2], [("rxe", "kasan", "fast"), ("rxe", "kasan", "long")])
         self.assertEqual(set(keys[2:]), {(k, n, "long") for k in ("siw", "rxe+user") for n in ("kasan", "stock")})
@@ -35,17 +35,17 @@ class Headers(unittest.TestCase):
         self.assertEqual(found[2].parameters, (("LONG", ""), ("memory", "4096")))
 
     def test_deadlines(self):
-        fast, long, short = self.places(*GOOD)[:3]
+        fast, long, short = self.runs(*GOOD)[:3]
         self.assertEqual((fast.deadline, fast.takes), (300, 60))
         self.assertEqual((long.deadline, long.takes), (900, 180))
         self.assertEqual((short.deadline, short.takes), (300, 60))
 
     def test_rounds_concern_the_long_set(self):
-        fast, long = self.places(*GOOD[:2], "runs: rxe kasan fast long LONG=")
+        fast, long = self.runs(*GOOD[:2], "runs: rxe kasan fast long LONG=")
         self.assertEqual((fast.parameters, long.parameters), ((), (("LONG", ""),)))
 
     def test_each_personality(self):
-        found = self.places(*GOOD[:2], "runs: vfab kasan long PERSONALITY=*")
+        found = self.runs(*GOOD[:2], "runs: vfab kasan long PERSONALITY=*")
         self.assertEqual([dict(p.parameters)["PERSONALITY"] for p in found], list(headers.PERSONALITIES))
 
     def test_the_bad_word_is_named(self):

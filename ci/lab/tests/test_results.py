@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from lab import guests, headers, kunit, plan, results, vm
+from lab import guests, headers, kunit, packing, results, vm
 from lab.results import Result
 
 
@@ -131,8 +131,8 @@ class Console(unittest.TestCase):
 
 
 class Merging(unittest.TestCase):
-    def place(self, test, kind="rxe"):
-        return headers.Place(test, kind, "kasan", "fast", (), 300, 10)
+    def a_run(self, test, kind="rxe"):
+        return headers.Run(test, kind, "kasan", "fast", (), 300, 10)
 
     def test_a_second_run(self):
         first = [Result(f"0{n}-a", v, kind="rxe") for n, v in enumerate(("ok", "fail", "fail", "fail", "fail", "slow"))]
@@ -157,7 +157,7 @@ class Merging(unittest.TestCase):
         self.assertEqual([r.result for r in merged], ["fail", "ok"])
 
     def test_a_test_without_a_result_has_failed(self):
-        guest = plan.Guest((self.place("01-a"), self.place("02-b")))
+        guest = packing.Guest((self.a_run("01-a"), self.a_run("02-b")))
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             found = guests.whole(guest, [Result("01-a", "ok", kind="rxe"), Result("kmemleak", "ok")])
@@ -183,8 +183,8 @@ class FakeLab:
 
 class Runs(unittest.TestCase):
     def run_one(self, given, ours=()):
-        places = tuple(headers.Place(t, "rxe", "kasan", "fast", (), 300, 10) for t in ("01-a", "02-b"))
-        guest = plan.Guest(places)
+        runs = tuple(headers.Run(t, "rxe", "kasan", "fast", (), 300, 10) for t in ("01-a", "02-b"))
+        guest = packing.Guest(runs)
         self.name = guest.name
         lab = FakeLab({self.name + suffix: v for suffix, v in given.items()}, [self.name] if ours else [])
         with contextlib.redirect_stdout(io.StringIO()):
@@ -224,7 +224,7 @@ class Builds(unittest.TestCase):
 
         with mock.patch.dict(os.environ, SERIES="7.3"), mock.patch.object(guests, "script", script):
             self.lab = guests.Lab(driver)
-            self.lab.prepare([plan.Guest((headers.Place("01-a", *w, "fast", (), 300, 10),)) for w in where])
+            self.lab.prepare([packing.Guest((headers.Run("01-a", *w, "fast", (), 300, 10),)) for w in where])
         folders = {words[2].name for words in ran if words[0] == "module.sh"}
         return {words[:2] for words in ran if words[0] != "module.sh"}, folders
 
@@ -248,7 +248,7 @@ class Builds(unittest.TestCase):
 
         with mock.patch.dict(os.environ, SERIES="7.3"), mock.patch.object(guests, "script", script):
             with self.assertRaises(SystemExit):
-                guests.Lab(None).prepare([plan.Guest((headers.Place("01-a", "rxe", "kasan", "fast", (), 300, 10),))])
+                guests.Lab(None).prepare([packing.Guest((headers.Run("01-a", "rxe", "kasan", "fast", (), 300, 10),))])
 
 
 class Choosing(unittest.TestCase):
@@ -257,7 +257,7 @@ class Choosing(unittest.TestCase):
             if not environment:
                 os.environ.pop("LONG", None)
             found = guests.chosen(list(words), one)
-            return [(p.test, p.set) for g in found for p in g.places], os.environ.get("LONG")
+            return [(p.test, p.set) for g in found for p in g.runs], os.environ.get("LONG")
 
     def test_one(self):
         fast = {p.test for p in headers.every() if p.set == "fast"}

@@ -21,19 +21,19 @@ SELECTION = re.compile(r"([^:@=]*)(?::([a-z+*?]+))?(?:@([a-z*?]+))?")
 class Guest:
     """The tests of one guest, in the order in which they run."""
 
-    places: tuple
+    runs: tuple
 
     @property
     def kernel(self):
-        return self.places[0].kernel
+        return self.runs[0].kernel
 
     @property
     def kind(self):
-        return self.places[0].kind
+        return self.runs[0].kind
 
     @property
     def parameters(self):
-        return dict(self.places[0].parameters)
+        return dict(self.runs[0].parameters)
 
     @property
     def memory(self):
@@ -45,7 +45,7 @@ class Guest:
 
     @property
     def takes(self):
-        return sum(p.takes for p in self.places)
+        return sum(p.takes for p in self.runs)
 
     @property
     def append(self):
@@ -54,7 +54,7 @@ class Guest:
         words = [f"{name}={value}" for name, value in self.parameters.items() if name not in special]
         if "kmemleak" not in self.parameters:
             words.append("kmemleak=off")
-        if self.places[0].set == "long" and "LONG" not in self.parameters:
+        if self.runs[0].set == "long" and "LONG" not in self.parameters:
             words.append("LONG=1")
         return words
 
@@ -71,7 +71,7 @@ class Guest:
                     words.append("short")
                 case _:
                     words.append(name.lower() + value)
-        numbers = [p.test[:2] for p in self.places]
+        numbers = [p.test[:2] for p in self.runs]
         words.append(numbers[0])
         if len(numbers) > 1:
             words.append(numbers[-1])
@@ -99,27 +99,27 @@ def split(times, pieces):
     return best[len(times)][1]
 
 
-def parts(places, bound):
-    """Splits the places of equal guests into guests that take at most `bound` seconds, or have only one test."""
-    times = [p.takes for p in places]
+def parts(runs, bound):
+    """Splits the runs of equal guests into guests that take at most `bound` seconds, or have only one test."""
+    times = [p.takes for p in runs]
     pieces = max(1, math.ceil(sum(times) / bound))
     while True:
         cut, found = 0, []
         for length in split(times, min(pieces, len(times))):
-            found.append(Guest(tuple(places[cut : cut + length])))
+            found.append(Guest(tuple(runs[cut : cut + length])))
             cut += length
-        if all(g.takes <= bound or len(g.places) == 1 for g in found):
+        if all(g.takes <= bound or len(g.runs) == 1 for g in found):
             return found
         pieces += 1
 
 
-def pack(places, bound):
-    """Returns the guests for these places, in the order in which they start. A guest's tests are in the order of their
+def pack(runs, bound):
+    """Returns the guests for these runs, in the order in which they start. A guest's tests are in the order of their
     numbers. The longest guests come first, so that the last ones end at about the same time; those with many CPUs are
     last."""
     alike = collections.defaultdict(list)
-    for place in places:
-        alike[place.guest].append(place)
+    for run in runs:
+        alike[run.guest].append(run)
     guests = [g for group in alike.values() for g in parts(group, bound)]
     return sorted(guests, key=lambda g: (g.ncpus >= MANY, -g.takes, g.name))
 
@@ -131,37 +131,37 @@ def is_test(pattern, test):
     return not pattern or fnmatch.fnmatch(test, pattern) or pattern == test[:2]
 
 
-def select(places, words):
-    """Returns the places that are selected. NAME=VALUE restricts the others, which are TEST[:KIND][@KERNEL]."""
+def select(runs, words):
+    """Returns the runs that are selected. NAME=VALUE restricts the others, which are TEST[:KIND][@KERNEL]."""
     for word in words:
         if "=" in word:
             name, _, value = word.partition("=")
             if name not in headers.PARAMETERS:
                 raise headers.Refused(f"no parameter {name} of a guest; there are {' '.join(headers.PARAMETERS)}")
-            places = [p for p in places if dict(p.parameters).get(name) == value]
+            runs = [p for p in runs if dict(p.parameters).get(name) == value]
     wanted = [word for word in words if "=" not in word]
-    found = dict.fromkeys([] if wanted else places)
+    found = dict.fromkeys([] if wanted else runs)
     for word in wanted:
         m = SELECTION.fullmatch(word)
         if not m:
             raise headers.Refused(f"'{word}' is not TEST[:KIND][@KERNEL] or PARAMETER=VALUE")
         matches = [
             p
-            for p in places
+            for p in runs
             if is_test(m[1], p.test) and fnmatch.fnmatch(p.kind, m[2] or "*") and fnmatch.fnmatch(p.kernel, m[3] or "*")
         ]
         if not matches:
-            runs = sorted({f"{p.kind}@{p.kernel}" for p in places if is_test(m[1], p.test)})
-            where = f"; it runs on {', '.join(runs)}" if runs else ""
+            others = sorted({f"{p.kind}@{p.kernel}" for p in runs if is_test(m[1], p.test)})
+            where = f"; it runs on {', '.join(others)}" if others else ""
             raise headers.Refused(f"no test of this set is {word}{where}")
         found.update(dict.fromkeys(matches))
     if not found:
         raise headers.Refused(f"no test of this set has {' '.join(words)}")
-    return [p for p in places if p in found]
+    return [p for p in runs if p in found]
 
 
-def guests(which, words, one=False, places=None):
-    """Returns the guests of a set, or those that a selection needs; with `one` only for its first place."""
-    places = [p for p in (headers.every() if places is None else places) if p.set == which]
-    chosen = select(places, words)
+def guests(which, words, one=False, runs=None):
+    """Returns the guests of a set, or those that a selection needs; with `one` only for its first run."""
+    runs = [p for p in (headers.every() if runs is None else runs) if p.set == which]
+    chosen = select(runs, words)
     return pack(chosen[:1] if one else chosen, BOUND[which])

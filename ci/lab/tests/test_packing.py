@@ -3,70 +3,70 @@ import collections
 import random
 import unittest
 
-from lab import headers, plan
+from lab import headers, packing
 
 
-def place(test, takes=100, kind="rxe", kernel="kasan", which="fast", **parameters):
-    return headers.Place(test, kind, kernel, which, tuple(sorted(parameters.items())), 300, takes)
+def a_run(test, takes=100, kind="rxe", kernel="kasan", which="fast", **parameters):
+    return headers.Run(test, kind, kernel, which, tuple(sorted(parameters.items())), 300, takes)
 
 
 class Packing(unittest.TestCase):
     def test_splits_evenly(self):
-        self.assertEqual(plan.split([5, 1, 1, 1, 1, 1], 2), [1, 5])
-        self.assertEqual(plan.split([1, 2, 3, 4, 5], 3), [3, 1, 1])
-        self.assertEqual(plan.split([1, 2], 2), [1, 1])
+        self.assertEqual(packing.split([5, 1, 1, 1, 1, 1], 2), [1, 5])
+        self.assertEqual(packing.split([1, 2, 3, 4, 5], 3), [3, 1, 1])
+        self.assertEqual(packing.split([1, 2], 2), [1, 1])
 
     def test_bound_order_and_completeness(self):
         choose = random.Random(1)
         for _ in range(100):
-            places = [
-                place(f"{n:02}-t", choose.randint(1, 500), choose.choice(headers.KINDS), choose.choice(headers.KERNELS))
+            runs = [
+                a_run(f"{n:02}-t", choose.randint(1, 500), choose.choice(headers.KINDS), choose.choice(headers.KERNELS))
                 for n in range(choose.randint(1, 60))
             ]
-            guests = plan.pack(places, 600)
-            self.assertEqual(collections.Counter(p for g in guests for p in g.places), collections.Counter(places))
+            guests = packing.pack(runs, 600)
+            self.assertEqual(collections.Counter(p for g in guests for p in g.runs), collections.Counter(runs))
             self.assertEqual([g.takes for g in guests], sorted((g.takes for g in guests), reverse=True))
             for g in guests:
-                self.assertTrue(g.takes <= 600 or len(g.places) == 1)
-                self.assertEqual(len({p.guest for p in g.places}), 1)
-                self.assertEqual([p.test for p in g.places], sorted(p.test for p in g.places))
+                self.assertTrue(g.takes <= 600 or len(g.runs) == 1)
+                self.assertEqual(len({p.guest for p in g.runs}), 1)
+                self.assertEqual([p.test for p in g.runs], sorted(p.test for p in g.runs))
 
     def test_a_long_test_is_alone(self):
-        guests = plan.pack([place("01-a", 10), place("02-b", 900), place("03-c", 10)], 600)
-        self.assertEqual(guests[0].places[0].test, "02-b")
-        self.assertEqual(len(guests[0].places), 1)
+        guests = packing.pack([a_run("01-a", 10), a_run("02-b", 900), a_run("03-c", 10)], 600)
+        self.assertEqual(guests[0].runs[0].test, "02-b")
+        self.assertEqual(len(guests[0].runs), 1)
 
     def test_many_cpus_are_last(self):
-        guests = plan.pack([place("01-a", 10), place("02-b", 500, ncpus="64"), place("03-c", 20, ncpus="4")], 600)
-        self.assertEqual([g.places[0].test for g in guests], ["03-c", "01-a", "02-b"])
+        guests = packing.pack([a_run("01-a", 10), a_run("02-b", 500, ncpus="64"), a_run("03-c", 20, ncpus="4")], 600)
+        self.assertEqual([g.runs[0].test for g in guests], ["03-c", "01-a", "02-b"])
 
     def test_parameters(self):
-        (guest,) = plan.pack([place("01-a", which="long", kernel="stock", memory="9216", ncpus="4", GAPS="2")], 600)
+        (guest,) = packing.pack([a_run("01-a", which="long", kernel="stock", memory="9216", ncpus="4", GAPS="2")], 600)
         self.assertEqual((guest.memory, guest.ncpus), (9216, 4))
         self.assertEqual(set(guest.append), {"GAPS=2", "kmemleak=off", "LONG=1"})
-        (guest,) = plan.pack([place("01-a", which="long", kmemleak="on", LONG="")], 600)
+        (guest,) = packing.pack([a_run("01-a", which="long", kmemleak="on", LONG="")], 600)
         self.assertEqual((guest.memory, guest.ncpus, guest.append), (3072, 2, []))
 
     def test_names_differ(self):
         for which in headers.SETS:
-            names = [g.name for g in plan.guests(which, [])]
+            names = [g.name for g in packing.guests(which, [])]
             self.assertEqual(len(names), len(set(names)))
             for name in names:
                 self.assertRegex(name, r"^[\w-]+$")
 
 
 class Selection(unittest.TestCase):
-    places = [
-        place("46-one"),
-        place("46-one", kind="siw", kmemleak="on"),
-        place("47-two", kernel="rt"),
-        place("48-three", kind="rxe+user"),
-        place("46-one", which="long"),
+    runs = [
+        a_run("46-one"),
+        a_run("46-one", kind="siw", kmemleak="on"),
+        a_run("47-two", kernel="rt"),
+        a_run("48-three", kind="rxe+user"),
+        a_run("46-one", which="long"),
     ]
 
     def selected(self, *words):
-        guests = plan.guests("fast", words, places=self.places)
-        return [(p.test[:2], p.kind, p.kernel) for g in guests for p in g.places]
+        guests = packing.guests("fast", words, runs=self.runs)
+        return [(p.test[:2], p.kind, p.kernel) for g in guests for p in g.runs]
 
     def test_parts(self):
         rxe, siw = ("46", "rxe", "kasan"), ("46", "siw", "kasan")
@@ -87,8 +87,8 @@ class Selection(unittest.TestCase):
             self.assertCountEqual(self.selected(*words.split()), found, words)
 
     def test_one(self):
-        (guest,) = plan.guests("fast", ["46"], one=True, places=self.places)
-        self.assertEqual([p.kind for p in guest.places], ["rxe"])
+        (guest,) = packing.guests("fast", ["46"], one=True, runs=self.runs)
+        self.assertEqual([p.kind for p in guest.runs], ["rxe"])
 
     def test_what_is_not_there_is_refused(self):
         for words in "45", "46:vfab", "46@rt", "COLOUR=red", "GAPS=2", "46:siw GAPS=2", "46:SIW":
