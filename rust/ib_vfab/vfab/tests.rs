@@ -70,7 +70,7 @@ mod queues;
 mod regions;
 
 /// Two adapters on a subnet, with one user each. The users' queue pairs can be connected.
-struct Rig {
+struct Testbed {
     a: User,
     b: User,
     registrations: [Registration<Hca>; 2],
@@ -84,7 +84,7 @@ type MakeUser = fn(&Registration<Hca>, bindings::ib_qp_type, u32) -> Result<User
 const PSN: (u32, u32) = (0xff_fffe, 7);
 const FIRST: PortId = PortId { ca: 0, port: 1 };
 
-impl Rig {
+impl Testbed {
     fn of(kind: bindings::ib_qp_type, size: u32) -> Result<Self> {
         Self::made(kind, size, User::new)
     }
@@ -193,18 +193,18 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Sends `len` bytes, and checks the data and the completions of both sides.
-fn exchange(rig: &mut Rig, id: u64, len: usize) -> Result {
-    let (a, b) = (rig.a.lkey(), rig.b.lkey());
-    pattern(&mut rig.a.bytes()[..len], id as usize);
-    rig.b.recv(id, &[(0, len, b)])?;
-    rig.a.post(id, Request::Send, &[(0, len, a)])?;
-    check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-    let wc = rig.b.wait()?;
+fn exchange(testbed: &mut Testbed, id: u64, len: usize) -> Result {
+    let (a, b) = (testbed.a.lkey(), testbed.b.lkey());
+    pattern(&mut testbed.a.bytes()[..len], id as usize);
+    testbed.b.recv(id, &[(0, len, b)])?;
+    testbed.a.post(id, Request::Send, &[(0, len, a)])?;
+    check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+    let wc = testbed.b.wait()?;
     check_eq!(
         (wc.id, wc.status, wc.bytes),
         (id, Status::SUCCESS, len as u32)
     );
-    check!(same(&rig.a.bytes()[..len], &rig.b.bytes()[..len]));
+    check!(same(&testbed.a.bytes()[..len], &testbed.b.bytes()[..len]));
     Ok(())
 }
 

@@ -17,8 +17,8 @@ use srp_target::{
 const MAX: u64 = 1 << 20;
 
 /// Creates a target with one session and one unit whose blocks are remote.
-fn rig() -> Rig {
-    let mut rig = Rig::new(settings(), 0, false);
+fn testbed() -> Testbed {
+    let mut testbed = Testbed::new(settings(), 0, false);
     let geometry = Geometry {
         blocks: BLOCKS,
         read_only: false,
@@ -26,17 +26,18 @@ fn rig() -> Rig {
         max_unmap: 2048,
         max_ranges: 1,
     };
-    rig.target
+    testbed
+        .target
         .open(vec![Arc::new(Unit::elsewhere(geometry, b"there", 5))]);
-    rig.login(1, &requested());
-    assert_eq!(rig.none(1, &[0; 6]).sense, Some((6, 0x29, 0)));
-    rig
+    testbed.login(1, &requested());
+    assert_eq!(testbed.none(1, &[0; 6]).sense, Some((6, 0x29, 0)));
+    testbed
 }
 
 /// Sends a WRITE of 8 blocks at LBA 16; returns its tag.
-fn write(rig: &mut Rig) -> u64 {
-    rig.memory.insert(9, vec![1; 4096]);
-    rig.send(1, 0, &cdb10(0x2a, 16, 8), Direction::ToDevice, 4096)
+fn write(testbed: &mut Testbed) -> u64 {
+    testbed.memory.insert(9, vec![1; 4096]);
+    testbed.send(1, 0, &cdb10(0x2a, 16, 8), Direction::ToDevice, 4096)
 }
 
 /// An UNMAP block descriptor.
@@ -45,83 +46,83 @@ fn range(lba: u64, count: u32) -> Vec<u8> {
 }
 
 /// Sends UNMAP with these ranges; returns the tag, and whether it was answered at once.
-fn unmap(rig: &mut Rig, ranges: &[Vec<u8>]) -> (u64, bool) {
+fn unmap(testbed: &mut Testbed, ranges: &[Vec<u8>]) -> (u64, bool) {
     let len = 8 + 16 * ranges.len();
     let mut list = vec![0, len as u8 - 2, 0, len as u8 - 8, 0, 0, 0, 0];
     list.extend(ranges.concat());
-    rig.memory.insert(9, list);
-    let tag = rig.send(
+    testbed.memory.insert(9, list);
+    let tag = testbed.send(
         1,
         0,
         &[0x42, 0, 0, 0, 0, 0, 0, 0, len as u8, 0],
         Direction::ToDevice,
         len as u32,
     );
-    (tag, rig.answered(tag))
+    (tag, testbed.answered(tag))
 }
 
 #[test]
 fn zeros_are_handed_out_without_data() {
-    let mut rig = rig();
-    let (tag, answered) = unmap(&mut rig, &[range(16, 2000)]);
+    let mut testbed = testbed();
+    let (tag, answered) = unmap(&mut testbed, &[range(16, 2000)]);
     assert!(!answered);
-    let (task, remote) = rig.dispatched.pop().unwrap();
+    let (task, remote) = testbed.dispatched.pop().unwrap();
     let wanted = Command::Zero {
         lba: 16,
         count: 2000,
         unmap: true,
     };
     assert_eq!((remote.command, remote.places.len()), (wanted, 0));
-    rig.target.dispatched(task, Outcome::Good);
-    rig.pump();
-    let answer = rig.answer(tag, 24, Direction::ToDevice);
+    testbed.target.dispatched(task, Outcome::Good);
+    testbed.pump();
+    let answer = testbed.answer(tag, 24, Direction::ToDevice);
     assert_eq!((answer.status, answer.resid), (0, 0));
     // Empty ranges and an empty list need no dispatch.
     for ranges in [vec![range(16, 0)], vec![range(BLOCKS, 0)], vec![]] {
-        let (tag, _) = unmap(&mut rig, &ranges);
+        let (tag, _) = unmap(&mut testbed, &ranges);
         let len = 8 + 16 * ranges.len() as u32;
-        assert_eq!(rig.answer(tag, len, Direction::ToDevice).status, 0);
+        assert_eq!(testbed.answer(tag, len, Direction::ToDevice).status, 0);
     }
     for (ranges, sense) in [
         (vec![range(0, 1), range(8, 1)], (5, 0x26, 0)),
         (vec![range(0, 2049)], (5, 0x26, 0)),
         (vec![range(BLOCKS, 1)], (5, 0x21, 0)),
     ] {
-        let (tag, _) = unmap(&mut rig, &ranges);
+        let (tag, _) = unmap(&mut testbed, &ranges);
         let len = 8 + 16 * ranges.len() as u32;
-        let answer = rig.answer(tag, len, Direction::ToDevice);
+        let answer = testbed.answer(tag, len, Direction::ToDevice);
         assert_eq!(answer.sense, Some(sense));
     }
     // WRITE SAME of zeros, with and without UNMAP, and of other data.
     for (flags, byte) in [(0, 0), (8, 0), (0, 1)] {
         let mut cdb = cdb10(0x41, 32, 8);
         cdb[1] = flags;
-        rig.memory.insert(9, vec![byte; 512]);
-        let tag = rig.send(1, 0, &cdb, Direction::ToDevice, 512);
+        testbed.memory.insert(9, vec![byte; 512]);
+        let tag = testbed.send(1, 0, &cdb, Direction::ToDevice, 512);
         if byte != 0 {
-            let answer = rig.answer(tag, 512, Direction::ToDevice);
+            let answer = testbed.answer(tag, 512, Direction::ToDevice);
             assert_eq!(answer.sense, Some((5, 0x26, 0)));
             continue;
         }
-        let (task, remote) = rig.dispatched.pop().unwrap();
+        let (task, remote) = testbed.dispatched.pop().unwrap();
         let wanted = Command::Zero {
             lba: 32,
             count: 8,
             unmap: flags != 0,
         };
         assert_eq!(remote.command, wanted);
-        rig.target.dispatched(task, Outcome::Good);
-        rig.pump();
-        assert_eq!(rig.answer(tag, 512, Direction::ToDevice).status, 0);
+        testbed.target.dispatched(task, Outcome::Good);
+        testbed.pump();
+        assert_eq!(testbed.answer(tag, 512, Direction::ToDevice).status, 0);
     }
-    assert!(rig.dispatched.is_empty());
+    assert!(testbed.dispatched.is_empty());
 }
 
 #[test]
 fn verify_is_handed_out_if_it_compares_nothing() {
-    let mut rig = rig();
-    let tag = rig.send(1, 0, &cdb10(0x2f, 16, 8), Direction::None, 0);
-    let (task, remote) = rig.dispatched.pop().unwrap();
+    let mut testbed = testbed();
+    let tag = testbed.send(1, 0, &cdb10(0x2f, 16, 8), Direction::None, 0);
+    let (task, remote) = testbed.dispatched.pop().unwrap();
     assert!(matches!(
         remote.command,
         Command::Verify {
@@ -130,48 +131,49 @@ fn verify_is_handed_out_if_it_compares_nothing() {
             ..
         }
     ));
-    rig.target
+    testbed
+        .target
         .dispatched(task, Outcome::Failed(Sense::READ_ERROR));
-    rig.pump();
-    let answer = rig.answer(tag, 0, Direction::None);
+    testbed.pump();
+    let answer = testbed.answer(tag, 0, Direction::None);
     assert_eq!(answer.sense, Some((3, 0x11, 0)));
     for compare in [2, 6] {
         let mut cdb = cdb10(0x2f, 16, 8);
         cdb[1] = compare;
-        assert_eq!(rig.none(1, &cdb).sense, Some((5, 0x24, 0)));
+        assert_eq!(testbed.none(1, &cdb).sense, Some((5, 0x24, 0)));
     }
-    assert!(rig.dispatched.is_empty());
+    assert!(testbed.dispatched.is_empty());
 }
 
 #[test]
 fn what_is_reported() {
-    let mut rig = rig();
-    let (_, list) = rig.read(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 1024);
+    let mut testbed = testbed();
+    let (_, list) = testbed.read(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], 1024);
     let len = u32::from_be_bytes(list[..4].try_into().unwrap()) as usize;
     let codes: Vec<_> = list[4..4 + len].chunks(8).map(|e| e[0]).collect();
     assert!([0x2a, 0x35, 0x42, 0x93, 0x8f]
         .iter()
         .all(|c| codes.contains(c)));
     // VERIFY does not compare.
-    let (_, one) = rig.read(&[0xa3, 0x0c, 1, 0x2f, 0, 0, 0, 0, 0, 64, 0, 0], 64);
+    let (_, one) = testbed.read(&[0xa3, 0x0c, 1, 0x2f, 0, 0, 0, 0, 0, 64, 0, 0], 64);
     assert_eq!((one[4], one[5]), (0x2f, 0xf0));
     // Thin provisioned, with these limits.
-    let (_, capacity) = rig.read(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32);
+    let (_, capacity) = testbed.read(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32);
     assert_eq!(capacity[..8], (BLOCKS - 1).to_be_bytes());
     assert_eq!(capacity[14], 0xc0);
-    let (_, limits) = rig.read(&[0x12, 1, 0xb0, 0, 64, 0], 64);
+    let (_, limits) = testbed.read(&[0x12, 1, 0xb0, 0, 64, 0], 64);
     assert_eq!(limits[8..12], ((MAX / 512) as u32).to_be_bytes());
     assert_eq!(limits[20..24], 2048u32.to_be_bytes());
     assert_eq!(limits[24..28], 1u32.to_be_bytes());
-    let more = rig.none(1, &cdb10(0x28, 0, (MAX / 512) as u16 + 1));
+    let more = testbed.none(1, &cdb10(0x28, 0, (MAX / 512) as u16 + 1));
     assert_eq!(more.sense, Some((5, 0x24, 0)));
 }
 
 #[test]
 fn a_command_is_handed_out_with_its_places() {
-    let mut rig = rig();
-    let tag = write(&mut rig);
-    let (task, remote) = rig.dispatched.pop().unwrap();
+    let mut testbed = testbed();
+    let tag = write(&mut testbed);
+    let (task, remote) = testbed.dispatched.pop().unwrap();
     assert_eq!((remote.tag, remote.unit, remote.room), (tag, 0, 4096));
     assert_eq!(remote.initiator, INITIATOR.0);
     let wanted = Command::Write {
@@ -185,27 +187,27 @@ fn a_command_is_handed_out_with_its_places() {
         (remote.places[0].va(), remote.places[0].len()),
         (0x1000, 4096)
     );
-    assert!(!rig.answered(tag));
-    rig.target.dispatched(task, Outcome::Good);
-    rig.pump();
-    let answer = rig.answer(tag, 4096, Direction::ToDevice);
+    assert!(!testbed.answered(tag));
+    testbed.target.dispatched(task, Outcome::Good);
+    testbed.pump();
+    let answer = testbed.answer(tag, 4096, Direction::ToDevice);
     assert_eq!((answer.status, answer.resid, answer.credits), (0, 0, 1));
 }
 
 #[test]
 fn what_is_answered_there_is_not_answered_here() {
-    let mut rig = rig();
+    let mut testbed = testbed();
     // Far more commands than credits: granted credits count at once.
     for _ in 0..3 * DEPTH {
-        let tag = write(&mut rig);
-        let (task, _) = rig.dispatched.pop().expect("a credit");
-        assert_eq!(rig.target.grant_for(task), Some(1));
-        assert_eq!(rig.target.grant_for(task), Some(1));
-        rig.target.dispatched(task, Outcome::Answered);
-        rig.pump();
-        assert!(!rig.answered(tag));
+        let tag = write(&mut testbed);
+        let (task, _) = testbed.dispatched.pop().expect("a credit");
+        assert_eq!(testbed.target.grant_for(task), Some(1));
+        assert_eq!(testbed.target.grant_for(task), Some(1));
+        testbed.target.dispatched(task, Outcome::Answered);
+        testbed.pump();
+        assert!(!testbed.answered(tag));
     }
-    assert!(rig.left.is_empty());
+    assert!(testbed.left.is_empty());
 }
 
 #[test]
@@ -215,14 +217,14 @@ fn the_answer_here_has_the_credits_that_were_granted() {
         (Outcome::Busy, (8, None)),
         (Outcome::Failed(Sense::WRITE_ERROR), (2, Some((3, 0x0c, 0)))),
     ] {
-        let mut rig = rig();
+        let mut testbed = testbed();
         for _ in 0..3 * DEPTH {
-            let tag = write(&mut rig);
-            let (task, _) = rig.dispatched.pop().expect("a credit");
-            rig.target.grant_for(task);
-            rig.target.dispatched(task, outcome);
-            rig.pump();
-            let answer = rig.answer(tag, 4096, Direction::ToDevice);
+            let tag = write(&mut testbed);
+            let (task, _) = testbed.dispatched.pop().expect("a credit");
+            testbed.target.grant_for(task);
+            testbed.target.dispatched(task, outcome);
+            testbed.pump();
+            let answer = testbed.answer(tag, 4096, Direction::ToDevice);
             assert_eq!((answer.status, answer.sense), wanted);
             assert_eq!(answer.credits, 1);
         }
@@ -231,21 +233,21 @@ fn the_answer_here_has_the_credits_that_were_granted() {
 
 #[test]
 fn an_abort_waits_until_it_is_over_there() {
-    let mut rig = rig();
-    let tag = write(&mut rig);
-    let (task, _) = rig.dispatched.pop().unwrap();
-    rig.target.grant_for(task);
-    let abort = rig.manage(1, Function::AbortTask, tag);
-    assert_eq!(rig.cancelled, [task]);
-    assert!(!rig.answered(abort));
+    let mut testbed = testbed();
+    let tag = write(&mut testbed);
+    let (task, _) = testbed.dispatched.pop().unwrap();
+    testbed.target.grant_for(task);
+    let abort = testbed.manage(1, Function::AbortTask, tag);
+    assert_eq!(testbed.cancelled, [task]);
+    assert!(!testbed.answered(abort));
     // A second abort does not cancel again.
-    let again = rig.manage(1, Function::LunReset, 0);
-    assert_eq!(rig.cancelled, [task]);
-    rig.target.dispatched(task, Outcome::Over);
-    rig.pump();
-    assert!(rig.answered(abort) && rig.answered(again) && !rig.answered(tag));
+    let again = testbed.manage(1, Function::LunReset, 0);
+    assert_eq!(testbed.cancelled, [task]);
+    testbed.target.dispatched(task, Outcome::Over);
+    testbed.pump();
+    assert!(testbed.answered(abort) && testbed.answered(again) && !testbed.answered(tag));
     // The two responses also return the credit of the command.
-    let told: i32 = rig
+    let told: i32 = testbed
         .sent
         .iter()
         .map(|(_, m)| Rsp::parse(m).unwrap())
@@ -257,48 +259,48 @@ fn an_abort_waits_until_it_is_over_there() {
 
 #[test]
 fn a_login_waits_until_all_is_over_there() {
-    let mut rig = rig();
-    write(&mut rig);
-    let (task, _) = rig.dispatched.pop().unwrap();
-    rig.target.grant_for(task);
-    rig.target.ended(1);
-    rig.pump();
+    let mut testbed = testbed();
+    write(&mut testbed);
+    let (task, _) = testbed.dispatched.pop().unwrap();
+    testbed.target.grant_for(task);
+    testbed.target.ended(1);
+    testbed.pump();
     assert_eq!(
-        (&rig.cancelled[..], &rig.gone[..]),
+        (&testbed.cancelled[..], &testbed.gone[..]),
         (&[task][..], &[INITIATOR.0][..])
     );
-    rig.login(2, &requested());
-    assert_eq!(rig.accepted.len(), 1);
-    rig.target.dispatched(task, Outcome::Over);
-    rig.pump();
-    assert_eq!(rig.accepted.len(), 2);
+    testbed.login(2, &requested());
+    assert_eq!(testbed.accepted.len(), 1);
+    testbed.target.dispatched(task, Outcome::Over);
+    testbed.pump();
+    assert_eq!(testbed.accepted.len(), 2);
 }
 
 #[test]
 fn no_login_before_the_units_are_known() {
-    let mut rig = Rig::new(settings(), 0, false);
-    rig.target = Target::closed(settings());
-    rig.login(1, &requested());
-    assert!(rig.accepted.is_empty() && rig.rejected.is_empty());
-    rig.target.open(Vec::new());
-    rig.pump();
-    assert_eq!(rig.accepted.len(), 1);
+    let mut testbed = Testbed::new(settings(), 0, false);
+    testbed.target = Target::closed(settings());
+    testbed.login(1, &requested());
+    assert!(testbed.accepted.is_empty() && testbed.rejected.is_empty());
+    testbed.target.open(Vec::new());
+    testbed.pump();
+    assert_eq!(testbed.accepted.len(), 1);
 }
 
 #[test]
 fn a_stop_waits_for_what_is_stable() {
-    let mut rig = rig();
+    let mut testbed = testbed();
     let stop = [0x1b, 0, 0, 0, 0, 0];
-    let tag = rig.send(1, 0, &stop, Direction::None, 0);
-    let (task, remote) = rig.dispatched.pop().unwrap();
+    let tag = testbed.send(1, 0, &stop, Direction::None, 0);
+    let (task, remote) = testbed.dispatched.pop().unwrap();
     assert_eq!(remote.command, Command::Start(false));
-    assert_eq!(rig.none(1, &[0; 6]).status, 0);
-    rig.target.dispatched(task, Outcome::Good);
-    rig.pump();
-    assert_eq!(rig.answer(tag, 0, Direction::None).status, 0);
-    assert_eq!(rig.none(1, &[0; 6]).sense, Some((2, 4, 2)));
-    assert_eq!(rig.none(1, &[0x1b, 0, 0, 0, 1, 0]).status, 0);
-    assert_eq!(rig.none(1, &[0; 6]).status, 0);
+    assert_eq!(testbed.none(1, &[0; 6]).status, 0);
+    testbed.target.dispatched(task, Outcome::Good);
+    testbed.pump();
+    assert_eq!(testbed.answer(tag, 0, Direction::None).status, 0);
+    assert_eq!(testbed.none(1, &[0; 6]).sense, Some((2, 4, 2)));
+    assert_eq!(testbed.none(1, &[0x1b, 0, 0, 0, 1, 0]).status, 0);
+    assert_eq!(testbed.none(1, &[0; 6]).status, 0);
 }
 
 /// A unit without UNMAP is not thin: it tells no granularity, and has UNMAP refused.

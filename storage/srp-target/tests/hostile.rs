@@ -14,25 +14,25 @@ use srp_target::proto::{
 };
 
 /// Creates a target with the session under test and a session of another initiator.
-fn two() -> Rig {
-    let mut rig = Rig::logged_in();
+fn two() -> Testbed {
+    let mut testbed = Testbed::logged_in();
     let other = Requested {
         initiator: PortId([2; 16]),
         ..requested()
     };
-    rig.login(9, &other);
-    rig.none(9, &[0; 6]);
-    rig
+    testbed.login(9, &other);
+    testbed.none(9, &[0; 6]);
+    testbed
 }
 
 /// Checks that the message ends the first session with the reason "invalid message".
-fn ends(rig: &mut Rig, what: &str, bytes: &[u8]) {
-    rig.message(1, bytes);
-    assert_eq!(rig.left.len(), 1, "{what}");
-    let (channel, last) = &rig.left[0];
+fn ends(testbed: &mut Testbed, what: &str, bytes: &[u8]) {
+    testbed.message(1, bytes);
+    assert_eq!(testbed.left.len(), 1, "{what}");
+    let (channel, last) = &testbed.left[0];
     let last = last.as_ref().unwrap();
     assert_eq!((*channel, last[0], last[7]), (1, 0x80, 2), "{what}");
-    assert_eq!(rig.none(9, &[0; 6]).status, 0, "{what}");
+    assert_eq!(testbed.none(9, &[0; 6]).status, 0, "{what}");
 }
 
 fn command(cdb: &[u8], direction: Direction) -> Vec<u8> {
@@ -153,15 +153,15 @@ fn immediate_data_that_is_not_there() {
     iu[31] = 20;
     ends(&mut two(), "a long CDB", &iu);
     // A login without immediate data.
-    let mut rig = Rig::new(settings(), 1, false);
+    let mut testbed = Testbed::new(settings(), 1, false);
     let without = Requested {
         immediate: 0,
         ..requested()
     };
-    rig.login(1, &without);
+    testbed.login(1, &without);
     iu[31] = 0;
-    rig.message(1, &iu);
-    assert_eq!(rig.left[0].1.as_ref().unwrap()[7], 2);
+    testbed.message(1, &iu);
+    assert_eq!(testbed.left[0].1.as_ref().unwrap()[7], 2);
 }
 
 #[test]
@@ -181,31 +181,31 @@ fn tables_that_lie() {
         ("a sum beyond 32 bits", [one(u32::MAX), one(513)].concat()),
     ] {
         for (opcode, direction) in [(0x2a, Direction::ToDevice), (0x28, Direction::FromDevice)] {
-            let mut rig = two();
-            rig.memory.insert(9, pattern(512, 1));
-            rig.memory.insert(11, table.clone());
+            let mut testbed = two();
+            testbed.memory.insert(9, pattern(512, 1));
+            testbed.memory.insert(11, table.clone());
             let mut bytes = command(&cdb10(opcode, 0, 1), direction);
             bytes[60..64].copy_from_slice(&32u32.to_be_bytes());
-            ends(&mut rig, what, &bytes);
-            assert_eq!(rig.file(0, 1), [0; 512]);
+            ends(&mut testbed, what, &bytes);
+            assert_eq!(testbed.file(0, 1), [0; 512]);
         }
     }
 }
 
 #[test]
 fn a_tag_in_use() {
-    let mut rig = two();
-    rig.hold = true;
+    let mut testbed = two();
+    testbed.hold = true;
     let bytes = command(&[0; 6], Direction::None);
-    rig.message(1, &bytes);
-    assert!(rig.left.is_empty());
-    rig.message(1, &bytes);
-    assert_eq!(rig.left[0].1.as_ref().unwrap()[7], 2);
-    rig.let_go();
-    assert!(!rig.answered(4));
+    testbed.message(1, &bytes);
+    assert!(testbed.left.is_empty());
+    testbed.message(1, &bytes);
+    assert_eq!(testbed.left[0].1.as_ref().unwrap()[7], 2);
+    testbed.let_go();
+    assert!(!testbed.answered(4));
     // Another initiator may use the same tag.
-    rig.message(9, &bytes);
-    assert!(rig.answered(4));
+    testbed.message(9, &bytes);
+    assert!(testbed.answered(4));
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn noise_never_panics() {
     let mut rng = Rng(0);
     let mut random = move || rng.next();
     let mut ended = 0;
-    let mut rig = two();
+    let mut testbed = two();
     for channel in 100..40_000 {
-        rig.memory = [9, 11].map(|k| (k, pattern(8192, 0))).into();
+        testbed.memory = [9, 11].map(|k| (k, pattern(8192, 0))).into();
         let mut bytes = match random() % 4 {
             0 => command(&cdb10(0x2a, 0, 1), Direction::ToDevice),
             1 => command(&cdb10(random() as u8, 0, 1), Direction::FromDevice),
@@ -232,26 +232,26 @@ fn noise_never_panics() {
             bytes[at] = random() as u8;
         }
         bytes.truncate(48.max(random() as usize % 128));
-        rig.left.clear();
-        rig.sent.clear();
-        rig.message(1, &bytes);
-        if !rig.left.is_empty() {
+        testbed.left.clear();
+        testbed.sent.clear();
+        testbed.message(1, &bytes);
+        if !testbed.left.is_empty() {
             ended += 1;
-            rig.left.clear();
-            rig.accepted.clear();
-            rig.target.ended(1);
-            rig.target.login(
+            testbed.left.clear();
+            testbed.accepted.clear();
+            testbed.target.ended(1);
+            testbed.target.login(
                 channel,
                 srp_target::proto::login_iu::LoginReqRdma::new(&requested()).as_bytes(),
             );
-            rig.pump();
-            assert_eq!(rig.accepted.len(), 1);
-            rig.target.ended(channel);
-            rig.pump();
-            rig.login(1, &requested());
+            testbed.pump();
+            assert_eq!(testbed.accepted.len(), 1);
+            testbed.target.ended(channel);
+            testbed.pump();
+            testbed.login(1, &requested());
         }
     }
     assert!(ended > 1000, "{ended}");
     // The other session survives; a reset may be pending for it.
-    rig.none(9, &[0; 6]);
+    testbed.none(9, &[0; 6]);
 }

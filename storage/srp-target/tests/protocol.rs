@@ -21,38 +21,38 @@ use srp_target::{
 
 #[test]
 fn a_login_gets_what_it_asks_for() {
-    let mut rig = Rig::new(settings(), 1, false);
-    rig.login(1, &requested());
-    let granted = rig.granted(&requested());
+    let mut testbed = Testbed::new(settings(), 1, false);
+    testbed.login(1, &requested());
+    let granted = testbed.granted(&requested());
     assert_eq!(granted.req_lim, DEPTH);
     assert_eq!(granted.max_it_iu_len, 8260);
     assert_eq!(granted.immediate, 8192);
     assert_eq!(granted.descriptors, 12);
-    rig.login(2, &further());
-    rig.granted(&further());
-    assert!(rig.rejected.is_empty() && rig.left.is_empty());
+    testbed.login(2, &further());
+    testbed.granted(&further());
+    assert!(testbed.rejected.is_empty() && testbed.left.is_empty());
 }
 
 #[test]
 fn each_refusal_has_its_reason() {
     let refused =
         |settings: Settings, change: &dyn Fn(&mut Requested, &mut Vec<u8>), before: u64| {
-            let mut rig = Rig::new(settings, 1, false);
+            let mut testbed = Testbed::new(settings, 1, false);
             for id in 0..before {
                 let what = if id == 0 { requested() } else { further() };
-                rig.login(id + 1, &what);
+                testbed.login(id + 1, &what);
             }
-            assert_eq!(rig.accepted.len() as u64, before);
+            assert_eq!(testbed.accepted.len() as u64, before);
             let mut what = if before > 0 { further() } else { requested() };
             change(&mut what, &mut Vec::new());
             let mut bytes = LoginReqRdma::new(&what).as_bytes().to_vec();
             change(&mut what, &mut bytes);
-            rig.target.login(50, &bytes);
-            rig.pump();
-            let (channel, rej) = rig.rejected.pop().expect("a refusal");
+            testbed.target.login(50, &bytes);
+            testbed.pump();
+            let (channel, rej) = testbed.rejected.pop().expect("a refusal");
             assert_eq!(channel, 50);
-            assert_eq!(rig.accepted.len() as u64, before);
-            assert!(rig.left.is_empty());
+            assert_eq!(testbed.accepted.len() as u64, before);
+            assert!(testbed.left.is_empty());
             LoginRej::parse(&rej).unwrap()
         };
     let put = |at: usize, value: u8| {
@@ -114,43 +114,43 @@ fn each_refusal_has_its_reason() {
 
 #[test]
 fn no_memory_for_a_channel_is_a_refusal() {
-    let mut rig = Rig::new(settings(), 1, false);
-    rig.login(1, &requested());
-    rig.target.no_resources(1);
-    rig.pump();
-    let rej = LoginRej::parse(&rig.rejected[0].1).unwrap();
+    let mut testbed = Testbed::new(settings(), 1, false);
+    testbed.login(1, &requested());
+    testbed.target.no_resources(1);
+    testbed.pump();
+    let rej = LoginRej::parse(&testbed.rejected[0].1).unwrap();
     assert_eq!(
         (rej.reason(), rej.tag.get()),
         (Reject::INSUFFICIENT_RESOURCES, 77)
     );
-    assert!(rig.target.idle());
+    assert!(testbed.target.idle());
 }
 
 #[test]
 fn a_single_login_ends_the_session_before_it() {
-    let mut rig = Rig::logged_in();
-    rig.login(2, &further());
-    rig.login(3, &requested());
-    let reasons: Vec<_> = rig
+    let mut testbed = Testbed::logged_in();
+    testbed.login(2, &further());
+    testbed.login(3, &requested());
+    let reasons: Vec<_> = testbed
         .left
         .iter()
         .map(|(id, m)| (*id, m.as_ref().unwrap()[7]))
         .collect();
     assert_eq!(reasons, [(1, 4), (2, 4)]);
     // The flag "terminated".
-    let (channel, rsp) = rig.accepted.last().unwrap();
+    let (channel, rsp) = testbed.accepted.last().unwrap();
     assert_eq!((*channel, rsp[26] & 3), (3, 1));
-    assert_eq!(rig.none(3, &[0; 6]).sense, Some((6, 0x29, 0)));
+    assert_eq!(testbed.none(3, &[0; 6]).sense, Some((6, 0x29, 0)));
 }
 
 #[test]
 fn a_login_waits_for_the_writes_before_it() {
-    let mut rig = Rig::logged_in();
+    let mut testbed = Testbed::logged_in();
     let old = pattern(512, 1);
-    rig.memory.insert(9, old.clone());
-    let tag = rig.send(1, 0, &cdb10(0x08 | 0x20, 0, 0), Direction::None, 0);
-    assert!(rig.answered(tag));
-    rig.hold = true;
+    testbed.memory.insert(9, old.clone());
+    let tag = testbed.send(1, 0, &cdb10(0x08 | 0x20, 0, 0), Direction::None, 0);
+    assert!(testbed.answered(tag));
+    testbed.hold = true;
     let mut iu = [0; 68 + 512];
     let cmd = Cmd {
         tag: 5,
@@ -159,63 +159,63 @@ fn a_login_waits_for_the_writes_before_it() {
     };
     cmd.build_immediate(&mut iu, 512).unwrap();
     iu[68..].copy_from_slice(&old);
-    rig.message(1, &iu);
-    assert_eq!(rig.held.len(), 1);
+    testbed.message(1, &iu);
+    assert_eq!(testbed.held.len(), 1);
     // The connection is lost, and the initiator logs in again.
-    rig.target.ended(1);
-    rig.login(2, &requested());
-    assert_eq!(rig.accepted.len(), 1);
-    rig.let_go();
-    assert_eq!(rig.accepted.len(), 2);
-    assert_eq!(rig.file(4, 1), old);
-    assert!(!rig.answered(5));
+    testbed.target.ended(1);
+    testbed.login(2, &requested());
+    assert_eq!(testbed.accepted.len(), 1);
+    testbed.let_go();
+    assert_eq!(testbed.accepted.len(), 2);
+    assert_eq!(testbed.file(4, 1), old);
+    assert!(!testbed.answered(5));
 }
 
 #[test]
 fn a_login_waits_for_channels_that_end() {
-    let mut rig = Rig::logged_in();
-    rig.linger = true;
-    rig.login(2, &requested());
-    assert_eq!((rig.left.len(), rig.accepted.len()), (1, 1));
+    let mut testbed = Testbed::logged_in();
+    testbed.linger = true;
+    testbed.login(2, &requested());
+    assert_eq!((testbed.left.len(), testbed.accepted.len()), (1, 1));
     // The target ignores messages of the ending channel.
-    let tag = rig.send(1, 0, &[0; 6], Direction::None, 0);
-    assert!(!rig.answered(tag));
-    rig.target.ended(1);
-    rig.pump();
-    assert_eq!(rig.accepted.len(), 2);
+    let tag = testbed.send(1, 0, &[0; 6], Direction::None, 0);
+    assert!(!testbed.answered(tag));
+    testbed.target.ended(1);
+    testbed.pump();
+    assert_eq!(testbed.accepted.len(), 2);
 }
 
 #[test]
 fn credits_come_back_with_answers() {
-    let mut rig = Rig::logged_in();
-    rig.hold = true;
+    let mut testbed = Testbed::logged_in();
+    testbed.hold = true;
     let tags: Vec<_> = (0..DEPTH - 1)
-        .map(|_| rig.send(1, 0, &[0; 6], Direction::None, 0))
+        .map(|_| testbed.send(1, 0, &[0; 6], Direction::None, 0))
         .collect();
     // The last credit is for task management. The response also returns the credits of the aborted
     // commands.
-    let abort = rig.manage(1, Function::AbortTaskSet, 0);
-    assert!(!rig.answered(abort));
-    rig.let_go();
-    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
-    assert!(tags.iter().all(|t| !rig.answered(*t)));
-    let (_, rsp) = rig.sent.last().unwrap();
+    let abort = testbed.manage(1, Function::AbortTaskSet, 0);
+    assert!(!testbed.answered(abort));
+    testbed.let_go();
+    assert_eq!(testbed.managed(abort), TmfStatus::COMPLETE);
+    assert!(tags.iter().all(|t| !testbed.answered(*t)));
+    let (_, rsp) = testbed.sent.last().unwrap();
     assert_eq!(rsp[4..8], DEPTH.to_be_bytes());
-    assert!(rig.left.is_empty());
-    assert_eq!(rig.none(1, &[0; 6]).credits, 1);
+    assert!(testbed.left.is_empty());
+    assert_eq!(testbed.none(1, &[0; 6]).credits, 1);
 }
 
 #[test]
 fn a_request_without_a_credit_ends_the_session() {
-    let mut rig = Rig::logged_in();
-    rig.login(2, &further());
-    rig.hold = true;
+    let mut testbed = Testbed::logged_in();
+    testbed.login(2, &further());
+    testbed.hold = true;
     for _ in 0..DEPTH {
-        rig.send(1, 0, &[0; 6], Direction::None, 0);
+        testbed.send(1, 0, &[0; 6], Direction::None, 0);
     }
-    assert!(rig.left.is_empty());
-    rig.send(1, 0, &[0; 6], Direction::None, 0);
-    let reasons: Vec<_> = rig
+    assert!(testbed.left.is_empty());
+    testbed.send(1, 0, &[0; 6], Direction::None, 0);
+    let reasons: Vec<_> = testbed
         .left
         .iter()
         .map(|(id, m)| (*id, m.as_ref().unwrap()[7]))
@@ -225,11 +225,11 @@ fn a_request_without_a_credit_ends_the_session() {
 
 #[test]
 fn data_goes_by_each_format() {
-    let mut rig = Rig::logged_in();
+    let mut testbed = Testbed::logged_in();
     let data = pattern(8192, 3);
-    assert_eq!(rig.write(&cdb10(0x2a, 8, 16), &data).status, 0);
-    assert_eq!(rig.file(8, 16), data);
-    assert_eq!(rig.read(&cdb10(0x28, 8, 16), 8192).1, data);
+    assert_eq!(testbed.write(&cdb10(0x2a, 8, 16), &data).status, 0);
+    assert_eq!(testbed.file(8, 16), data);
+    assert_eq!(testbed.read(&cdb10(0x28, 8, 16), 8192).1, data);
 
     let list: Vec<_> = [(0u64, 1000u32), (1000, 3096), (4096, 0), (4096, 4096)]
         .iter()
@@ -246,7 +246,7 @@ fn data_goes_by_each_format() {
             .concat()
         })
         .collect();
-    rig.memory.insert(11, table);
+    testbed.memory.insert(11, table);
     let place = DirectBuf::new(0x1000, 11, 64);
     // All descriptors in the message, or only some.
     for (in_message, lba) in [(4, 100), (1, 200), (3, 300)] {
@@ -256,8 +256,8 @@ fn data_goes_by_each_format() {
             } else {
                 vec![0; 8192]
             };
-            rig.memory.insert(9, content);
-            let (tag, mut iu) = (rig.tag(), [0; 256]);
+            testbed.memory.insert(9, content);
+            let (tag, mut iu) = (testbed.tag(), [0; 256]);
             let cmd = Cmd {
                 tag,
                 lun: Lun::from_int(0),
@@ -266,18 +266,18 @@ fn data_goes_by_each_format() {
             let n = cmd
                 .build_indirect(&mut iu, direction, &place, 8192, &list[..in_message])
                 .unwrap();
-            rig.message(1, &iu[..n]);
-            let answer = rig.answer(tag, 8192, direction);
+            testbed.message(1, &iu[..n]);
+            let answer = testbed.answer(tag, 8192, direction);
             assert_eq!((answer.status, answer.resid), (0, 0));
-            assert_eq!(rig.memory[&9], data);
+            assert_eq!(testbed.memory[&9], data);
         }
-        assert_eq!(rig.file(lba.into(), 16), data);
+        assert_eq!(testbed.file(lba.into(), 16), data);
     }
 
-    let received = rig.received;
+    let received = testbed.received;
     let mut iu = vec![0; IMM_DATA_OFFSET + 8192];
     for cdb_len in [10, 32] {
-        let (tag, mut cdb) = (rig.tag(), cdb10(0x2a, 400, 16).to_vec());
+        let (tag, mut cdb) = (testbed.tag(), cdb10(0x2a, 400, 16).to_vec());
         cdb.resize(cdb_len, 0);
         let cmd = Cmd {
             tag,
@@ -286,103 +286,103 @@ fn data_goes_by_each_format() {
         };
         cmd.build_immediate(&mut iu, 8192).unwrap();
         iu[IMM_DATA_OFFSET..].copy_from_slice(&data);
-        rig.message(1, &iu);
-        assert_eq!(rig.answer(tag, 8192, Direction::ToDevice).status, 0);
-        assert_eq!(rig.file(400, 16), data);
+        testbed.message(1, &iu);
+        assert_eq!(testbed.answer(tag, 8192, Direction::ToDevice).status, 0);
+        assert_eq!(testbed.file(400, 16), data);
     }
-    assert_eq!(rig.received, received + 2);
+    assert_eq!(testbed.received, received + 2);
 }
 
 #[test]
 fn residuals_say_what_did_not_move() {
-    let mut rig = Rig::logged_in();
+    let mut testbed = Testbed::logged_in();
     let data = pattern(1024, 9);
     // More data than the command writes.
-    let answer = rig.write(&cdb10(0x2a, 0, 1), &data);
+    let answer = testbed.write(&cdb10(0x2a, 0, 1), &data);
     assert_eq!((answer.status, answer.resid), (0, 512));
-    assert_eq!(rig.file(0, 2), [&data[..512], &[0; 512]].concat());
+    assert_eq!(testbed.file(0, 2), [&data[..512], &[0; 512]].concat());
     // Less data than the command writes: nothing is written.
-    let answer = rig.write(&cdb10(0x2a, 0, 3), &data);
+    let answer = testbed.write(&cdb10(0x2a, 0, 3), &data);
     assert_eq!((answer.status, answer.sense), (2, Some((5, 0x24, 0))));
     assert_eq!(answer.resid, 1024);
-    assert_eq!(rig.file(1, 1), [0; 512]);
-    let (answer, got) = rig.read(&cdb10(0x28, 0, 1), 1024);
+    assert_eq!(testbed.file(1, 1), [0; 512]);
+    let (answer, got) = testbed.read(&cdb10(0x28, 0, 1), 1024);
     assert_eq!(
         (answer.resid, &got[..512], &got[512..]),
         (512, &data[..512], &[0xee; 512][..])
     );
-    let (answer, got) = rig.read(&cdb10(0x28, 0, 1), 500);
+    let (answer, got) = testbed.read(&cdb10(0x28, 0, 1), 500);
     assert!(answer.overrun);
     assert_eq!(got, data[..500]);
     // A failed command transfers nothing.
-    let (answer, got) = rig.read(&cdb10(0x28, BLOCKS as u32, 1), 512);
+    let (answer, got) = testbed.read(&cdb10(0x28, BLOCKS as u32, 1), 512);
     assert_eq!((answer.sense, answer.resid), (Some((5, 0x21, 0)), 512));
     assert_eq!(got, [0xee; 512]);
     // A command without data has a data buffer.
-    let (answer, _) = rig.read(&[0; 6], 512);
+    let (answer, _) = testbed.read(&[0; 6], 512);
     assert_eq!((answer.status, answer.resid), (0, 512));
 }
 
 #[test]
 fn an_abort_is_answered_when_the_command_is_over() {
-    let mut rig = Rig::logged_in();
-    rig.hold = true;
-    rig.memory.insert(9, pattern(512, 2));
-    let tag = rig.send(1, 0, &cdb10(0x2a, 0, 1), Direction::ToDevice, 512);
-    let other = rig.send(1, 0, &[0; 6], Direction::None, 0);
-    let abort = rig.manage(1, Function::AbortTask, tag);
-    assert!(!rig.answered(abort));
-    rig.let_go();
-    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
-    assert!(!rig.answered(tag) && rig.answered(other));
+    let mut testbed = Testbed::logged_in();
+    testbed.hold = true;
+    testbed.memory.insert(9, pattern(512, 2));
+    let tag = testbed.send(1, 0, &cdb10(0x2a, 0, 1), Direction::ToDevice, 512);
+    let other = testbed.send(1, 0, &[0; 6], Direction::None, 0);
+    let abort = testbed.manage(1, Function::AbortTask, tag);
+    assert!(!testbed.answered(abort));
+    testbed.let_go();
+    assert_eq!(testbed.managed(abort), TmfStatus::COMPLETE);
+    assert!(!testbed.answered(tag) && testbed.answered(other));
     // The write is aborted before it executes.
-    assert_eq!(rig.file(0, 1), [0; 512]);
+    assert_eq!(testbed.file(0, 1), [0; 512]);
     // No such task: SAM requires FUNCTION COMPLETE.
-    let abort = rig.manage(1, Function::AbortTask, 12345);
-    assert_eq!(rig.managed(abort), TmfStatus::COMPLETE);
-    let aca = rig.manage(1, Function::ClearAca, 0);
-    assert_eq!(rig.managed(aca), TmfStatus(Some(4)));
+    let abort = testbed.manage(1, Function::AbortTask, 12345);
+    assert_eq!(testbed.managed(abort), TmfStatus::COMPLETE);
+    let aca = testbed.manage(1, Function::ClearAca, 0);
+    assert_eq!(testbed.managed(aca), TmfStatus(Some(4)));
 }
 
 #[test]
 fn a_reset_is_told_to_all() {
-    let mut rig = Rig::logged_in();
+    let mut testbed = Testbed::logged_in();
     let other = Requested {
         initiator: PortId([2; 16]),
         ..requested()
     };
-    rig.login(2, &other);
-    assert_eq!(rig.none(2, &[0; 6]).sense, Some((6, 0x29, 0)));
-    rig.hold = true;
-    let tag = rig.send(2, 0, &[0; 6], Direction::None, 0);
-    let reset = rig.manage(1, Function::LunReset, 0);
-    rig.let_go();
-    assert_eq!(rig.managed(reset), TmfStatus::COMPLETE);
-    assert!(!rig.answered(tag));
+    testbed.login(2, &other);
+    assert_eq!(testbed.none(2, &[0; 6]).sense, Some((6, 0x29, 0)));
+    testbed.hold = true;
+    let tag = testbed.send(2, 0, &[0; 6], Direction::None, 0);
+    let reset = testbed.manage(1, Function::LunReset, 0);
+    testbed.let_go();
+    assert_eq!(testbed.managed(reset), TmfStatus::COMPLETE);
+    assert!(!testbed.answered(tag));
     // INQUIRY does not clear the unit attention; REQUEST SENSE does.
-    assert_eq!(rig.read(&[0x12, 0, 0, 0, 36, 0], 36).0.status, 0);
-    let (answer, sense) = rig.read(&[0x03, 0, 0, 0, 18, 0], 18);
+    assert_eq!(testbed.read(&[0x12, 0, 0, 0, 36, 0], 36).0.status, 0);
+    let (answer, sense) = testbed.read(&[0x03, 0, 0, 0, 18, 0], 18);
     assert_eq!(
         (answer.status, sense[2], sense[12], sense[13]),
         (0, 6, 0x29, 3)
     );
-    assert_eq!(rig.none(1, &[0; 6]).status, 0);
-    let told = rig.none(2, &[0; 6]);
+    assert_eq!(testbed.none(1, &[0; 6]).status, 0);
+    let told = testbed.none(2, &[0; 6]);
     assert_eq!((told.sense, told.credits), (Some((6, 0x29, 3)), 2));
-    assert_eq!(rig.none(2, &[0; 6]).status, 0);
+    assert_eq!(testbed.none(2, &[0; 6]).status, 0);
 
-    rig.hold = true;
-    rig.send(2, 0, &[0; 6], Direction::None, 0);
-    let clear = rig.manage(1, Function::ClearTaskSet, 0);
-    rig.let_go();
-    assert_eq!(rig.managed(clear), TmfStatus::COMPLETE);
-    assert_eq!(rig.none(1, &[0; 6]).status, 0);
-    assert_eq!(rig.none(2, &[0; 6]).sense, Some((6, 0x2f, 0)));
+    testbed.hold = true;
+    testbed.send(2, 0, &[0; 6], Direction::None, 0);
+    let clear = testbed.manage(1, Function::ClearTaskSet, 0);
+    testbed.let_go();
+    assert_eq!(testbed.managed(clear), TmfStatus::COMPLETE);
+    assert_eq!(testbed.none(1, &[0; 6]).status, 0);
+    assert_eq!(testbed.none(2, &[0; 6]).sense, Some((6, 0x2f, 0)));
 }
 
 #[test]
 fn task_management_of_no_unit_is_refused() {
-    let mut rig = Rig::logged_in();
+    let mut testbed = Testbed::logged_in();
     let mut iu = [0; 48];
     let request = srp_target::proto::tmf::TskMgmt {
         tag: 9,
@@ -391,20 +391,20 @@ fn task_management_of_no_unit_is_refused() {
         task_tag: 0,
     };
     request.build(&mut iu).unwrap();
-    rig.message(1, &iu);
-    assert_eq!(rig.managed(9), TmfStatus(Some(2)));
+    testbed.message(1, &iu);
+    assert_eq!(testbed.managed(9), TmfStatus(Some(2)));
 }
 
 #[test]
 fn no_memory_is_a_full_task_set() {
-    let mut rig = Rig::logged_in();
-    rig.hold = true;
-    rig.memory.insert(9, vec![0; 512]);
-    let tag = rig.send(1, 0, &cdb10(0x2a, 0, 1), Direction::ToDevice, 512);
-    let (task, _) = rig.fetches.pop().unwrap();
-    rig.target.no_memory(task, None);
-    rig.pump();
-    let answer = rig.answer(tag, 512, Direction::ToDevice);
+    let mut testbed = Testbed::logged_in();
+    testbed.hold = true;
+    testbed.memory.insert(9, vec![0; 512]);
+    let tag = testbed.send(1, 0, &cdb10(0x2a, 0, 1), Direction::ToDevice, 512);
+    let (task, _) = testbed.fetches.pop().unwrap();
+    testbed.target.no_memory(task, None);
+    testbed.pump();
+    let answer = testbed.answer(tag, 512, Direction::ToDevice);
     assert_eq!(
         (answer.status, answer.resid, answer.credits),
         (0x28, 512, 1)
@@ -413,20 +413,20 @@ fn no_memory_is_a_full_task_set() {
 
 #[test]
 fn logouts_end_what_they_are_about() {
-    let mut rig = Rig::logged_in();
-    rig.login(2, &further());
+    let mut testbed = Testbed::logged_in();
+    testbed.login(2, &further());
     let mut iu = [0; 16];
     build_short(&mut iu, opcode::I_LOGOUT, 1).unwrap();
-    rig.message(1, &iu);
-    assert_eq!(rig.left, [(1, None)]);
-    assert_eq!(rig.none(2, &[0; 6]).status, 0);
-    rig.target.shutdown();
-    rig.pump();
-    let (channel, last) = &rig.left[1];
+    testbed.message(1, &iu);
+    assert_eq!(testbed.left, [(1, None)]);
+    assert_eq!(testbed.none(2, &[0; 6]).status, 0);
+    testbed.target.shutdown();
+    testbed.pump();
+    let (channel, last) = &testbed.left[1];
     assert_eq!(*channel, 2);
     match Message::parse(last.as_ref().unwrap()).unwrap() {
         Message::TLogout(reason) => assert_eq!(reason, 0),
         other => panic!("{other:?}"),
     }
-    assert!(rig.target.idle());
+    assert!(testbed.target.idle());
 }

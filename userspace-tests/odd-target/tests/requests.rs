@@ -17,14 +17,14 @@ use verbs::ib_cm::{Kind, Mad};
 /// Communication ID of the peer.
 const PEER: u32 = 0x77;
 
-struct Rig {
+struct Testbed {
     requests: Requests<u8>,
     now: Instant,
     /// The logged lines.
     said: Vec<String>,
 }
 
-impl Rig {
+impl Testbed {
     fn new() -> Self {
         Self {
             requests: Requests::default(),
@@ -104,11 +104,14 @@ fn only(deeds: &[Deed<u8>]) -> Mad {
 
 #[test]
 fn a_login_without_a_script() {
-    let mut rig = Rig::new();
-    let deeds = rig.hear(req(PEER));
+    let mut testbed = Testbed::new();
+    let deeds = testbed.hear(req(PEER));
     assert!(matches!(&deeds[..], [Deed::Login { channel: 1, data }] if data[..3] == [0, 1, 2]));
-    assert_eq!(rig.requests.request(1).map(|(r, _)| r.qpn), Some(0x1234));
-    let rep = only(&rig.accept(&deeds));
+    assert_eq!(
+        testbed.requests.request(1).map(|(r, _)| r.qpn),
+        Some(0x1234)
+    );
+    let rep = only(&testbed.accept(&deeds));
     let ids = (rep.kind(), rep.from(), rep.to(), rep.tid());
     assert_eq!(ids, (Some(Kind::Rep), 1, PEER, 5));
     assert_eq!(
@@ -116,89 +119,92 @@ fn a_login_without_a_script() {
         (&[0, 0, 0x55][..], 0xc0)
     );
 
-    assert_eq!(rig.hear(message(Kind::Rtu, 1)), [Deed::Established(1)]);
-    assert_eq!(rig.hear(message(Kind::Rtu, 1)), []);
-    let end = rig.hear(message(Kind::Dreq, 1));
+    assert_eq!(testbed.hear(message(Kind::Rtu, 1)), [Deed::Established(1)]);
+    assert_eq!(testbed.hear(message(Kind::Rtu, 1)), []);
+    let end = testbed.hear(message(Kind::Dreq, 1));
     assert_eq!(sent(&end), [Kind::Drep]);
     assert_eq!(end.last(), Some(&Deed::Ended(1)));
     assert!(
-        rig.said[0].starts_with("req at=a service="),
+        testbed.said[0].starts_with("req at=a service="),
         "{:?}",
-        rig.said
+        testbed.said
     );
-    assert_eq!(rig.said[1..], ["rtu", "rtu again", "dreq"]);
+    assert_eq!(testbed.said[1..], ["rtu", "rtu again", "dreq"]);
 }
 
 #[test]
 fn a_refused_login() {
-    let mut rig = Rig::new();
-    rig.hear(req(PEER));
-    rig.requests.refused(1, &[0xc2]);
-    let rej = only(&rig.deeds());
+    let mut testbed = Testbed::new();
+    testbed.hear(req(PEER));
+    testbed.requests.refused(1, &[0xc2]);
+    let rej = only(&testbed.deeds());
     assert_eq!(
         (rej.kind(), rej.reason(), rej.of()),
         (Some(Kind::Rej), 28, 0)
     );
     assert_eq!(rej.message()[84], 0xc2);
-    assert!(rig.requests.request(1).is_none());
+    assert!(testbed.requests.request(1).is_none());
 }
 
 #[test]
 fn scripts_are_for_requests_in_order() {
-    let mut rig = Rig::new();
-    rig.script("2 rej:24:0102:03");
-    rig.script("rej:3");
+    let mut testbed = Testbed::new();
+    testbed.script("2 rej:24:0102:03");
+    testbed.script("rej:3");
     for reason in [24, 24, 3] {
-        let rej = only(&rig.hear(req(PEER)));
+        let rej = only(&testbed.hear(req(PEER)));
         assert_eq!((rej.kind(), rej.reason()), (Some(Kind::Rej), reason));
         let info = if reason == 24 { [4, 1, 2, 3] } else { [0; 4] };
         let m = rej.message();
         assert_eq!([m[9], m[12], m[13], m[84]], info);
     }
-    assert!(matches!(rig.hear(req(PEER))[..], [Deed::Login { .. }]));
-    rig.script("5 nothing");
-    rig.requests.forget();
-    assert!(matches!(rig.hear(req(PEER + 1))[..], [Deed::Login { .. }]));
+    assert!(matches!(testbed.hear(req(PEER))[..], [Deed::Login { .. }]));
+    testbed.script("5 nothing");
+    testbed.requests.forget();
+    assert!(matches!(
+        testbed.hear(req(PEER + 1))[..],
+        [Deed::Login { .. }]
+    ));
 }
 
 #[test]
 fn a_retransmission_without_a_reply_is_a_new_request() {
-    let mut rig = Rig::new();
-    rig.script("nothing");
-    assert_eq!(rig.hear(req(PEER)), []);
-    let deeds = rig.hear(req(PEER));
-    assert_eq!(rig.said[1..], ["req again"]);
+    let mut testbed = Testbed::new();
+    testbed.script("nothing");
+    assert_eq!(testbed.hear(req(PEER)), []);
+    let deeds = testbed.hear(req(PEER));
+    assert_eq!(testbed.said[1..], ["req again"]);
     // While the decision about a login is pending, a retransmission asks for no second one.
-    assert_eq!(rig.hear(req(PEER)), []);
-    assert_eq!(sent(&rig.accept(&deeds)), [Kind::Rep]);
-    assert_eq!(sent(&rig.hear(req(PEER))), [Kind::Rep]);
-    assert_eq!(rig.said[3], "req again after the answer");
+    assert_eq!(testbed.hear(req(PEER)), []);
+    assert_eq!(sent(&testbed.accept(&deeds)), [Kind::Rep]);
+    assert_eq!(sent(&testbed.hear(req(PEER))), [Kind::Rep]);
+    assert_eq!(testbed.said[3], "req again after the answer");
 }
 
 #[test]
 fn steps_wait() {
-    let mut rig = Rig::new();
-    rig.script("mra:20 wait:1000 rep wait:300 dreq");
-    let mra = only(&rig.hear(req(PEER)));
+    let mut testbed = Testbed::new();
+    testbed.script("mra:20 wait:1000 rep wait:300 dreq");
+    let mra = only(&testbed.hear(req(PEER)));
     assert_eq!((mra.kind(), mra.timeout()), (Some(Kind::Mra), 20));
-    assert_eq!(rig.hear(req(PEER)), []);
-    assert_eq!(rig.wait(999), []);
-    let deeds = rig.wait(1);
-    assert_eq!(sent(&rig.accept(&deeds)), [Kind::Rep]);
-    let due = rig.requests.attend(rig.now);
-    assert_eq!(due, Some(rig.now + Duration::from_millis(300)));
-    let dreq = only(&rig.wait(300));
+    assert_eq!(testbed.hear(req(PEER)), []);
+    assert_eq!(testbed.wait(999), []);
+    let deeds = testbed.wait(1);
+    assert_eq!(sent(&testbed.accept(&deeds)), [Kind::Rep]);
+    let due = testbed.requests.attend(testbed.now);
+    assert_eq!(due, Some(testbed.now + Duration::from_millis(300)));
+    let dreq = only(&testbed.wait(300));
     assert_eq!(dreq.kind(), Some(Kind::Dreq));
     assert_eq!(dreq.message()[8..11], [0, 0x12, 0x34]);
-    assert_eq!(rig.hear(message(Kind::Drep, 1)), [Deed::Ended(1)]);
+    assert_eq!(testbed.hear(message(Kind::Drep, 1)), [Deed::Ended(1)]);
 }
 
 #[test]
 fn a_reply_with_changed_bytes() {
-    let mut rig = Rig::new();
-    rig.script("rep:4:deadbeef rep");
-    let deeds = rig.hear(req(PEER));
-    let replies = rig.accept(&deeds);
+    let mut testbed = Testbed::new();
+    testbed.script("rep:4:deadbeef rep");
+    let deeds = testbed.hear(req(PEER));
+    let replies = testbed.accept(&deeds);
     let [Deed::Send { mad: wrong, .. }, Deed::Send { mad: right, .. }] = &replies[..] else {
         panic!("{replies:?}");
     };
@@ -207,10 +213,10 @@ fn a_reply_with_changed_bytes() {
 
 #[test]
 fn a_rej_after_the_reply_refers_to_it() {
-    let mut rig = Rig::new();
-    rig.script("rep rej:4");
-    let deeds = rig.hear(req(PEER));
-    let deeds = rig.accept(&deeds);
+    let mut testbed = Testbed::new();
+    testbed.script("rep rej:4");
+    let deeds = testbed.hear(req(PEER));
+    let deeds = testbed.accept(&deeds);
     assert_eq!(sent(&deeds), [Kind::Rep, Kind::Rej]);
     let Deed::Send { mad, .. } = &deeds[1] else {
         panic!();
@@ -221,34 +227,34 @@ fn a_rej_after_the_reply_refers_to_it() {
 
 #[test]
 fn the_peer_gives_up() {
-    let mut rig = Rig::new();
+    let mut testbed = Testbed::new();
     // Before a reply the peer does not know our ID.
-    rig.hear(req(PEER));
-    assert_eq!(rig.hear(message(Kind::Rej, 0)), [Deed::Ended(1)]);
+    testbed.hear(req(PEER));
+    assert_eq!(testbed.hear(message(Kind::Rej, 0)), [Deed::Ended(1)]);
     // Afterwards it does.
-    let deeds = rig.hear(req(PEER));
-    rig.accept(&deeds);
-    assert_eq!(rig.hear(message(Kind::Rej, 2)), [Deed::Ended(2)]);
+    let deeds = testbed.hear(req(PEER));
+    testbed.accept(&deeds);
+    assert_eq!(testbed.hear(message(Kind::Rej, 2)), [Deed::Ended(2)]);
     // A channel that has ended here ends only once.
-    let deeds = rig.hear(req(PEER));
-    rig.accept(&deeds);
-    rig.requests.disconnect(3);
-    rig.requests.closed(3);
-    assert_eq!(sent(&rig.deeds()), [Kind::Dreq]);
-    assert_eq!(rig.hear(message(Kind::Drep, 3)), []);
+    let deeds = testbed.hear(req(PEER));
+    testbed.accept(&deeds);
+    testbed.requests.disconnect(3);
+    testbed.requests.closed(3);
+    assert_eq!(sent(&testbed.deeds()), [Kind::Dreq]);
+    assert_eq!(testbed.hear(message(Kind::Drep, 3)), []);
 }
 
 #[test]
 fn a_dreq_for_an_unknown_channel_is_confirmed() {
-    let mut rig = Rig::new();
-    let drep = only(&rig.hear(message(Kind::Dreq, 4)));
+    let mut testbed = Testbed::new();
+    let drep = only(&testbed.hear(message(Kind::Dreq, 4)));
     let ids = (drep.kind(), drep.from(), drep.to());
     assert_eq!(ids, (Some(Kind::Drep), 4, PEER));
-    assert_eq!(rig.said, ["message 15 for no channel"]);
+    assert_eq!(testbed.said, ["message 15 for no channel"]);
     let mut other = req(PEER);
     other.0[1] = 3;
-    assert_eq!(rig.hear(other), []);
-    assert!(rig.said[1].starts_with("FAILED"));
+    assert_eq!(testbed.hear(other), []);
+    assert!(testbed.said[1].starts_with("FAILED"));
 }
 
 #[test]

@@ -20,13 +20,13 @@ mod cases {
 
     #[test]
     fn another_port_of_the_switch() -> Result {
-        let mut rig = Rig::new()?;
-        let net = rig.net.clone();
+        let mut testbed = Testbed::new()?;
+        let net = testbed.net.clone();
         let fabric = &net.fabric;
         for (number, error) in [(0, EINVAL), (5, EINVAL), (1, EBUSY), (2, EBUSY)] {
             check_eq!(fabric.move_to(FIRST, number), Err(error));
         }
-        exchange(&mut rig, 1, 64)?;
+        exchange(&mut testbed, 1, 64)?;
         // No data passes the new port until a manager has activated it.
         fabric.move_to(FIRST, 4)?;
         check_eq!(fabric.switch_port(FIRST), 4);
@@ -39,29 +39,29 @@ mod cases {
         manager::activate(fabric)?;
         check_eq!(fabric.route(SECOND, 1), Some(FIRST));
         check_eq!(fabric.route(FIRST, 2), Some(SECOND));
-        rig.again(&USUAL)?;
-        exchange(&mut rig, 2, 64)?;
+        testbed.again(&USUAL)?;
+        exchange(&mut testbed, 2, 64)?;
         // A cable that is unplugged stays unplugged.
         fabric.plug(FIRST, false);
         fabric.move_to(FIRST, 2)?;
         check_eq!(state(fabric, FIRST), Some((State::Down, 1)));
         fabric.plug(FIRST, true);
         manager::activate(fabric)?;
-        rig.again(&USUAL)?;
-        exchange(&mut rig, 3, 64)
+        testbed.again(&USUAL)?;
+        exchange(&mut testbed, 3, 64)
     }
 
     #[test]
     fn no_reference_keeps_an_adapter() -> Result {
-        let mut rig = Rig::new()?;
-        exchange(&mut rig, 1, 64)?;
-        let Rig {
+        let mut testbed = Testbed::new()?;
+        exchange(&mut testbed, 1, 64)?;
+        let Testbed {
             a,
             b,
             registrations: [first, second],
             hcas: [one, two],
             net,
-        } = rig;
+        } = testbed;
         drop(b);
         drop(second);
         drop(two);
@@ -76,8 +76,8 @@ mod cases {
 
     #[test]
     fn without_power() -> Result {
-        let mut rig = Rig::new()?;
-        let net = rig.net.clone();
+        let mut testbed = Testbed::new()?;
+        let net = testbed.net.clone();
         let fabric = &net.fabric;
         fabric.power(FIRST.ca, false);
         check_eq!(state(fabric, FIRST), Some((State::Down, 0)));
@@ -89,7 +89,7 @@ mod cases {
         fabric.power(FIRST.ca, true);
         check_eq!(state(fabric, FIRST), Some((State::Init, 0)));
         manager::activate(fabric)?;
-        rig.again(&USUAL)?;
-        exchange(&mut rig, 1, 64)
+        testbed.again(&USUAL)?;
+        exchange(&mut testbed, 1, 64)
     }
 }

@@ -40,19 +40,19 @@ const fn gid(last: u8) -> [u8; 16] {
     gid
 }
 
-/// A rig with datagram queue pairs, and two more users of its adapters. The users are dropped
+/// A testbed with datagram queue pairs, and two more users of its adapters. The users are dropped
 /// first.
 struct Groups {
     c: User,
     d: User,
-    rig: Rig,
+    testbed: Testbed,
 }
 
 impl Deref for Groups {
-    type Target = Rig;
+    type Target = Testbed;
 
-    fn deref(&self) -> &Rig {
-        &self.rig
+    fn deref(&self) -> &Testbed {
+        &self.testbed
     }
 }
 
@@ -61,11 +61,11 @@ impl Groups {
     /// each.
     fn new(ports: u16) -> Result<Self> {
         let kind = bindings::ib_qp_type_IB_QPT_UD;
-        let rig = Rig::of(kind, 64)?;
+        let testbed = Testbed::of(kind, 64)?;
         let this = Self {
-            c: User::new(&rig.registrations[0], kind, 64)?,
-            d: User::new(&rig.registrations[1], kind, 64)?,
-            rig,
+            c: User::new(&testbed.registrations[0], kind, 64)?,
+            d: User::new(&testbed.registrations[1], kind, 64)?,
+            testbed,
         };
         for user in this.users() {
             user.datagrams(QKEY)?;
@@ -75,7 +75,7 @@ impl Groups {
     }
 
     fn users(&self) -> [&User; 4] {
-        [&self.rig.a, &self.rig.b, &self.c, &self.d]
+        [&self.testbed.a, &self.testbed.b, &self.c, &self.d]
     }
 
     /// Makes all users members, each with a receive request.
@@ -89,10 +89,10 @@ impl Groups {
 
     /// Sends a datagram from `a` to the group.
     fn tell(&self) -> Result {
-        self.rig
+        self.testbed
             .a
             .datagram_to(Some(gid(1)), LID, ALL_OF_THEM, QKEY, 100)?;
-        check_eq!(self.rig.a.wait()?.status, Status::SUCCESS);
+        check_eq!(self.testbed.a.wait()?.status, Status::SUCCESS);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ mod cases {
     fn all_but_the_sender() -> Result {
         let mut all = Groups::new(BOTH)?;
         all.join()?;
-        pattern(&mut all.rig.a.bytes()[..4096], 3);
+        pattern(&mut all.testbed.a.bytes()[..4096], 3);
         let from = all.a.num();
         all.a
             .datagram_to(Some(gid(1)), LID, ALL_OF_THEM, QKEY, 4096)?;
@@ -145,8 +145,8 @@ mod cases {
         header[8..10].copy_from_slice(&[0xfe, 0x80]);
         header[16..24].copy_from_slice(&(Fabric::guid(0) + 1).to_be_bytes());
         header[24..].copy_from_slice(&gid(1));
-        let Groups { c, d, rig } = &mut all;
-        for user in [&mut rig.b, c, d] {
+        let Groups { c, d, testbed } = &mut all;
+        for user in [&mut testbed.b, c, d] {
             let wc = user.wait()?;
             check_eq!((wc.status, wc.bytes), (Status::SUCCESS, 4136));
             check_eq!(wc.src_qp, from);
@@ -155,7 +155,7 @@ mod cases {
             check!(same(&user.bytes()[PAGE_SIZE..][..40], &header));
             check!(same(
                 &user.bytes()[PAGE_SIZE + 40..][..4096],
-                &rig.a.bytes()[..4096]
+                &testbed.a.bytes()[..4096]
             ));
         }
         // A sender need not be a member. Only a member without a receive request loses the
@@ -256,7 +256,7 @@ mod cases {
             }
         }
         drop(all);
-        check_eq!(Rig::new()?.a.attach(gid(1), LID), Err(EINVAL));
+        check_eq!(Testbed::new()?.a.attach(gid(1), LID), Err(EINVAL));
         Ok(())
     }
 

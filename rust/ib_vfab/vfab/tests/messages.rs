@@ -10,25 +10,25 @@ mod cases {
 
     #[test]
     fn sends() -> Result {
-        let mut rig = Rig::new()?;
+        let mut testbed = Testbed::new()?;
         for (n, len) in [0, 1, 64, 4096, 12345, MEMORY].into_iter().enumerate() {
-            exchange(&mut rig, n as u64, len)?;
+            exchange(&mut testbed, n as u64, len)?;
         }
         // Send three pieces to two.
-        let (a, b) = (rig.a.lkey(), rig.b.lkey());
-        pattern(&mut rig.a.bytes()[..9000], 3);
-        rig.b.recv(1, &[(6000, 4001, b), (100, 4999, b)])?;
+        let (a, b) = (testbed.a.lkey(), testbed.b.lkey());
+        pattern(&mut testbed.a.bytes()[..9000], 3);
+        testbed.b.recv(1, &[(6000, 4001, b), (100, 4999, b)])?;
         let pieces = [(0, 1, a), (1, 5998, a), (5999, 3001, a)];
-        rig.a.post(2, Request::SendImm(0x1234_5678), &pieces)?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        let wc = rig.b.wait()?;
+        testbed.a.post(2, Request::SendImm(0x1234_5678), &pieces)?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        let wc = testbed.b.wait()?;
         check_eq!((wc.bytes, wc.ex), (9000, 0x1234_5678));
         check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_IMM as u32 != 0);
-        check_eq!(wc.src_qp, rig.a.num());
+        check_eq!(wc.src_qp, testbed.a.num());
         let (head, tail) = (6000, 100);
         for n in 0..9000 {
             let to = if n < 4001 { head + n } else { tail + n - 4001 };
-            if rig.a.bytes()[n] != rig.b.bytes()[to] {
+            if testbed.a.bytes()[n] != testbed.b.bytes()[to] {
                 check_eq!(n, usize::MAX);
             }
         }
@@ -37,72 +37,78 @@ mod cases {
 
     #[test]
     fn interrupts() -> Result {
-        let mut rig = Rig::new()?;
-        let (a, b) = (rig.a.lkey(), rig.b.lkey());
+        let mut testbed = Testbed::new()?;
+        let (a, b) = (testbed.a.lkey(), testbed.b.lkey());
         let solicited = bindings::ib_send_flags_IB_SEND_SOLICITED as i32;
-        check!(!rig.b.arm(false));
+        check!(!testbed.b.arm(false));
         for n in 0..4 {
-            rig.b.recv(n, &[(0, 64, b)])?;
+            testbed.b.recv(n, &[(0, 64, b)])?;
         }
-        check_eq!(rig.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0, 2);
-        within(|| (rig.b.interrupts() > 0).then_some(()))?;
+        check_eq!(
+            testbed.a.send(0, &[Request::Send; 2], &[(0, 64, a)], 0).0,
+            2
+        );
+        within(|| (testbed.b.interrupts() > 0).then_some(()))?;
         // There is one interrupt until the queue is armed again; an unsignaled request has no
         // completion.
-        check_eq!(rig.b.interrupts(), 1);
-        check!(rig.a.poll().is_none());
-        check!(rig.b.arm(true));
-        check_eq!(rig.a.send(0, &[Request::Send], &[(0, 64, a)], 0).0, 1);
+        check_eq!(testbed.b.interrupts(), 1);
+        check!(testbed.a.poll().is_none());
+        check!(testbed.b.arm(true));
+        check_eq!(testbed.a.send(0, &[Request::Send], &[(0, 64, a)], 0).0, 1);
         kernel::time::delay::fsleep(Delta::from_millis(20));
-        check_eq!(rig.b.interrupts(), 1);
+        check_eq!(testbed.b.interrupts(), 1);
         check_eq!(
-            rig.a.send(0, &[Request::Send], &[(0, 64, a)], solicited).0,
+            testbed
+                .a
+                .send(0, &[Request::Send], &[(0, 64, a)], solicited)
+                .0,
             1
         );
-        within(|| (rig.b.interrupts() == 2).then_some(()))?;
+        within(|| (testbed.b.interrupts() == 2).then_some(()))?;
         for n in 0..4 {
-            check_eq!(rig.b.wait()?.id, n);
+            check_eq!(testbed.b.wait()?.id, n);
         }
-        exchange(&mut rig, 9, 100)
+        exchange(&mut testbed, 9, 100)
     }
 
     #[test]
     fn a_message_is_too_long() -> Result {
-        let rig = Rig::new()?;
-        let (a, b) = (rig.a.lkey(), rig.b.lkey());
-        rig.b.recv(1, &[(0, 63, b)])?;
-        rig.b.recv(2, &[(0, 63, b)])?;
-        rig.a.post(3, Request::Send, &[(0, 64, a)])?;
-        refused(rig.a.wait()?, Status::REM_INV_REQ_ERR)?;
-        refused(rig.b.wait()?, Status::LOC_LEN_ERR)?;
-        refused(rig.b.wait()?, Status::WR_FLUSH_ERR)
+        let testbed = Testbed::new()?;
+        let (a, b) = (testbed.a.lkey(), testbed.b.lkey());
+        testbed.b.recv(1, &[(0, 63, b)])?;
+        testbed.b.recv(2, &[(0, 63, b)])?;
+        testbed.a.post(3, Request::Send, &[(0, 64, a)])?;
+        refused(testbed.a.wait()?, Status::REM_INV_REQ_ERR)?;
+        refused(testbed.b.wait()?, Status::LOC_LEN_ERR)?;
+        refused(testbed.b.wait()?, Status::WR_FLUSH_ERR)
     }
 
     #[test]
     fn waits_for_a_receive() -> Result {
-        let mut rig = Rig::new()?;
-        let (a, b) = (rig.a.lkey(), rig.b.lkey());
-        rig.a.post(1, Request::Send, &[(0, 64, a)])?;
-        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
+        let mut testbed = Testbed::new()?;
+        let (a, b) = (testbed.a.lkey(), testbed.b.lkey());
+        testbed.a.post(1, Request::Send, &[(0, 64, a)])?;
+        testbed.a.post(2, Request::Send, &[(0, 64, a)])?;
         kernel::time::delay::fsleep(Delta::from_millis(5));
-        check!(rig.a.poll().is_none());
-        rig.b.recv(1, &[(0, 64, b)])?;
-        rig.b.recv(2, &[(0, 64, b)])?;
-        check_eq!(rig.a.wait()?.id, 1);
-        check_eq!(rig.a.wait()?.id, 2);
-        check_eq!(rig.b.wait()?.id, 1);
-        check_eq!(rig.b.wait()?.id, 2);
+        check!(testbed.a.poll().is_none());
+        testbed.b.recv(1, &[(0, 64, b)])?;
+        testbed.b.recv(2, &[(0, 64, b)])?;
+        check_eq!(testbed.a.wait()?.id, 1);
+        check_eq!(testbed.a.wait()?.id, 2);
+        check_eq!(testbed.b.wait()?.id, 1);
+        check_eq!(testbed.b.wait()?.id, 2);
         // The number of retries is limited.
         let how = How {
             rnr_retries: 2,
             rnr_timer: 12,
             ..USUAL
         };
-        rig.again(&how)?;
+        testbed.again(&how)?;
         let began = Instant::<Monotonic>::now();
-        rig.a.post(3, Request::Send, &[(0, 64, a)])?;
-        rig.a.post(4, Request::Send, &[(0, 64, a)])?;
-        refused(rig.a.wait()?, Status::RNR_RETRY_EXC_ERR)?;
-        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)?;
+        testbed.a.post(3, Request::Send, &[(0, 64, a)])?;
+        testbed.a.post(4, Request::Send, &[(0, 64, a)])?;
+        refused(testbed.a.wait()?, Status::RNR_RETRY_EXC_ERR)?;
+        refused(testbed.a.wait()?, Status::WR_FLUSH_ERR)?;
         // Two delays of 0.64 ms.
         check!(began.elapsed() >= Delta::from_micros(1280));
         Ok(())
@@ -112,57 +118,59 @@ mod cases {
     fn connection_managers() -> Result {
         const CM: u8 = 7;
         const QKEY: u32 = 0x8001_0000;
-        let mut rig = Rig::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
-        rig.a.datagrams(QKEY)?;
-        rig.b.datagrams(QKEY)?;
-        let (b, num) = (rig.b.lkey(), rig.b.num());
-        rig.b.recv(1, &[(0, 296, b)])?;
-        let end = rig.hcas[1].end(1)?.clone();
+        let mut testbed = Testbed::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
+        testbed.a.datagrams(QKEY)?;
+        testbed.b.datagrams(QKEY)?;
+        let (b, num) = (testbed.b.lkey(), testbed.b.num());
+        testbed.b.recv(1, &[(0, 296, b)])?;
+        let end = testbed.hcas[1].end(1)?.clone();
         // A datagram to queue pair 1 reaches the manager if one is set and the class is CM.
         for (manager, class, comes) in [(0, CM, false), (num, CM + 1, false), (num, CM, true)] {
             end.set_manager(manager);
-            rig.a.bytes()[1] = class;
-            rig.a.datagram(2, 1, QKEY, 0, 256)?;
-            check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-            let got = rig.b.poll();
+            testbed.a.bytes()[1] = class;
+            testbed.a.datagram(2, 1, QKEY, 0, 256)?;
+            check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+            let got = testbed.b.poll();
             check_eq!(got.is_some(), comes);
-            check!(got.is_none_or(|wc| wc.id == 1 && wc.bytes == 296 && wc.src_qp == rig.a.num()));
+            check!(
+                got.is_none_or(|wc| wc.id == 1 && wc.bytes == 296 && wc.src_qp == testbed.a.num())
+            );
         }
         Ok(())
     }
 
     #[test]
     fn datagrams() -> Result {
-        let mut rig = Rig::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
-        rig.a.datagrams(0x11)?;
-        rig.b.datagrams(0x22)?;
-        let b = rig.b.lkey();
-        rig.b.recv(1, &[(0, 4096 + 40, b)])?;
-        pattern(&mut rig.a.bytes()[..4096], 5);
-        let to = rig.b.num();
+        let mut testbed = Testbed::of(bindings::ib_qp_type_IB_QPT_UD, 64)?;
+        testbed.a.datagrams(0x11)?;
+        testbed.b.datagrams(0x22)?;
+        let b = testbed.b.lkey();
+        testbed.b.recv(1, &[(0, 4096 + 40, b)])?;
+        pattern(&mut testbed.a.bytes()[..4096], 5);
+        let to = testbed.b.num();
         // A wrong Q_Key, a wrong LID: the datagram is sent, but lost.
-        rig.a.datagram(2, to, 0x23, 0, 64)?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        rig.a.datagram(7, to, 0x22, 0, 64)?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        check!(rig.b.poll().is_none());
-        rig.a.datagram(2, to, 0x22, 0, 4096)?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        let wc = rig.b.wait()?;
-        check_eq!((wc.id, wc.bytes, wc.src_qp), (1, 4136, rig.a.num()));
+        testbed.a.datagram(2, to, 0x23, 0, 64)?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        testbed.a.datagram(7, to, 0x22, 0, 64)?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        check!(testbed.b.poll().is_none());
+        testbed.a.datagram(2, to, 0x22, 0, 4096)?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        let wc = testbed.b.wait()?;
+        check_eq!((wc.id, wc.bytes, wc.src_qp), (1, 4136, testbed.a.num()));
         for n in 0..4096 {
-            if rig.a.bytes()[n] != rig.b.bytes()[40 + n] {
+            if testbed.a.bytes()[n] != testbed.b.bytes()[40 + n] {
                 check_eq!(n, usize::MAX);
             }
         }
         // Without a receive request the datagram is lost.
-        rig.a.datagram(2, to, 0x22, 0, 64)?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        check!(rig.b.poll().is_none());
+        testbed.a.datagram(2, to, 0x22, 0, 64)?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        check!(testbed.b.poll().is_none());
         // A datagram is too long; the next one is flushed.
-        rig.a.datagram(2, to, 0x22, 0, 4097)?;
-        refused(rig.a.wait()?, Status::LOC_LEN_ERR)?;
-        rig.a.datagram(2, to, 0x22, 0, 64)?;
-        refused(rig.a.wait()?, Status::WR_FLUSH_ERR)
+        testbed.a.datagram(2, to, 0x22, 0, 4097)?;
+        refused(testbed.a.wait()?, Status::LOC_LEN_ERR)?;
+        testbed.a.datagram(2, to, 0x22, 0, 64)?;
+        refused(testbed.a.wait()?, Status::WR_FLUSH_ERR)
     }
 }

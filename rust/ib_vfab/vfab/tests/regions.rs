@@ -6,13 +6,13 @@ use super::*;
 
 /// Makes twelve remote accesses to memory of `b` that must be refused: wrong rights, key or address
 /// range. Each must leave that memory unchanged.
-pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
-    let lkey = rig.a.lkey();
-    let all_memory = rig.b.lkey();
+pub(super) fn refusals(testbed: &mut Testbed, pieces: &[(usize, usize)]) -> Result {
+    let lkey = testbed.a.lkey();
+    let all_memory = testbed.b.lkey();
     let write = |addr, key| Request::Write(addr, key);
     let read = |addr, key| Request::Read(addr, key);
     for case in 0..12 {
-        rig.again(&if case == 9 {
+        testbed.again(&if case == 9 {
             How {
                 access: READ,
                 ..USUAL
@@ -30,7 +30,7 @@ pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
             1 => LOCAL | WRITE,
             _ => ALL,
         };
-        let (addr, key, len) = rig.lend_these(access, pieces)?;
+        let (addr, key, len) = testbed.lend_these(access, pieces)?;
         let end = addr + len as u64;
         let request = match case {
             0 => write(addr, key),
@@ -44,25 +44,25 @@ pub(super) fn refusals(rig: &mut Rig, pieces: &[(usize, usize)]) -> Result {
             8 => write(u64::MAX - 3, key),
             9 => write(addr, key),
             10 => read(addr, key),
-            _ => write(rig.b.addr(0), all_memory),
+            _ => write(testbed.b.addr(0), all_memory),
         };
-        let before: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
-        pattern(&mut rig.a.bytes()[..32], case + 100);
-        rig.a.post(1, request, &[(0, 32, lkey)])?;
-        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
-        let after: usize = rig.b.bytes().iter().map(|b| usize::from(*b)).sum();
+        let before: usize = testbed.b.bytes().iter().map(|b| usize::from(*b)).sum();
+        pattern(&mut testbed.a.bytes()[..32], case + 100);
+        testbed.a.post(1, request, &[(0, 32, lkey)])?;
+        refused(testbed.a.wait()?, Status::REM_ACCESS_ERR)?;
+        let after: usize = testbed.b.bytes().iter().map(|b| usize::from(*b)).sum();
         check_eq!(before, after);
         // Both queue pairs are in error, and the responder gets an event.
-        within(|| (rig.b.queried() == Ok(6)).then_some(()))?;
-        check_eq!(rig.a.queried()?, 6);
+        within(|| (testbed.b.queried() == Ok(6)).then_some(()))?;
+        check_eq!(testbed.a.queried()?, 6);
         let told = 1 << bindings::ib_event_type_IB_EVENT_QP_ACCESS_ERR;
-        within(|| (rig.b.events() & told != 0).then_some(()))?;
-        rig.b.reset()?;
-        rig.b.init(ALL)?;
-        rig.b.rtr(1, rig.a.num(), 7, &USUAL)?;
-        rig.b.rts(7, &USUAL)?;
-        rig.b.post(91, Request::Inv(key), &[])?;
-        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        within(|| (testbed.b.events() & told != 0).then_some(()))?;
+        testbed.b.reset()?;
+        testbed.b.init(ALL)?;
+        testbed.b.rtr(1, testbed.a.num(), 7, &USUAL)?;
+        testbed.b.rts(7, &USUAL)?;
+        testbed.b.post(91, Request::Inv(key), &[])?;
+        check_eq!(testbed.b.wait()?.status, Status::SUCCESS);
     }
     Ok(())
 }
@@ -73,20 +73,27 @@ mod cases {
 
     #[test]
     fn remote_memory() -> Result {
-        let mut rig = Rig::new()?;
-        let lkey = rig.a.lkey();
-        let (addr, key, len) = rig.lend(ALL)?;
-        pattern(&mut rig.a.bytes()[..len], 1);
-        rig.a
+        let mut testbed = Testbed::new()?;
+        let lkey = testbed.a.lkey();
+        let (addr, key, len) = testbed.lend(ALL)?;
+        pattern(&mut testbed.a.bytes()[..len], 1);
+        testbed
+            .a
             .post(1, Request::Write(addr, key), &[(0, len, lkey)])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
         let at = PAGE_SIZE + 100;
         let end = at + len;
-        let whole: usize = rig.b.bytes()[at..end].iter().map(|b| usize::from(*b)).sum();
-        let sent: usize = rig.a.bytes()[..len].iter().map(|b| usize::from(*b)).sum();
+        let whole: usize = testbed.b.bytes()[at..end]
+            .iter()
+            .map(|b| usize::from(*b))
+            .sum();
+        let sent: usize = testbed.a.bytes()[..len]
+            .iter()
+            .map(|b| usize::from(*b))
+            .sum();
         check_eq!(whole, sent);
-        check_eq!(rig.b.bytes()[at - 1], 0);
-        check_eq!(rig.b.bytes()[end], 0);
+        check_eq!(testbed.b.bytes()[at - 1], 0);
+        check_eq!(testbed.b.bytes()[end], 0);
         // Read the data back, to three pieces elsewhere.
         let to = 8 * PAGE_SIZE;
         let pieces = [
@@ -94,33 +101,34 @@ mod cases {
             (to + 10, len - 20, lkey),
             (to + len - 10, 10, lkey),
         ];
-        rig.a.post(2, Request::Read(addr, key), &pieces)?;
-        let wc = rig.a.wait()?;
+        testbed.a.post(2, Request::Read(addr, key), &pieces)?;
+        let wc = testbed.a.wait()?;
         check_eq!(wc.status, Status::SUCCESS);
         check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_RDMA_READ);
         for n in 0..len {
-            if rig.a.bytes()[n] != rig.a.bytes()[to + n] {
+            if testbed.a.bytes()[n] != testbed.a.bytes()[to + n] {
                 check_eq!(n, usize::MAX);
             }
         }
         // A write with immediate data, and a write of no bytes without a valid key.
-        let b = rig.b.lkey();
-        rig.b.recv(3, &[(0, 8, b)])?;
-        rig.a
+        let b = testbed.b.lkey();
+        testbed.b.recv(3, &[(0, 8, b)])?;
+        testbed
+            .a
             .post(4, Request::WriteImm(addr + 5, key, 77), &[(0, 5, lkey)])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        let wc = rig.b.wait()?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        let wc = testbed.b.wait()?;
         check_eq!((wc.id, wc.ex, wc.bytes), (3, 77, 5));
         check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM);
-        rig.a.post(5, Request::Write(0, 0), &[])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        testbed.a.post(5, Request::Write(0, 0), &[])?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
         Ok(())
     }
 
     #[test]
     fn pages_in_any_order() -> Result {
-        let mut rig = Rig::new()?;
-        let lkey = rig.a.lkey();
+        let mut testbed = Testbed::new()?;
+        let lkey = testbed.a.lkey();
         // The first piece ends and the last begins at a page boundary, and the pieces are not
         // adjacent.
         let pieces = [
@@ -128,61 +136,68 @@ mod cases {
             (9 * PAGE_SIZE, PAGE_SIZE),
             (PAGE_SIZE, 500),
         ];
-        check_eq!(rig.b.describe(&pieces)?, 3);
-        let key = rig.b.key();
-        rig.b.post(1, Request::Reg(key, LOCAL | WRITE), &[])?;
-        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
+        check_eq!(testbed.b.describe(&pieces)?, 3);
+        let key = testbed.b.key();
+        testbed.b.post(1, Request::Reg(key, LOCAL | WRITE), &[])?;
+        check_eq!(testbed.b.wait()?.status, Status::SUCCESS);
         let len = 2 * PAGE_SIZE - 500;
-        pattern(&mut rig.a.bytes()[..len], 9);
-        rig.a
-            .post(2, Request::Write(rig.b.iova(), key), &[(0, len, lkey)])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        pattern(&mut testbed.a.bytes()[..len], 9);
+        testbed
+            .a
+            .post(2, Request::Write(testbed.b.iova(), key), &[(0, len, lkey)])?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
         let mut n = 0;
         for (at, len) in pieces {
             for m in 0..len {
-                if rig.b.bytes()[at + m] != rig.a.bytes()[n + m] {
+                if testbed.b.bytes()[at + m] != testbed.a.bytes()[n + m] {
                     check_eq!((at, m), (0, usize::MAX));
                 }
             }
             n += len;
         }
         // A region of pages ends at a gap within a page.
-        check_eq!(rig.b.describe(&[(0, 100), (PAGE_SIZE, 100)])?, 1);
+        check_eq!(testbed.b.describe(&[(0, 100), (PAGE_SIZE, 100)])?, 1);
         let too_many: [(usize, usize); 1] = [(0, (PAGES as usize + 1) * PAGE_SIZE)];
-        check!(rig.b.describe(&too_many)? < 1);
+        check!(testbed.b.describe(&too_many)? < 1);
         Ok(())
     }
 
     #[test]
     fn access_is_refused() -> Result {
-        refusals(&mut Rig::new()?, &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)])
+        refusals(
+            &mut Testbed::new()?,
+            &[(PAGE_SIZE + 100, 3 * PAGE_SIZE - 100)],
+        )
     }
 
     #[test]
     fn regions() -> Result {
-        let mut rig = Rig::new()?;
-        let lkey = rig.a.lkey();
-        let (addr, key, _) = rig.lend(ALL)?;
+        let mut testbed = Testbed::new()?;
+        let lkey = testbed.a.lkey();
+        let (addr, key, _) = testbed.lend(ALL)?;
         // A key is valid until it is invalidated.
-        rig.b.post(1, Request::Inv(key), &[])?;
-        let wc = rig.b.wait()?;
+        testbed.b.post(1, Request::Inv(key), &[])?;
+        let wc = testbed.b.wait()?;
         check_eq!(wc.opcode, bindings::ib_wc_opcode_IB_WC_LOCAL_INV);
         check_eq!(wc.status, Status::SUCCESS);
-        rig.a.post(2, Request::Write(addr, key), &[(0, 8, lkey)])?;
-        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)?;
+        testbed
+            .a
+            .post(2, Request::Write(addr, key), &[(0, 8, lkey)])?;
+        refused(testbed.a.wait()?, Status::REM_ACCESS_ERR)?;
         // Memory that is mapped later has no effect until it is registered.
-        rig.again(&USUAL)?;
-        let (addr, key, len) = rig.lend(ALL)?;
-        check_eq!(rig.b.describe(&[(8 * PAGE_SIZE, 10)])?, 1);
-        rig.a
+        testbed.again(&USUAL)?;
+        let (addr, key, len) = testbed.lend(ALL)?;
+        check_eq!(testbed.b.describe(&[(8 * PAGE_SIZE, 10)])?, 1);
+        testbed
+            .a
             .post(3, Request::Write(addr, key), &[(0, len, lkey)])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
         // The peer's message invalidates the key.
-        let b = rig.b.lkey();
-        rig.b.recv(4, &[(0, 8, b)])?;
-        rig.a.post(5, Request::SendInv(key), &[(0, 8, lkey)])?;
-        check_eq!(rig.a.wait()?.status, Status::SUCCESS);
-        let wc = rig.b.wait()?;
+        let b = testbed.b.lkey();
+        testbed.b.recv(4, &[(0, 8, b)])?;
+        testbed.a.post(5, Request::SendInv(key), &[(0, 8, lkey)])?;
+        check_eq!(testbed.a.wait()?.status, Status::SUCCESS);
+        let wc = testbed.b.wait()?;
         check!(wc.flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as u32 != 0);
         check_eq!(wc.ex, key);
         for (n, request) in [
@@ -196,49 +211,53 @@ mod cases {
         .into_iter()
         .enumerate()
         {
-            rig.b.post(n as u64, request, &[])?;
-            refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
-            rig.again(&USUAL)?;
+            testbed.b.post(n as u64, request, &[])?;
+            refused(testbed.b.wait()?, Status::MW_BIND_ERR)?;
+            testbed.again(&USUAL)?;
         }
         // The region is valid already.
-        rig.b.post(6, Request::Reg(key, ALL), &[])?;
-        check_eq!(rig.b.wait()?.status, Status::SUCCESS);
-        rig.b.post(7, Request::Reg(key, ALL), &[])?;
-        refused(rig.b.wait()?, Status::MW_BIND_ERR)?;
+        testbed.b.post(6, Request::Reg(key, ALL), &[])?;
+        check_eq!(testbed.b.wait()?.status, Status::SUCCESS);
+        testbed.b.post(7, Request::Reg(key, ALL), &[])?;
+        refused(testbed.b.wait()?, Status::MW_BIND_ERR)?;
         // A message cannot invalidate a key that the receiver does not have.
-        rig.again(&USUAL)?;
-        rig.b.recv(8, &[(0, 8, b)])?;
-        rig.a.post(9, Request::SendInv(key ^ 3), &[(0, 8, lkey)])?;
-        refused(rig.a.wait()?, Status::REM_ACCESS_ERR)
+        testbed.again(&USUAL)?;
+        testbed.b.recv(8, &[(0, 8, b)])?;
+        testbed
+            .a
+            .post(9, Request::SendInv(key ^ 3), &[(0, 8, lkey)])?;
+        refused(testbed.a.wait()?, Status::REM_ACCESS_ERR)
     }
 
     #[test]
     fn own_memory_is_checked() -> Result {
-        let mut rig = Rig::new()?;
-        let b = rig.b.lkey();
+        let mut testbed = Testbed::new()?;
+        let b = testbed.b.lkey();
         // Send from memory with an invalid key.
-        rig.b.recv(1, &[(0, 64, b)])?;
-        rig.a.post(2, Request::Send, &[(0, 64, 0)])?;
-        refused(rig.a.wait()?, Status::LOC_PROT_ERR)?;
-        check!(rig.b.poll().is_none());
+        testbed.b.recv(1, &[(0, 64, b)])?;
+        testbed.a.post(2, Request::Send, &[(0, 64, 0)])?;
+        refused(testbed.a.wait()?, Status::LOC_PROT_ERR)?;
+        check!(testbed.b.poll().is_none());
         // Receive with an invalid key.
-        rig.again(&USUAL)?;
-        let a = rig.a.lkey();
-        rig.b.recv(1, &[(0, 64, 0x100)])?;
-        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
-        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
-        refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
+        testbed.again(&USUAL)?;
+        let a = testbed.a.lkey();
+        testbed.b.recv(1, &[(0, 64, 0x100)])?;
+        testbed.a.post(2, Request::Send, &[(0, 64, a)])?;
+        refused(testbed.a.wait()?, Status::REM_OP_ERR)?;
+        refused(testbed.b.wait()?, Status::LOC_PROT_ERR)?;
         // A receive into a read-only region is refused.
-        rig.again(&USUAL)?;
-        let (_, key, _) = rig.lend(READ)?;
-        rig.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;
-        rig.a.post(2, Request::Send, &[(0, 64, a)])?;
-        refused(rig.a.wait()?, Status::REM_OP_ERR)?;
-        refused(rig.b.wait()?, Status::LOC_PROT_ERR)?;
+        testbed.again(&USUAL)?;
+        let (_, key, _) = testbed.lend(READ)?;
+        testbed.b.recv(1, &[(PAGE_SIZE + 100, 64, key)])?;
+        testbed.a.post(2, Request::Send, &[(0, 64, a)])?;
+        refused(testbed.a.wait()?, Status::REM_OP_ERR)?;
+        refused(testbed.b.wait()?, Status::LOC_PROT_ERR)?;
         // An address without memory.
-        rig.again(&USUAL)?;
-        rig.b.recv(1, &[(0, 64, b)])?;
-        rig.a.post(2, Request::Send, &[(usize::MAX / 4, 64, a)])?;
-        refused(rig.a.wait()?, Status::LOC_PROT_ERR)
+        testbed.again(&USUAL)?;
+        testbed.b.recv(1, &[(0, 64, b)])?;
+        testbed
+            .a
+            .post(2, Request::Send, &[(usize::MAX / 4, 64, a)])?;
+        refused(testbed.a.wait()?, Status::LOC_PROT_ERR)
     }
 }

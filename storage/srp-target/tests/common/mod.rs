@@ -63,7 +63,7 @@ impl Drop for Temporary {
     }
 }
 
-pub struct Rig {
+pub struct Testbed {
     pub target: Target<Vec<u8>>,
     pub files: Vec<Temporary>,
     /// The initiator's memory by rkey; addresses start at 0x1000.
@@ -100,7 +100,7 @@ pub struct Answer {
     pub credits: i32,
 }
 
-impl Rig {
+impl Testbed {
     pub fn new(settings: Settings, units: usize, read_only: bool) -> Self {
         let files: Vec<_> = (0..units).map(|_| Temporary::new()).collect();
         let unit = |f: &Temporary| Arc::new(Unit::new(Disk::open(&f.0, read_only).unwrap(), 5));
@@ -126,12 +126,12 @@ impl Rig {
 
     /// Creates a target with one unit and one session. The first unit attention is cleared.
     pub fn logged_in() -> Self {
-        let mut rig = Self::new(settings(), 1, false);
-        rig.login(1, &requested());
-        assert_eq!(rig.accepted.len(), 1);
-        let first = rig.none(1, &[0; 6]);
+        let mut testbed = Self::new(settings(), 1, false);
+        testbed.login(1, &requested());
+        assert_eq!(testbed.accepted.len(), 1);
+        let first = testbed.none(1, &[0; 6]);
         assert_eq!(first.sense, Some((6, 0x29, 0)));
-        rig
+        testbed
     }
 
     pub fn login(&mut self, channel: ChannelId, requested: &Requested) {

@@ -38,7 +38,7 @@ pub(super) const ANSWERS: ChannelId = 200;
 const VA: u64 = 0x1000;
 const KEY: u32 = 9;
 
-pub(super) struct Rig {
+pub(super) struct Testbed {
     pub(super) rules: Rules<Vec<u8>>,
     pub(super) memory: Vec<u8>,
     /// Messages and responses to logins, with their channel.
@@ -76,7 +76,7 @@ pub(super) fn requested(multichannel: MultiChannel) -> Requested {
     }
 }
 
-impl Rig {
+impl Testbed {
     /// A target that has not seen a login.
     pub(super) fn new() -> Self {
         Self {
@@ -95,15 +95,15 @@ impl Rig {
 
     /// A session with one channel, whose unit attention is cleared.
     pub(super) fn logged_in() -> Self {
-        let mut rig = Self::new();
-        rig.login(CHANNEL, MultiChannel::Single, Port::Commands);
-        rig.rules.established(CHANNEL);
-        rig.pump();
-        rig.none(0);
-        rig.sent.clear();
-        rig.said.clear();
-        rig.received = 0;
-        rig
+        let mut testbed = Self::new();
+        testbed.login(CHANNEL, MultiChannel::Single, Port::Commands);
+        testbed.rules.established(CHANNEL);
+        testbed.pump();
+        testbed.none(0);
+        testbed.sent.clear();
+        testbed.said.clear();
+        testbed.received = 0;
+        testbed
     }
 
     pub(super) fn tell(&mut self, line: &str) -> bool {
