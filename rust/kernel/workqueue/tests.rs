@@ -183,7 +183,7 @@ mod cases {
     }
 
     #[test]
-    fn a_crew_does_all_at_once() -> Result {
+    fn a_worker_pool_does_all_at_once() -> Result {
         let queue = queue()?;
         let workers = WorkerPool::new(queue.handle(), 3)?;
         for round in 0..20 {
@@ -206,7 +206,7 @@ mod cases {
     }
 
     #[test]
-    fn a_crew_does_all_without_hands() -> Result {
+    fn a_worker_pool_does_all_without_hands() -> Result {
         let queue = queue()?;
         let workers = WorkerPool::new(queue.handle(), 2)?;
         let alone = WorkerPool::new(queue.handle(), 0)?;
