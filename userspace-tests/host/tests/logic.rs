@@ -298,7 +298,7 @@ fn a_channel_where_no_command_waits_is_left_alone() {
 }
 
 #[test]
-fn ways() {
+fn data_paths() {
     let thresholds = Thresholds {
         immediate: 8192,
         static_read: 4096,

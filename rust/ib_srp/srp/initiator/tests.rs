@@ -92,7 +92,7 @@ suite!(
         kicks_are_for_their_port,
         changes_leave_a_live_session_alone,
         a_storm_is_few_tries,
-        a_way_that_may_have_moved_is_tested,
+        a_path_that_may_have_moved_is_tested,
     ]
 );
 
@@ -375,7 +375,7 @@ fn a_storm_is_few_tries(soft: &Soft) -> Result {
     Ok(())
 }
 
-fn a_way_that_may_have_moved_is_tested(soft: &Soft) -> Result {
+fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     let moody = Moody::new()?;
     let target = Target::new(&soft.device, moody.clone())?;
     let stand = Stand::new(soft)?;

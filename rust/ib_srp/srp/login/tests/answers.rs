@@ -57,8 +57,8 @@ use play::{
     channels,
     is_open,
     Play,
+    Recipient, //
     Told,
-    Way, //
 };
 use readers::{
     read_all,
@@ -124,7 +124,7 @@ fn another_one_answers(soft: &Soft) -> Result {
 
 fn two_queue_pairs_answer(soft: &Soft) -> Result {
     Play::act(soft, |play| {
-        play.engine.send(Way::Either);
+        play.engine.send(Recipient::Either);
         let session = play.log_in("")?;
         let before = answers(&session)?.counts().commands();
         for len in [512, 8192] {
@@ -154,9 +154,9 @@ fn dynamic(session: &Session) -> Result<u64> {
 fn both_answer_the_same(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         for round in 0..12 {
-            play.engine.send(Way::Cache);
+            play.engine.send(Recipient::Cache);
             let session = play.log_in("")?;
-            play.engine.send(Way::Both);
+            play.engine.send(Recipient::Both);
             let before = dynamic(&session)?;
             let len = if round % 2 == 0 { 512 } else { 8192 };
             let readers = Readers::new(&session, len, 1)?;
@@ -167,7 +167,7 @@ fn both_answer_the_same(soft: &Soft) -> Result {
             within(|| session.statistics.connections_lost.get() == 1)?;
             within(|| session.state().is_down())?;
             check_eq!(dynamic(&session)? - before, u64::from(good));
-            play.engine.send(Way::Cache);
+            play.engine.send(Recipient::Cache);
             drop(readers);
             play.stand.end(&session);
             while play.engine.take(0).is_some() {}
@@ -258,7 +258,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         for (out, lie, line) in LIES {
             let session = play.log_in("")?;
-            play.engine.send(Way::Neither);
+            play.engine.send(Recipient::Neither);
             let readers = Readers::new(&session, 512, 1)?;
             let told = told_meanwhile(play, &readers)?;
             if !out {
@@ -274,7 +274,7 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             let ends = if out { (0, 1, 0) } else { (1, 0, 0) };
             check_eq!(readers.ends(), ends);
             check_eq!(session.statistics.connections_lost.get(), 1);
-            play.engine.send(Way::Cache);
+            play.engine.send(Recipient::Cache);
             drop(readers);
             play.stand.end(&session);
         }
@@ -309,7 +309,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
     Play::act(soft, |play| {
         let session = play.log_in("")?;
         play.cache.has_heard(|heard| &heard.confirmed, 1)?;
-        play.engine.send(Way::Neither);
+        play.engine.send(Recipient::Neither);
         let readers = Readers::new(&session, 8192, 1)?;
         told_meanwhile(play, &readers)?;
         let log = Log::from_now();
@@ -324,7 +324,7 @@ fn lost_with_a_command(soft: &Soft) -> Result {
         // The session reconnects without the answer channel, which follows later.
         within(|| session.state().life == Life::Live && !session.state().is_lost())?;
         play.target.has_heard(|heard| &heard.confirmed, 2)?;
-        play.engine.send(Way::Either);
+        play.engine.send(Recipient::Either);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;
         check_eq!((play.target.requests(), play.cache.requests()), (2, 2));
@@ -343,7 +343,7 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
             let session = play.log_in("")?;
             let number = play.target.requests();
             within(|| play.target.heard().confirmed.load(Acquire) as usize == number)?;
-            play.engine.send(Way::Neither);
+            play.engine.send(Recipient::Neither);
             let readers = Readers::new(&session, 8192, 1)?;
             let (addr, key, _) = told_meanwhile(play, &readers)?.room().ok_or(EINVAL)?;
             let write = || play.cache.act(Deed::Write(&[0xa5; 64], addr, key));
@@ -359,7 +359,7 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
             }
             check_eq!(readers.ends(), (0, 1, 0));
             check_eq!(readers.touched.load(Relaxed), 0);
-            play.engine.send(Way::Cache);
+            play.engine.send(Recipient::Cache);
             drop(readers);
             play.stand.end(&session);
         }
@@ -372,7 +372,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         play.grant.0.store(REQ_LIM, Relaxed);
         let log = Log::from_now();
         // The answer channel is refused, so only the target can answer.
-        play.engine.send(Way::Both);
+        play.engine.send(Recipient::Both);
         let session = play.log_in("")?;
         check_eq!(session.state().life, Life::Live);
         check_eq!(
@@ -385,11 +385,11 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         play.cache.has_heard(|heard| &heard.refused, 1)?;
         check!(!is_open(&session));
         // A cache that stops granting credits is accepted.
-        play.engine.send(Way::Neither);
+        play.engine.send(Recipient::Neither);
         play.grant.0.store(0, Relaxed);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;
-        play.engine.send(Way::Cache);
+        play.engine.send(Recipient::Cache);
         read_all(&session, 8192, 5)?;
         check_eq!(session.statistics.connections_lost.get(), 0);
         play.stand.end(&session);

@@ -155,7 +155,7 @@ pub(super) fn pattern(number: u32) -> [u8; DATA] {
 /// The peer that gets the commands with data.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-pub(super) enum Way {
+pub(super) enum Recipient {
     Cache,
     Either,
     Both,
@@ -167,7 +167,7 @@ pub(super) type Waiting = Pin<KBox<SpinLockIrq<KVec<Told>>>>;
 
 /// The target, and the commands that it has received.
 pub(super) struct Engine {
-    pub(super) way: Atomic<u32>,
+    pub(super) recipient: Atomic<u32>,
     /// Commands to be answered by the target, by the cache, and by neither.
     pub(super) waiting: [Waiting; 3],
 }
@@ -179,14 +179,14 @@ impl Engine {
             Ok(KBox::pin_init(new_spinlock_irq!(list), GFP_KERNEL)?)
         };
         let this = Self {
-            way: Atomic::new(Way::Cache as u32),
+            recipient: Atomic::new(Recipient::Cache as u32),
             waiting: [list()?, list()?, list()?],
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    pub(super) fn send(&self, way: Way) {
-        self.way.store(way as u32, Relaxed);
+    pub(super) fn send(&self, recipient: Recipient) {
+        self.recipient.store(recipient as u32, Relaxed);
     }
 
     pub(super) fn take(&self, place: usize) -> Option<Told> {
@@ -218,10 +218,10 @@ impl Script for Arc<Engine> {
             return rsp.len();
         }
         let [target, cache, neither] = [0, 1, 2];
-        match self.way.load(Relaxed) {
-            way if way == Way::Cache as u32 => self.put(cache, told),
-            way if way == Way::Either as u32 => self.put(random_u32() as usize % 2, told),
-            way if way == Way::Both as u32 => {
+        match self.recipient.load(Relaxed) {
+            to if to == Recipient::Cache as u32 => self.put(cache, told),
+            to if to == Recipient::Either as u32 => self.put(random_u32() as usize % 2, told),
+            to if to == Recipient::Both as u32 => {
                 self.put(target, told);
                 self.put(cache, told);
             }
