@@ -164,7 +164,8 @@ pub fn bad_status(name: &str) -> Result<Status> {
         .ok_or(EINVAL)
 }
 
-struct Plan {
+/// What is left of an armed fault.
+struct FaultState {
     /// Number of operations left before the fault happens.
     before: Atomic<i32>,
     /// Number of times left.
@@ -178,7 +179,7 @@ struct Plan {
 pub struct Faults {
     /// A bit for each armed kind.
     armed: Atomic<u32>,
-    plans: [Plan; NAMES.len()],
+    states: [FaultState; NAMES.len()],
 }
 
 /// A fault to arm.
@@ -252,8 +253,8 @@ impl Faults {
     pub fn none() -> Self {
         Self {
             armed: Atomic::new(0),
-            plans: [const {
-                Plan {
+            states: [const {
+                FaultState {
                     before: Atomic::new(0),
                     times: Atomic::new(0),
                     value: Atomic::new(0),
@@ -267,12 +268,12 @@ impl Faults {
     /// Arms a fault, which replaces the armed fault of the same kind. 0 times disarms it.
     pub fn order(&self, order: Order) {
         let bit = 1 << order.kind as u32;
-        let plan = &self.plans[order.kind as usize];
+        let state = &self.states[order.kind as usize];
         self.disarm(bit);
-        plan.value.store(order.value, Relaxed);
-        plan.which.store(order.which, Relaxed);
-        plan.times.store(order.times, Relaxed);
-        plan.before.store(order.nth - 1, Release);
+        state.value.store(order.value, Relaxed);
+        state.which.store(order.which, Relaxed);
+        state.times.store(order.times, Relaxed);
+        state.before.store(order.nth - 1, Release);
         if order.times > 0 {
             self.armed.store(self.armed.load(Relaxed) | bit, Release);
         }
@@ -318,19 +319,19 @@ impl Faults {
 
     #[cold]
     fn count(&self, kind: Kind, which: u32) -> Option<u64> {
-        let plan = &self.plans[kind as usize];
-        if plan.which.load(Relaxed) & which == 0 || plan.before.fetch_sub(1, Full) > 0 {
+        let state = &self.states[kind as usize];
+        if state.which.load(Relaxed) & which == 0 || state.before.fetch_sub(1, Full) > 0 {
             return None;
         }
-        let left = plan.times.fetch_sub(1, Full);
+        let left = state.times.fetch_sub(1, Full);
         if left <= 1 {
             self.disarm(1 << kind as u32);
         }
         if left < 1 {
             return None;
         }
-        plan.happened.fetch_add(1, Relaxed);
-        Some(plan.value.load(Relaxed))
+        state.happened.fetch_add(1, Relaxed);
+        Some(state.value.load(Relaxed))
     }
 
     /// Whether any fault is armed.
@@ -341,6 +342,6 @@ impl Faults {
 
     /// The number of times that each kind of fault has happened, in the order of [`NAMES`].
     pub fn happened(&self) -> [u64; NAMES.len()] {
-        core::array::from_fn(|n| self.plans[n].happened.load(Relaxed))
+        core::array::from_fn(|n| self.states[n].happened.load(Relaxed))
     }
 }

@@ -57,8 +57,8 @@ use play::{
     channels,
     is_open,
     Play,
-    Recipient, //
-    Told,
+    Recipient,
+    Told, //
 };
 use readers::{
     read_all,
