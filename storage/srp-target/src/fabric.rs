@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 use verbs::{Buffer, Op};
 
 use crate::{
-    hub::{pieces, Event, Hub, LinkId, ENDING, EVENTS},
+    reactor::{pieces, Event, Reactor, LinkId, ENDING, EVENTS},
     proto::cmd::DirectBuf,
     target::{Action, ChannelId, Done, Target, TaskId, Work},
     workers::{execute, Job, Workers},
@@ -61,9 +61,9 @@ impl Front for Target<Buffer> {
 /// The threads that execute commands.
 pub type Commands = Workers<Job<Buffer>, (TaskId, Done<Buffer>)>;
 
-/// Carries out an action. `token` converts a [`Token`] to the token type of the hub.
+/// Carries out an action. `token` converts a [`Token`] to the token type of the reactor.
 pub fn act<T>(
-    hub: &mut Hub<T>,
+    reactor: &mut Reactor<T>,
     front: &mut impl Front,
     workers: &Commands,
     action: Action<Buffer>,
@@ -77,9 +77,9 @@ pub fn act<T>(
             receives,
             len,
         } => {
-            if let Err(e) = hub.accept(channel, &response, receives, len, QUEUED * receives) {
+            if let Err(e) = reactor.accept(channel, &response, receives, len, QUEUED * receives) {
                 println!("channel {channel}: cannot accept it: {e}");
-                if hub.waits(channel) {
+                if reactor.waits(channel) {
                     front.no_resources(channel);
                 } else {
                     front.ended(channel);
@@ -87,7 +87,7 @@ pub fn act<T>(
             }
         }
         Action::Reject { channel, response } => {
-            if let Err(e) = hub.reject(channel, &response) {
+            if let Err(e) = reactor.reject(channel, &response) {
                 println!("channel {channel}: cannot refuse it: {e}");
             }
         }
@@ -96,7 +96,7 @@ pub fn act<T>(
             if work.into > 0 {
                 // Use a buffer of the device that sends the data.
                 let id = front.channel(task);
-                match id.map(|id| hub.take(id, work.into)) {
+                match id.map(|id| reactor.take(id, work.into)) {
                     Some(Ok(buffer)) => into = Some(buffer),
                     _ => return front.no_memory(task, Some(work)),
                 }
@@ -104,15 +104,15 @@ pub fn act<T>(
             workers.give(Job { task, work, into });
         }
         Action::Receive { channel, buffer } => {
-            let result = hub.receive(channel, buffer);
-            check(hub, front, channel, result);
+            let result = reactor.receive(channel, buffer);
+            check(reactor, front, channel, result);
         }
-        Action::Free { channel, buffer } => hub.give(channel, Some(buffer)),
+        Action::Free { channel, buffer } => reactor.give(channel, Some(buffer)),
         Action::Fetch {
             channel,
             task,
             from,
-        } => fetch(hub, front, channel, task, &from, token(Token::Fetch(task))),
+        } => fetch(reactor, front, channel, task, &from, token(Token::Fetch(task))),
         Action::Answer {
             channel,
             task,
@@ -121,19 +121,19 @@ pub fn act<T>(
         } => {
             let mut result = Ok(());
             if let Some((buffer, places)) = data {
-                result = hub.queue(channel, None, Op::Write, buffer, pieces(&places));
+                result = reactor.queue(channel, None, Op::Write, buffer, pieces(&places));
             }
             let token = task.map(|task| token(Token::Answer(task)));
-            let result = result.and_then(|()| hub.send(channel, token, &message));
-            check(hub, front, channel, result);
+            let result = result.and_then(|()| reactor.send(channel, token, &message));
+            check(reactor, front, channel, result);
         }
         Action::Leave { channel, message } => {
-            if hub.waits(channel) {
-                hub.close(channel);
+            if reactor.waits(channel) {
+                reactor.close(channel);
                 return front.ended(channel);
             }
-            let result = hub.leave(channel, message.as_deref());
-            check(hub, front, channel, result);
+            let result = reactor.leave(channel, message.as_deref());
+            check(reactor, front, channel, result);
         }
         // This target has only local units.
         Action::Dispatch { task, .. } => front.no_memory(task, None),
@@ -142,11 +142,11 @@ pub fn act<T>(
 }
 
 /// Closes a connection after an error, unless it has already ended.
-fn check<T>(hub: &mut Hub<T>, front: &mut impl Front, id: LinkId, result: io::Result<()>) {
+fn check<T>(reactor: &mut Reactor<T>, front: &mut impl Front, id: LinkId, result: io::Result<()>) {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
             println!("channel {id}: {e}");
-            hub.close(id);
+            reactor.close(id);
             front.ended(id);
         }
         _ => {}
@@ -154,7 +154,7 @@ fn check<T>(hub: &mut Hub<T>, front: &mut impl Front, id: LinkId, result: io::Re
 }
 
 fn fetch<T>(
-    hub: &mut Hub<T>,
+    reactor: &mut Reactor<T>,
     front: &mut impl Front,
     id: LinkId,
     task: TaskId,
@@ -162,10 +162,10 @@ fn fetch<T>(
     token: T,
 ) {
     let len: usize = from.iter().map(|d| d.len() as usize).sum();
-    match hub.take(id, len) {
+    match reactor.take(id, len) {
         Ok(buffer) => {
-            let result = hub.queue(id, Some(token), Op::Read, buffer, pieces(from));
-            check(hub, front, id, result);
+            let result = reactor.queue(id, Some(token), Op::Read, buffer, pieces(from));
+            check(reactor, front, id, result);
         }
         Err(e) if e.kind() == io::ErrorKind::NotConnected => {}
         Err(_) => front.no_memory(task, None),
@@ -175,7 +175,7 @@ fn fetch<T>(
 /// A listening target. Dropped in field order: writes end before another process can listen here.
 pub struct Fabric {
     workers: Commands,
-    hub: Hub<Token>,
+    reactor: Reactor<Token>,
     target: Target<Buffer>,
 }
 
@@ -183,7 +183,7 @@ impl Fabric {
     /// Listens at an address and TCP port. Returns the error of the failed system call.
     pub fn new(target: Target<Buffer>, listen: SocketAddr, threads: usize) -> io::Result<Self> {
         Ok(Self {
-            hub: Hub::new(listen)?,
+            reactor: Reactor::new(listen)?,
             target,
             workers: Workers::new(threads, execute)?,
         })
@@ -195,12 +195,12 @@ impl Fabric {
         let mut more = false;
         loop {
             let mut fds = vec![stop.as_raw_fd(), self.workers.fd()];
-            fds.extend(self.hub.fds());
+            fds.extend(self.reactor.fds());
             // After the first stop signal the descriptor stays readable.
             let watched = if end.is_some() { 1.. } else { 0.. };
             let timeout = match () {
                 () if more => 0,
-                () if self.hub.leaving() || end.is_some() => 100,
+                () if self.reactor.leaving() || end.is_some() => 100,
                 () => -1,
             };
             let ready = verbs::os::wait(&fds[watched], timeout)?;
@@ -210,7 +210,7 @@ impl Fabric {
             }
             let mut turn = EVENTS;
             while turn > 0 {
-                let Some(event) = self.hub.poll()? else { break };
+                let Some(event) = self.reactor.poll()? else { break };
                 turn -= 1;
                 self.event(event);
                 self.act();
@@ -220,7 +220,7 @@ impl Fabric {
                 self.target.executed(task, done);
                 self.act();
             }
-            for id in self.hub.late() {
+            for id in self.reactor.late() {
                 self.target.ended(id);
             }
             self.act();
@@ -238,7 +238,7 @@ impl Fabric {
                 (Token::Fetch(task), Some(buffer)) => self.target.fetched(task, buffer),
                 (Token::Fetch(_), None) => {}
                 (Token::Answer(task), buffer) => {
-                    self.hub.give(id, buffer);
+                    self.reactor.give(id, buffer);
                     self.target.sent(task);
                 }
             },
@@ -260,7 +260,7 @@ impl Fabric {
             }
             for action in actions {
                 act(
-                    &mut self.hub,
+                    &mut self.reactor,
                     &mut self.target,
                     &self.workers,
                     action,

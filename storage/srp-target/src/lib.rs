@@ -4,7 +4,7 @@
 //!
 //! [`wire`] parses and builds messages, [`scsi`] executes commands on a [`disk`], [`target`]
 //! manages sessions, tasks and credits. These modules are independent of RDMA: [`target`] emits
-//! [`target::Action`]s, and [`fabric`] carries them out on the connections of a [`hub`].
+//! [`target::Action`]s, and [`fabric`] carries them out on the connections of a [`reactor`].
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
@@ -16,7 +16,7 @@ pub mod srp {
 
 pub mod disk;
 pub mod fabric;
-pub mod hub;
+pub mod reactor;
 pub mod options;
 pub mod program;
 pub mod scsi;

@@ -90,7 +90,7 @@ fn logins(peer: &mut Peer) -> Result<String, Fault> {
 fn messages(peer: &mut Peer) -> Result<String, Fault> {
     let link = peer.login()?;
     let memory = peer.memory(link)?;
-    peer.hub.close(link);
+    peer.reactor.close(link);
     let block = DirectBuf::new(memory.va(), memory.key(), 512);
     let good = peer.transfer(true, 1, &block);
     let with = |at: usize, byte: u8| {
@@ -128,7 +128,7 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
         peer.send(link, &ready)?;
     }
     peer.pass(Duration::from_millis(500))?;
-    peer.hub.close(link);
+    peer.reactor.close(link);
     Ok(format!("{count} sessions ended"))
 }
 
@@ -198,12 +198,12 @@ fn half(peer: &mut Peer) -> Result<String, Fault> {
     for n in 0..30u64 {
         let link = peer.begin()?;
         peer.pass(Duration::from_millis(n % 10))?;
-        peer.hub.close(link);
+        peer.reactor.close(link);
     }
     for _ in 0..20 {
         let what = peer.requested();
         if let Some(link) = peer.try_login(&what)? {
-            peer.hub.close(link);
+            peer.reactor.close(link);
         }
     }
     Ok("50 gone".into())
@@ -226,7 +226,7 @@ fn vanish(peer: &mut Peer) -> Result<String, Fault> {
         let link = load(peer)?;
         let time = peer.random() % 100;
         peer.pass(Duration::from_millis(time))?;
-        peer.hub.close(link);
+        peer.reactor.close(link);
     }
     Ok("20 sessions gone".into())
 }
@@ -238,7 +238,7 @@ fn endless(peer: &mut Peer) -> Result<String, Fault> {
         let links: Result<Vec<_>, _> = (0..4).map(|_| load(peer)).collect();
         peer.pass(Duration::from_secs(1))?;
         for link in links? {
-            peer.hub.close(link);
+            peer.reactor.close(link);
         }
     }
 }
@@ -267,12 +267,12 @@ fn deaf(peer: &mut Peer) -> Result<String, Fault> {
 fn ended(peer: &mut Peer, link: u64) -> Result<bool, Fault> {
     let mut waits = 0;
     while waits < 3 {
-        let event = peer.hub.poll().map_err(|e| e.to_string())?;
+        let event = peer.reactor.poll().map_err(|e| e.to_string())?;
         match event {
-            Some(srp_target::hub::Event::Ended { id, .. }) if id == link => return Ok(true),
+            Some(srp_target::reactor::Event::Ended { id, .. }) if id == link => return Ok(true),
             Some(_) => {}
             None => {
-                let fds = peer.hub.fds();
+                let fds = peer.reactor.fds();
                 verbs::os::wait(&fds, 10).map_err(|e| e.to_string())?;
                 waits += 1;
             }
@@ -316,7 +316,7 @@ fn hundred(peer: &mut Peer) -> Result<String, Fault> {
         if n % 3 != 1 {
             peer.pass(Duration::from_millis(1))?;
         }
-        peer.hub.close(link);
+        peer.reactor.close(link);
     }
     Ok(format!("100 sessions, and one with {channels} channels"))
 }
@@ -338,7 +338,7 @@ fn hoard(peer: &mut Peer) -> Result<String, Fault> {
     }
     peer.honest()?;
     for link in &links {
-        peer.hub.close(*link);
+        peer.reactor.close(*link);
     }
     Ok(format!("{refused} of 100 refused"))
 }

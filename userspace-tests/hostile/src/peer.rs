@@ -10,7 +10,7 @@ use std::{
 
 use seeded::Rng;
 use srp_target::{
-    hub::{Event, Hub, LinkId},
+    reactor::{Event, Reactor, LinkId},
     proto::{
         cmd::{Cmd, DirectBuf, Direction},
         ids::{Lun, PortId},
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One or many initiators.
 pub(crate) struct Peer {
-    pub(crate) hub: Hub<()>,
+    pub(crate) reactor: Reactor<()>,
     to: SocketAddr,
     target: PortId,
     initiators: u64,
@@ -56,10 +56,10 @@ fn cdb10(opcode: u8, lba: u32, blocks: u16) -> [u8; 10] {
 
 impl Peer {
     pub(crate) fn new(to: SocketAddr, target: PortId) -> io::Result<Self> {
-        let mut hub = Hub::calling()?;
-        hub.share(Arena::new(MEMORY as usize)?);
+        let mut reactor = Reactor::calling()?;
+        reactor.share(Arena::new(MEMORY as usize)?);
         Ok(Self {
-            hub,
+            reactor,
             to,
             target,
             initiators: u64::from(std::process::id()) << 32,
@@ -99,19 +99,19 @@ impl Peer {
     pub(crate) fn until<R>(
         &mut self,
         what: &str,
-        mut found: impl FnMut(&mut Hub<()>, Event<()>) -> Option<R>,
+        mut found: impl FnMut(&mut Reactor<()>, Event<()>) -> Option<R>,
     ) -> Result<R, Fault> {
         let end = Instant::now() + PATIENCE;
         loop {
-            while let Some(event) = self.hub.poll().map_err(fault)? {
-                if let Some(found) = found(&mut self.hub, event) {
+            while let Some(event) = self.reactor.poll().map_err(fault)? {
+                if let Some(found) = found(&mut self.reactor, event) {
                     return Ok(found);
                 }
             }
             if Instant::now() > end {
                 return Err(format!("waited in vain for {what}"));
             }
-            verbs::os::wait(&self.hub.fds(), 100).map_err(fault)?;
+            verbs::os::wait(&self.reactor.fds(), 100).map_err(fault)?;
         }
     }
 
@@ -119,12 +119,12 @@ impl Peer {
     pub(crate) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            while let Some(event) = self.hub.poll().map_err(fault)? {
+            while let Some(event) = self.reactor.poll().map_err(fault)? {
                 if let Event::Received { id, buffer, .. } = event {
-                    let _ = self.hub.receive(id, buffer);
+                    let _ = self.reactor.receive(id, buffer);
                 }
             }
-            verbs::os::wait(&self.hub.fds(), 5).map_err(fault)?;
+            verbs::os::wait(&self.reactor.fds(), 5).map_err(fault)?;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Peer {
         data: &[u8],
         receives: usize,
     ) -> Result<Option<LinkId>, Fault> {
-        let link = self.hub.connect(self.to, data, receives, 128);
+        let link = self.reactor.connect(self.to, data, receives, 128);
         let link = link.map_err(fault)?;
         let found = self.until("a connection or its refusal", |_, event| match event {
             Event::Connected { id } if id == link => Some(Some(id)),
@@ -152,7 +152,7 @@ impl Peer {
     pub(crate) fn begin(&mut self) -> Result<LinkId, Fault> {
         let data = self.requested();
         let data = LoginReqRdma::new(&data);
-        let link = self.hub.connect(self.to, data.as_bytes(), 4, 128);
+        let link = self.reactor.connect(self.to, data.as_bytes(), 4, 128);
         link.map_err(fault)
     }
 
@@ -215,15 +215,15 @@ impl Peer {
     }
 
     pub(crate) fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), Fault> {
-        self.hub.send(link, None, bytes).map_err(fault)
+        self.reactor.send(link, None, bytes).map_err(fault)
     }
 
     /// Waits for the next response and returns its SCSI status.
     pub(crate) fn answer(&mut self, link: LinkId) -> Result<u8, Fault> {
-        let got = self.until("an answer", |hub, event| match event {
+        let got = self.until("an answer", |reactor, event| match event {
             Event::Received { id, buffer, len } if id == link => {
                 let rsp = buffer[..len].to_vec();
-                let _ = hub.receive(id, buffer);
+                let _ = reactor.receive(id, buffer);
                 Some(Ok(rsp))
             }
             Event::Ended { id, why } if id == link => Some(Err(why)),
@@ -240,12 +240,12 @@ impl Peer {
     /// message.
     pub(crate) fn ends(&mut self, link: LinkId, told: bool) -> Result<(), Fault> {
         let mut logout = None;
-        self.until("the end of a connection", |hub, event| match event {
+        self.until("the end of a connection", |reactor, event| match event {
             Event::Received { id, buffer, len } if id == link => {
                 if buffer[0] == opcode::T_LOGOUT && len >= 8 {
                     logout = Some(buffer[7]);
                 }
-                let _ = hub.receive(id, buffer);
+                let _ = reactor.receive(id, buffer);
                 None
             }
             // Ignore the write completion: with iWARP it only means that the data is sent.
@@ -260,17 +260,17 @@ impl Peer {
 
     /// Starts an RDMA WRITE to target memory.
     pub(crate) fn reach(&mut self, link: LinkId, va: u64, key: u32) -> Result<(), Fault> {
-        let buffer = self.hub.take(link, 4096).map_err(fault)?;
+        let buffer = self.reactor.take(link, 4096).map_err(fault)?;
         let piece = Piece { va, key, len: 4096 };
         let queued = self
-            .hub
+            .reactor
             .queue(link, Some(()), Op::Write, buffer, vec![piece]);
         queued.map_err(fault)
     }
 
     /// The memory that the target may access through a connection.
     pub(crate) fn memory(&self, link: LinkId) -> Result<DirectBuf, Fault> {
-        let (va, key) = self.hub.arena(link).ok_or("no memory")?;
+        let (va, key) = self.reactor.arena(link).ok_or("no memory")?;
         Ok(DirectBuf::new(va, key, MEMORY))
     }
 
@@ -287,7 +287,7 @@ impl Peer {
                 status => return Err(format!("status {status:#x}")),
             }
         }
-        self.hub.close(link);
+        self.reactor.close(link);
         Ok(())
     }
 }

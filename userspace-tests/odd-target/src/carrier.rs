@@ -16,7 +16,7 @@ use odd_target::{
 };
 use srp_target::{
     fabric::{act, Commands, Front, Token},
-    hub::{pieces, Event, Hub, EVENTS},
+    reactor::{pieces, Event, Reactor, EVENTS},
     scsi::Unit,
     target::{Action, ChannelId, TaskId, Work},
     workers::{execute, Workers},
@@ -54,7 +54,7 @@ impl Front for Behind {
 /// A target on RDMA devices. Dropped in field order.
 pub(crate) struct Carrier {
     workers: Commands,
-    hub: Hub<Token>,
+    reactor: Reactor<Token>,
     rules: Behind,
     /// The connection manager, unless it is RDMA/CM.
     ib: Option<Ib>,
@@ -66,7 +66,7 @@ impl Carrier {
         Ok(Self {
             // One thread executes the commands in their order.
             workers: Workers::new(1, execute)?,
-            hub: Hub::calling()?,
+            reactor: Reactor::calling()?,
             rules: Behind(Rules::new([0xaa; 16], units)),
             ib,
             begin,
@@ -81,8 +81,8 @@ impl Carrier {
         answers: SocketAddr,
     ) -> io::Result<Self> {
         let mut this = Self::new(begin, units, None)?;
-        this.hub.listen(commands)?;
-        this.hub.listen(answers)?;
+        this.reactor.listen(commands)?;
+        this.reactor.listen(answers)?;
         Ok(this)
     }
 
@@ -98,7 +98,7 @@ impl Carrier {
 
     /// Descriptors that are readable when there is work.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
-        let mut fds = self.hub.fds();
+        let mut fds = self.reactor.fds();
         fds.push(self.workers.fd());
         fds.extend(self.ib.iter().flat_map(Ib::fds));
         fds
@@ -108,7 +108,7 @@ impl Carrier {
     pub(crate) fn turn(&mut self) -> io::Result<i32> {
         let mut left = EVENTS;
         while left > 0 {
-            let Some(event) = self.hub.poll()? else { break };
+            let Some(event) = self.reactor.poll()? else { break };
             left -= 1;
             self.event(event);
             self.act();
@@ -117,7 +117,7 @@ impl Carrier {
             self.rules.0.executed(task, done);
             self.act();
         }
-        for id in self.hub.late() {
+        for id in self.reactor.late() {
             self.ended(id);
         }
         let grants = self.rules.0.tick(Instant::now());
@@ -125,7 +125,7 @@ impl Carrier {
         let due = self.attend()?;
         Ok(match () {
             () if left == 0 => 0,
-            () if due.is_some() || grants || self.hub.leaving() => {
+            () if due.is_some() || grants || self.reactor.leaving() => {
                 let ms = due.map_or(TICK, |d| d.as_millis() as i32 + 1);
                 ms.min(TICK)
             }
@@ -137,7 +137,7 @@ impl Carrier {
         let rules = &mut self.rules.0;
         match event {
             Event::Login { id, data } => {
-                let port = match self.hub.listener(id) {
+                let port = match self.reactor.listener(id) {
                     Some(1) => Port::Answers,
                     _ => Port::Commands,
                 };
@@ -149,7 +149,7 @@ impl Carrier {
                 (Token::Fetch(task), Some(buffer)) => rules.fetched(task, buffer),
                 (Token::Fetch(_), None) => {}
                 (Token::Answer(task), buffer) => {
-                    self.hub.give(id, buffer);
+                    self.reactor.give(id, buffer);
                     rules.sent(task);
                 }
             },
@@ -191,7 +191,7 @@ impl Carrier {
                 self.step(step);
             }
             let manager = match &mut self.ib {
-                Some(ib) => ib.act(&mut self.hub, &mut self.rules.0, self.begin),
+                Some(ib) => ib.act(&mut self.reactor, &mut self.rules.0, self.begin),
                 None => false,
             };
             if idle && !manager {
@@ -212,7 +212,7 @@ impl Carrier {
                 }),
                 Some(ib),
             ) => {
-                if let Err(e) = ib.accept(&mut self.hub, channel, &response, receives, len) {
+                if let Err(e) = ib.accept(&mut self.reactor, channel, &response, receives, len) {
                     say(self.begin, &format!("FAILED: a connection: {e}"));
                     self.ended(channel);
                 }
@@ -222,12 +222,12 @@ impl Carrier {
             }
             (Step::Act(Action::Leave { channel, message }), Some(ib)) => {
                 ib.requests.disconnect(channel);
-                if self.hub.leave(channel, message.as_deref()).is_err() {
+                if self.reactor.leave(channel, message.as_deref()).is_err() {
                     self.ended(channel);
                 }
             }
             (Step::Act(action), _) => {
-                act(&mut self.hub, &mut self.rules, &self.workers, action, |t| t)
+                act(&mut self.reactor, &mut self.rules, &self.workers, action, |t| t)
             }
             (
                 Step::Answer {
@@ -255,10 +255,10 @@ impl Carrier {
         places: Vec<verbs::Piece>,
         message: &[u8],
     ) -> io::Result<()> {
-        let mut buffer = self.hub.take(channel, data.len())?;
+        let mut buffer = self.reactor.take(channel, data.len())?;
         buffer[..data.len()].copy_from_slice(data);
-        self.hub.queue(channel, None, Op::Write, buffer, places)?;
-        self.hub.send(channel, None, message)
+        self.reactor.queue(channel, None, Op::Write, buffer, places)?;
+        self.reactor.send(channel, None, message)
     }
 
     /// Carries out an order. Returns false if it cannot.

@@ -10,7 +10,7 @@ use odd_target::{
 };
 use srp_target::{
     fabric::{Token, QUEUED},
-    hub::Hub,
+    reactor::Reactor,
     target::ChannelId,
 };
 use verbs::{Buffer, Connection, Gsi, Sender};
@@ -76,7 +76,7 @@ impl Ib {
     /// Carries out the pending deeds. Returns whether there were any.
     pub(crate) fn act(
         &mut self,
-        hub: &mut Hub<Token>,
+        reactor: &mut Reactor<Token>,
         rules: &mut Rules<Buffer>,
         begin: Instant,
     ) -> bool {
@@ -95,7 +95,7 @@ impl Ib {
                     rules.login(channel, &for_rdma(&data), Port::Commands);
                 }
                 Deed::Established(channel) => rules.established(channel),
-                Deed::Ended(channel) if hub.has(channel) => hub.disconnected(channel),
+                Deed::Ended(channel) if reactor.has(channel) => reactor.disconnected(channel),
                 Deed::Ended(channel) => rules.ended(channel),
             }
         }
@@ -105,7 +105,7 @@ impl Ib {
     /// Accepts the request of a channel.
     pub(crate) fn accept(
         &mut self,
-        hub: &mut Hub<Token>,
+        reactor: &mut Reactor<Token>,
         channel: ChannelId,
         response: &[u8],
         receives: usize,
@@ -115,7 +115,7 @@ impl Ib {
         let (request, origin) = request.ok_or(io::ErrorKind::NotFound)?;
         let device = self.places[origin.place].gsi.device();
         let sizes = [receives, len, QUEUED * receives];
-        let qpn = hub.join(channel, device, sizes, |buffers| {
+        let qpn = reactor.join(channel, device, sizes, |buffers| {
             Connection::respond(&request, device, channel, buffers)
         })?;
         self.requests

@@ -5,7 +5,7 @@
 use std::{io, net::SocketAddr, os::fd::RawFd};
 
 use srp_target::{
-    hub::{piece, Event, LinkId},
+    reactor::{piece, Event, LinkId},
     wire::MIN_IT_IU_LEN,
 };
 use verbs::{Arena, Op, Piece};
@@ -56,8 +56,8 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         stores: stores.len(),
     };
     let arena = Arena::new(bytes)?;
-    let mut hub = Links::new(listen)?;
-    hub.share(arena.clone());
+    let mut reactor = Links::new(listen)?;
+    reactor.share(arena.clone());
     let role = Ce {
         engine: Engine::new(settings, 0),
         arena,
@@ -67,7 +67,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         made: Made::default(),
         stopping: false,
     };
-    Ok((role, hub))
+    Ok((role, reactor))
 }
 
 fn places(segments: &[Segment]) -> Vec<(usize, Piece)> {
@@ -92,13 +92,13 @@ impl Ce {
         }
     }
 
-    fn check(&mut self, hub: &mut Links<Token>, id: LinkId, result: io::Result<()>) {
-        if !good(hub, id, result) {
+    fn check(&mut self, reactor: &mut Links<Token>, id: LinkId, result: io::Result<()>) {
+        if !good(reactor, id, result) {
             self.closed(id);
         }
     }
 
-    fn action(&mut self, hub: &mut Links<Token>, action: Action) {
+    fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Connect { peer, to } => {
@@ -109,32 +109,32 @@ impl Ce {
                     }
                     To::Store(n) => self.stores[n],
                 };
-                if !connect(hub, &mut self.made, peer, to) {
+                if !connect(reactor, &mut self.made, peer, to) {
                     self.engine.closed(peer);
                 }
             }
             Action::Send { peer, message } => {
                 if let Some(id) = self.made.links.get(&peer).copied() {
-                    if !send(hub, id, &message) {
+                    if !send(reactor, id, &message) {
                         self.closed(id);
                     }
                 }
             }
             Action::Close { peer } => {
                 if let Some(id) = self.made.links.remove(&peer) {
-                    hub.close(id);
+                    reactor.close(id);
                 }
             }
             Action::Accept { channel, response } => {
                 let len = MIN_IT_IU_LEN as usize;
-                if let Err(e) = hub.accept(channel, &response, RECEIVES, len, usize::MAX) {
+                if let Err(e) = reactor.accept(channel, &response, RECEIVES, len, usize::MAX) {
                     println!("channel {channel}: cannot accept it: {e}");
-                    hub.close(channel);
+                    reactor.close(channel);
                     self.engine.ended(channel);
                 }
             }
             Action::Reject { channel, response } => {
-                if let Err(e) = hub.reject(channel, &response) {
+                if let Err(e) = reactor.reject(channel, &response) {
                     println!("channel {channel}: cannot refuse it: {e}");
                 }
             }
@@ -144,8 +144,8 @@ impl Ce {
                 segments,
             } => {
                 let token = Some(Token::Fetched(job));
-                let result = hub.queue_arena(channel, token, Op::Read, places(&segments));
-                self.check(hub, channel, result);
+                let result = reactor.queue_arena(channel, token, Op::Read, places(&segments));
+                self.check(reactor, channel, result);
             }
             Action::Answer {
                 channel,
@@ -155,11 +155,11 @@ impl Ce {
             } => {
                 let mut result = Ok(());
                 if !segments.is_empty() {
-                    result = hub.queue_arena(channel, None, Op::Write, places(&segments));
+                    result = reactor.queue_arena(channel, None, Op::Write, places(&segments));
                 }
                 let token = Some(Token::Sent(job));
-                let result = result.and_then(|()| hub.send(channel, token, &message));
-                self.check(hub, channel, result);
+                let result = result.and_then(|()| reactor.send(channel, token, &message));
+                self.check(reactor, channel, result);
             }
             Action::Copy { from, to, len } => {
                 let copied = self.arena.copy(from as usize, to as usize, len as usize);
@@ -168,12 +168,12 @@ impl Ce {
                 }
             }
             Action::Leave { channel, message } => {
-                if hub.waits(channel) {
-                    hub.close(channel);
+                if reactor.waits(channel) {
+                    reactor.close(channel);
                     return self.engine.ended(channel);
                 }
-                let result = hub.leave(channel, message.as_deref());
-                self.check(hub, channel, result);
+                let result = reactor.leave(channel, message.as_deref());
+                self.check(reactor, channel, result);
             }
         }
     }
@@ -187,29 +187,29 @@ impl Role for Ce {
         self.engine.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Links<Token>, event: Event<Token>) {
+    fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
         match event {
             Event::Login { id, data } => self.engine.login(id, &data),
             Event::Connected { id } => {
-                if let (Some(peer), Some((va, key))) = (self.made.peer(id), hub.arena(id)) {
+                if let (Some(peer), Some((va, key))) = (self.made.peer(id), reactor.arena(id)) {
                     self.engine.connected(peer, va, key);
                 }
             }
             Event::Received { id, buffer, len } => {
                 let Some(peer) = self.made.peer(id) else {
                     self.engine.received(id, &buffer[..len]);
-                    let result = hub.receive(id, buffer);
-                    return self.check(hub, id, result);
+                    let result = reactor.receive(id, buffer);
+                    return self.check(reactor, id, result);
                 };
-                let granted = hub.granted(id, &buffer[..len]);
+                let granted = reactor.granted(id, &buffer[..len]);
                 if let Ok(false) = granted {
                     self.engine.message(peer, &buffer[..len]);
                 }
-                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
-                self.check(hub, id, result);
+                let result = granted.and_then(|granted| reactor.again(id, buffer, granted));
+                self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => {
-                hub.give(id, buffer);
+                reactor.give(id, buffer);
                 match token {
                     Token::Fetched(job) => self.engine.fetched(job),
                     Token::Sent(job) => self.engine.sent(job),
@@ -224,14 +224,14 @@ impl Role for Ce {
         }
     }
 
-    fn act(&mut self, hub: &mut Links<Token>) {
+    fn act(&mut self, reactor: &mut Links<Token>) {
         loop {
             let actions = self.engine.actions();
             if actions.is_empty() {
                 return;
             }
             for action in actions {
-                self.action(hub, action);
+                self.action(reactor, action);
             }
         }
     }
@@ -240,7 +240,7 @@ impl Role for Ce {
         None
     }
 
-    fn work(&mut self, _hub: &mut Links<Token>) {}
+    fn work(&mut self, _reactor: &mut Links<Token>) {}
 
     fn shutdown(&mut self) {
         self.stopping = true;

@@ -18,7 +18,7 @@ use std::{
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, Hub, LinkId, ENDING, EVENTS},
+    reactor::{Event, Reactor, LinkId, ENDING, EVENTS},
 };
 use verbs::Buffer;
 
@@ -37,29 +37,29 @@ const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
 
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
-    hub: Hub<T>,
+    reactor: Reactor<T>,
     flows: HashMap<LinkId, Flow>,
     begin: Instant,
 }
 
 impl<T> Deref for Links<T> {
-    type Target = Hub<T>;
+    type Target = Reactor<T>;
 
-    fn deref(&self) -> &Hub<T> {
-        &self.hub
+    fn deref(&self) -> &Reactor<T> {
+        &self.reactor
     }
 }
 
 impl<T> DerefMut for Links<T> {
-    fn deref_mut(&mut self) -> &mut Hub<T> {
-        &mut self.hub
+    fn deref_mut(&mut self) -> &mut Reactor<T> {
+        &mut self.reactor
     }
 }
 
 impl<T> Links<T> {
     fn new(listen: SocketAddr) -> io::Result<Self> {
         Ok(Self {
-            hub: Hub::new(listen)?,
+            reactor: Reactor::new(listen)?,
             flows: HashMap::new(),
             begin: Instant::now(),
         })
@@ -69,7 +69,7 @@ impl<T> Links<T> {
     fn flush(&mut self, id: LinkId) -> io::Result<()> {
         let flow = self.flows.entry(id).or_default();
         while let Some(message) = flow.pop() {
-            self.hub.send(id, None, &message)?;
+            self.reactor.send(id, None, &message)?;
         }
         Ok(())
     }
@@ -88,12 +88,12 @@ impl<T> Links<T> {
 
     /// Reposts a receive buffer of a connection to another role, and sends a GRANT if one is due.
     fn again(&mut self, id: LinkId, buffer: Buffer, granted: bool) -> io::Result<()> {
-        self.hub.receive(id, buffer)?;
+        self.reactor.receive(id, buffer)?;
         if granted {
             return Ok(());
         }
         match self.flows.entry(id).or_default().free() {
-            Some(grant) => self.hub.send(id, None, &grant.build()),
+            Some(grant) => self.reactor.send(id, None, &grant.build()),
             None => Ok(()),
         }
     }
@@ -103,16 +103,16 @@ impl<T> Links<T> {
 pub trait Connections {
     /// The purpose of a completion.
     type Token;
-    /// The hub of the connections.
-    fn hub(&mut self) -> &mut Hub<Self::Token>;
+    /// The reactor of the connections.
+    fn reactor(&mut self) -> &mut Reactor<Self::Token>;
     /// Forgets the state of connections that have ended.
     fn prune(&mut self) {}
 }
 
-impl<T> Connections for Hub<T> {
+impl<T> Connections for Reactor<T> {
     type Token = T;
 
-    fn hub(&mut self) -> &mut Self {
+    fn reactor(&mut self) -> &mut Self {
         self
     }
 }
@@ -120,12 +120,12 @@ impl<T> Connections for Hub<T> {
 impl<T> Connections for Links<T> {
     type Token = T;
 
-    fn hub(&mut self) -> &mut Hub<T> {
-        &mut self.hub
+    fn reactor(&mut self) -> &mut Reactor<T> {
+        &mut self.reactor
     }
 
     fn prune(&mut self) {
-        self.flows.retain(|id, _| self.hub.has(*id));
+        self.flows.retain(|id, _| self.reactor.has(*id));
     }
 }
 
@@ -138,13 +138,13 @@ pub trait Role {
     /// Sets the time in milliseconds.
     fn tick(&mut self, now: u64);
     /// Handles an event.
-    fn event(&mut self, hub: &mut Self::Links, event: Event<Self::Token>);
+    fn event(&mut self, reactor: &mut Self::Links, event: Event<Self::Token>);
     /// Carries out the pending actions.
-    fn act(&mut self, hub: &mut Self::Links);
+    fn act(&mut self, reactor: &mut Self::Links);
     /// Descriptor that is readable when worker threads have results.
     fn fd(&self) -> Option<RawFd>;
     /// Handles the results of worker threads.
-    fn work(&mut self, hub: &mut Self::Links);
+    fn work(&mut self, reactor: &mut Self::Links);
     /// Begins to shut down.
     fn shutdown(&mut self);
     /// Returns whether nothing is left to do.
@@ -156,20 +156,20 @@ pub trait Role {
 }
 
 /// Calls [`Role::tick`] when it is due.
-fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, hub: &mut R::Links, role: &mut R) {
+fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, reactor: &mut R::Links, role: &mut R) {
     let now = begin.elapsed().as_millis() as u64;
     if last.is_none_or(|last| now >= last + SILENCE / 12) {
         *last = Some(now);
-        hub.prune();
+        reactor.prune();
         role.tick(now);
-        role.act(hub);
+        role.act(reactor);
     }
 }
 
 /// Runs a role until `stop` is readable, then until it is idle, at most 5 s. The caller drops the
-/// role before the hub, so the writes of its threads end before another process can listen here.
+/// role before the reactor, so the writes of its threads end before another process can listen here.
 pub fn run<R: Role>(
-    mut hub: R::Links,
+    mut reactor: R::Links,
     mut role: R,
     stop: &impl AsRawFd,
 ) -> io::Result<(R, R::Links)> {
@@ -178,8 +178,8 @@ pub fn run<R: Role>(
     let mut last = None;
     let mut more = false;
     loop {
-        pace(begin, &mut last, &mut hub, &mut role);
-        let mut fds = hub.hub().fds();
+        pace(begin, &mut last, &mut reactor, &mut role);
+        let mut fds = reactor.reactor().fds();
         fds.extend(role.fd());
         // After the first stop signal the descriptor stays readable.
         if end.is_none() {
@@ -193,25 +193,25 @@ pub fn run<R: Role>(
         let mut turn = EVENTS;
         while turn > 0 {
             // After a suspend, first close the silent connections.
-            pace(begin, &mut last, &mut hub, &mut role);
-            let Some(event) = hub.hub().poll()? else {
+            pace(begin, &mut last, &mut reactor, &mut role);
+            let Some(event) = reactor.reactor().poll()? else {
                 break;
             };
             turn -= 1;
-            role.event(&mut hub, event);
-            role.act(&mut hub);
+            role.event(&mut reactor, event);
+            role.act(&mut reactor);
         }
         more = turn == 0;
-        role.work(&mut hub);
-        for id in hub.hub().late() {
-            role.event(&mut hub, Event::Ended { id, why: None });
+        role.work(&mut reactor);
+        for id in reactor.reactor().late() {
+            role.event(&mut reactor, Event::Ended { id, why: None });
         }
-        role.act(&mut hub);
+        role.act(&mut reactor);
         if let Some(why) = role.failed() {
             return Err(io::Error::other(why));
         }
         if end.is_some_and(|end| role.idle() || Instant::now() > end) {
-            return Ok((role, hub));
+            return Ok((role, reactor));
         }
     }
 }
@@ -236,13 +236,13 @@ impl Made {
     /// bytes. On failure prints the error and returns false.
     pub fn connect<T>(
         &mut self,
-        hub: &mut Hub<T>,
+        reactor: &mut Reactor<T>,
         peer: Peer,
         to: SocketAddr,
         role: &[u8],
         (receives, len): (usize, usize),
     ) -> bool {
-        match hub.connect(to, role, receives, len) {
+        match reactor.connect(to, role, receives, len) {
             Ok(id) => {
                 self.links.insert(peer, id);
                 true
@@ -255,42 +255,42 @@ impl Made {
     }
 }
 
-fn connect<T>(hub: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    made.connect(hub, peer, to, PRIVATE, (RECEIVES, MAX_LEN))
+fn connect<T>(reactor: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
+    made.connect(reactor, peer, to, PRIVATE, (RECEIVES, MAX_LEN))
 }
 
 /// Returns false and closes the connection if `result` is an error, unless it has already ended.
-pub fn good<T>(hub: &mut Hub<T>, id: LinkId, result: io::Result<()>) -> bool {
+pub fn good<T>(reactor: &mut Reactor<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
             println!("connection {id}: {e}");
-            hub.close(id);
+            reactor.close(id);
             false
         }
         _ => true,
     }
 }
 
-fn send<T>(hub: &mut Links<T>, id: LinkId, message: &Message) -> bool {
-    let now = hub.begin.elapsed().as_millis() as u64;
-    let flow = hub.flows.entry(id).or_default();
+fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
+    let now = reactor.begin.elapsed().as_millis() as u64;
+    let flow = reactor.flows.entry(id).or_default();
     let result = if flow.queue(message.build(), now) {
-        hub.flush(id)
+        reactor.flush(id)
     } else {
         Err(io::Error::other("it takes no messages"))
     };
-    good(hub, id, result)
+    good(reactor, id, result)
 }
 
 /// Accepts a connection request of another role. Returns `None` if it is from an initiator.
-fn accept_role<T>(hub: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
+fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
     if !data.starts_with(PRIVATE) {
         return None;
     }
-    let result = hub.accept(id, &[], RECEIVES, MAX_LEN, usize::MAX);
+    let result = reactor.accept(id, &[], RECEIVES, MAX_LEN, usize::MAX);
     if let Err(e) = &result {
         println!("connection {id}: cannot accept it: {e}");
-        hub.close(id);
+        reactor.close(id);
     }
     Some(result.is_ok())
 }
@@ -313,7 +313,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             ..
         } => {
             let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
-            let (mut role, hub) = rs::role(number, disks?, listen, threads)?;
+            let (mut role, reactor) = rs::role(number, disks?, listen, threads)?;
             println!("listens at {listen}");
             // This RS already holds the port, so no SE can announce its epoch to an earlier
             // instance after the lookup.
@@ -324,7 +324,7 @@ pub fn serve(options: Options) -> io::Result<()> {
                     None => return ended(),
                 }
             }
-            run(hub, role, &stop)?;
+            run(reactor, role, &stop)?;
         }
         Options::Se { ref system, .. } => {
             let reign = match system {
@@ -344,14 +344,14 @@ pub fn serve(options: Options) -> io::Result<()> {
                 .unwrap_or(Duration::ZERO);
             let clock = (since.as_millis() as u64) << 20;
             let epoch = reign.as_ref().map_or(clock, Reign::epoch);
-            let (role, hub) = se::role(options, epoch, reign.as_ref().map(Reign::term))?;
+            let (role, reactor) = se::role(options, epoch, reign.as_ref().map(Reign::term))?;
             println!("listens at {listen}, epoch {epoch}");
-            run(hub, role, &stop)?;
+            run(reactor, role, &stop)?;
         }
         Options::Ce { .. } => {
-            let (role, hub) = ce::role(options)?;
+            let (role, reactor) = ce::role(options)?;
             println!("listens at {listen}");
-            let done = run(hub, role, &stop)?;
+            let done = run(reactor, role, &stop)?;
             let [hits, misses] = done.0.hits();
             println!("{hits} reads found all of their lines, {misses} did not");
         }

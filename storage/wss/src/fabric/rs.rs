@@ -6,7 +6,7 @@ use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     disk::Disk,
-    hub::{Event, LinkId},
+    reactor::{Event, LinkId},
     sense::Sense,
     workers::Workers,
 };
@@ -124,15 +124,15 @@ impl Rs {
         self.store.refuse_before(epoch);
     }
 
-    fn action(&mut self, hub: &mut Links<Token>, action: Action) {
+    fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Send { peer, message } => {
-                if !send(hub, peer, &message) {
+                if !send(reactor, peer, &message) {
                     self.store.closed(peer);
                 }
             }
-            Action::Close { peer } => hub.close(peer),
+            Action::Close { peer } => reactor.close(peer),
             Action::Pull {
                 peer,
                 op,
@@ -140,11 +140,11 @@ impl Rs {
                 key,
                 len,
             } => {
-                let result = hub.take(peer, len as usize).and_then(|buffer| {
+                let result = reactor.take(peer, len as usize).and_then(|buffer| {
                     let piece = Piece { va, key, len };
-                    hub.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
+                    reactor.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
                 });
-                self.check(hub, peer, result);
+                self.check(reactor, peer, result);
             }
             Action::Push {
                 peer,
@@ -162,18 +162,18 @@ impl Rs {
                 };
                 let piece = Piece { va, key, len };
                 let token = Some(Token::Pushed(op));
-                let result = hub.queue(peer, token, Op::Write, buffer, vec![piece]);
-                self.check(hub, peer, result);
+                let result = reactor.queue(peer, token, Op::Write, buffer, vec![piece]);
+                self.check(reactor, peer, result);
             }
             Action::Execute { peer, op, work } => {
                 let mut memory = self.memory.remove(&op).and_then(|(_, buffer)| buffer);
                 if let (None, Work::Read { blocks, .. }) = (&memory, work) {
-                    match hub.take(peer, blocks as usize * 512) {
+                    match reactor.take(peer, blocks as usize * 512) {
                         Ok(buffer) => memory = Some(buffer),
                         // Without memory the connection is closed and the operation discarded; the
                         // CE retries.
                         Err(e) => {
-                            self.check(hub, peer, Err(e));
+                            self.check(reactor, peer, Err(e));
                             return self.store.executed(op, Status::ReadError);
                         }
                     }
@@ -183,14 +183,14 @@ impl Rs {
             }
             Action::Forget { op } => {
                 if let Some((peer, buffer)) = self.memory.remove(&op) {
-                    hub.give(peer, buffer);
+                    reactor.give(peer, buffer);
                 }
             }
         }
     }
 
-    fn check(&mut self, hub: &mut Links<Token>, peer: Peer, result: io::Result<()>) {
-        if !good(hub, peer, result) {
+    fn check(&mut self, reactor: &mut Links<Token>, peer: Peer, result: io::Result<()>) {
+        if !good(reactor, peer, result) {
             self.store.closed(peer);
         }
     }
@@ -204,23 +204,23 @@ impl Role for Rs {
         self.store.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Links<Token>, event: Event<Token>) {
+    fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
         match event {
-            Event::Login { id, data } => match accept_role(hub, id, &data) {
+            Event::Login { id, data } => match accept_role(reactor, id, &data) {
                 Some(true) => self.store.connected(id),
                 Some(false) => {}
                 None => {
                     println!("connection {id} is refused: it is of no role");
-                    hub.close(id);
+                    reactor.close(id);
                 }
             },
             Event::Received { id, buffer, len } => {
-                let granted = hub.granted(id, &buffer[..len]);
+                let granted = reactor.granted(id, &buffer[..len]);
                 if let Ok(false) = granted {
                     self.store.message(id, &buffer[..len]);
                 }
-                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
-                self.check(hub, id, result);
+                let result = granted.and_then(|granted| reactor.again(id, buffer, granted));
+                self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => match token {
                 Token::Pulled(op) => {
@@ -228,7 +228,7 @@ impl Role for Rs {
                     self.store.moved(op);
                 }
                 Token::Pushed(op) => {
-                    hub.give(id, buffer);
+                    reactor.give(id, buffer);
                     self.store.moved(op);
                 }
             },
@@ -242,14 +242,14 @@ impl Role for Rs {
         }
     }
 
-    fn act(&mut self, hub: &mut Links<Token>) {
+    fn act(&mut self, reactor: &mut Links<Token>) {
         loop {
             let actions = self.store.actions();
             if actions.is_empty() {
                 return;
             }
             for action in actions {
-                self.action(hub, action);
+                self.action(reactor, action);
             }
         }
     }
@@ -258,13 +258,13 @@ impl Role for Rs {
         Some(self.files.fd())
     }
 
-    fn work(&mut self, hub: &mut Links<Token>) {
+    fn work(&mut self, reactor: &mut Links<Token>) {
         for (op, status, buffer) in self.files.done() {
             if let Some((_, place)) = self.memory.get_mut(&op) {
                 *place = buffer;
             }
             self.store.executed(op, status);
-            self.act(hub);
+            self.act(reactor);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     fabric::{self, Commands, Front},
-    hub::{Event, LinkId},
+    reactor::{Event, LinkId},
     target::{self, ChannelId, TaskId, Work},
     workers::{execute, Workers},
 };
@@ -135,13 +135,13 @@ impl Role for Se {
         self.engine.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
+    fn event(&mut self, reactor: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
         // A GRANT is dropped, too: it would send queued messages.
         if !self.reigns() {
             return;
         }
         match event {
-            Event::Login { id, data } => match accept_role(hub, id, &data) {
+            Event::Login { id, data } => match accept_role(reactor, id, &data) {
                 Some(true) => {
                     self.roles.insert(id);
                     self.engine.connected(id);
@@ -159,12 +159,12 @@ impl Role for Se {
                 let Some(peer) = peer else {
                     return self.engine.received(id, buffer, len);
                 };
-                let granted = hub.granted(id, &buffer[..len]);
+                let granted = reactor.granted(id, &buffer[..len]);
                 if let Ok(false) = granted {
                     self.engine.message(peer, &buffer[..len]);
                 }
-                let result = granted.and_then(|granted| hub.again(id, buffer, granted));
-                if !good(hub, id, result) {
+                let result = granted.and_then(|granted| reactor.again(id, buffer, granted));
+                if !good(reactor, id, result) {
                     self.closed(id);
                 }
             }
@@ -172,7 +172,7 @@ impl Role for Se {
                 (fabric::Token::Fetch(task), Some(buffer)) => self.engine.fetched(task, buffer),
                 (fabric::Token::Fetch(_), None) => {}
                 (fabric::Token::Answer(task), buffer) => {
-                    hub.give(id, buffer);
+                    reactor.give(id, buffer);
                     self.engine.sent(task);
                 }
             },
@@ -185,7 +185,7 @@ impl Role for Se {
         }
     }
 
-    fn act(&mut self, hub: &mut Links<fabric::Token>) {
+    fn act(&mut self, reactor: &mut Links<fabric::Token>) {
         loop {
             let actions = self.engine.actions();
             if actions.is_empty() {
@@ -197,24 +197,24 @@ impl Role for Se {
                 }
                 match action {
                     Action::Target(action) => {
-                        fabric::act(hub, &mut self.engine, &self.commands, action, |t| t);
+                        fabric::act(reactor, &mut self.engine, &self.commands, action, |t| t);
                     }
                     Action::Connect { peer, store } => {
                         let to = self.stores[store];
-                        if !connect(hub, &mut self.made, peer, to) {
+                        if !connect(reactor, &mut self.made, peer, to) {
                             self.engine.closed(peer);
                         }
                     }
                     Action::Send { peer, message } => {
                         if let Some(id) = self.link(peer) {
-                            if !send(hub, id, &message) {
+                            if !send(reactor, id, &message) {
                                 self.closed(id);
                             }
                         }
                     }
                     Action::Close { peer } => {
                         if let Some(id) = self.link(peer) {
-                            hub.close(id);
+                            reactor.close(id);
                             self.roles.remove(&id);
                             self.made.links.remove(&peer);
                         }
@@ -229,10 +229,10 @@ impl Role for Se {
         Some(self.commands.fd())
     }
 
-    fn work(&mut self, hub: &mut Links<fabric::Token>) {
+    fn work(&mut self, reactor: &mut Links<fabric::Token>) {
         for (task, done) in self.commands.done() {
             self.engine.executed(task, done);
-            self.act(hub);
+            self.act(reactor);
         }
     }
 

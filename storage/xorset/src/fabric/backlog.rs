@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use srp_target::hub::LinkId;
+use srp_target::reactor::LinkId;
 
 use crate::message::Message;
 

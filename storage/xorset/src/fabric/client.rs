@@ -12,7 +12,7 @@ use std::{
 
 use srp_target::{
     fabric::{self, Commands},
-    hub::{pieces, Event, Hub, LinkId},
+    reactor::{pieces, Event, Reactor, LinkId},
     proto::cmd::DirectBuf,
     scsi::{Command, Geometry, Unit},
     sense::Sense,
@@ -68,7 +68,7 @@ pub(super) struct Gate {
     failed: Option<String>,
 }
 
-pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
+pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
     let Options::Client {
         set,
         listen,
@@ -112,7 +112,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Hub<Token>)> {
         tasks: HashMap::new(),
         failed: None,
     };
-    Ok((role, Hub::new(listen)?))
+    Ok((role, Reactor::new(listen)?))
 }
 
 impl Gate {
@@ -146,7 +146,7 @@ impl Gate {
         self.target.open(vec![Arc::new(unit)]);
     }
 
-    fn dispatch(&mut self, hub: &mut Hub<Token>, id: TaskId, mut remote: target::Remote) {
+    fn dispatch(&mut self, reactor: &mut Reactor<Token>, id: TaskId, mut remote: target::Remote) {
         let (lba, count, write) = match remote.command {
             Command::Read { lba, count, .. } => (lba, count, false),
             Command::Write { lba, count, .. } => (lba, count, true),
@@ -194,18 +194,18 @@ impl Gate {
                 .dispatched(id, target::Outcome::Failed(Sense::FIELD));
         };
         let list = pieces(&task.places);
-        match hub.take(link, len) {
+        match reactor.take(link, len) {
             Ok(buffer) => {
                 self.tasks.insert(id, task);
-                let result = hub.queue(link, Some(Token::Fetched(id)), Op::Read, buffer, list);
-                self.check(hub, link, result);
+                let result = reactor.queue(link, Some(Token::Fetched(id)), Op::Read, buffer, list);
+                self.check(reactor, link, result);
             }
             Err(_) => self.target.dispatched(id, target::Outcome::Busy),
         }
     }
 
-    fn check(&mut self, hub: &mut Hub<Token>, id: LinkId, result: io::Result<()>) {
-        if !good(hub, id, result) {
+    fn check(&mut self, reactor: &mut Reactor<Token>, id: LinkId, result: io::Result<()>) {
+        if !good(reactor, id, result) {
             self.closed(id);
         }
     }
@@ -228,7 +228,7 @@ impl Gate {
         self.target.dispatched(id, target::Outcome::Over);
     }
 
-    fn answer(&mut self, hub: &mut Hub<Token>, id: TaskId, outcome: Outcome) {
+    fn answer(&mut self, reactor: &mut Reactor<Token>, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.remove(&id) else {
             return;
         };
@@ -237,7 +237,7 @@ impl Gate {
             Outcome::Failed if task.write => target::Outcome::Failed(Sense::WRITE_ERROR),
             Outcome::Failed => target::Outcome::Failed(Sense::READ_ERROR),
             Outcome::Good(_) if task.write => target::Outcome::Good,
-            Outcome::Good(bytes) => self.deliver(hub, id, &task.places, &bytes),
+            Outcome::Good(bytes) => self.deliver(reactor, id, &task.places, &bytes),
         };
         self.target.dispatched(id, outcome);
     }
@@ -246,7 +246,7 @@ impl Gate {
     /// connection.
     fn deliver(
         &mut self,
-        hub: &mut Hub<Token>,
+        reactor: &mut Reactor<Token>,
         id: TaskId,
         places: &[DirectBuf],
         bytes: &[u8],
@@ -258,36 +258,36 @@ impl Gate {
         if moved == 0 {
             return target::Outcome::Good;
         }
-        let Some(mut buffer) = hub.take(link, moved).ok().filter(|_| moved <= bytes.len()) else {
+        let Some(mut buffer) = reactor.take(link, moved).ok().filter(|_| moved <= bytes.len()) else {
             return target::Outcome::Busy;
         };
         buffer[..moved].copy_from_slice(&bytes[..moved]);
-        let result = hub.queue(link, None, Op::Write, buffer, pieces(places));
-        self.check(hub, link, result);
+        let result = reactor.queue(link, None, Op::Write, buffer, pieces(places));
+        self.check(reactor, link, result);
         target::Outcome::Good
     }
 
-    fn target_actions(&mut self, hub: &mut Hub<Token>) -> bool {
+    fn target_actions(&mut self, reactor: &mut Reactor<Token>) -> bool {
         let actions = self.target.actions();
         let some = !actions.is_empty();
         for action in actions {
             match action {
-                target::Action::Dispatch { task, remote } => self.dispatch(hub, task, remote),
+                target::Action::Dispatch { task, remote } => self.dispatch(reactor, task, remote),
                 target::Action::Cancel { task } => self.cancel(task),
-                action => fabric::act(hub, &mut self.target, &self.commands, action, Token::Target),
+                action => fabric::act(reactor, &mut self.target, &self.commands, action, Token::Target),
             }
         }
         some
     }
 
-    fn client_actions(&mut self, hub: &mut Hub<Token>) -> bool {
+    fn client_actions(&mut self, reactor: &mut Reactor<Token>) -> bool {
         let actions = self.client.actions();
         let some = !actions.is_empty();
         for action in actions {
             match action {
                 Action::Say(what) => println!("{what}"),
                 Action::Link(LinkAction::Connect { peer, to }) => {
-                    if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
+                    if !connect(reactor, &mut self.made, peer, self.set.nodes[to]) {
                         self.client.closed(peer);
                     }
                 }
@@ -297,7 +297,7 @@ impl Gate {
                     payload,
                 }) => {
                     if let Some(id) = self.made.links.get(&peer).copied() {
-                        if !send(hub, &mut self.backlog, id, message, payload) {
+                        if !send(reactor, &mut self.backlog, id, message, payload) {
                             self.closed(id);
                         }
                     }
@@ -305,12 +305,12 @@ impl Gate {
                 Action::Link(LinkAction::Close { peer }) => {
                     if let Some(id) = self.made.links.remove(&peer) {
                         self.backlog.forget(id);
-                        hub.close(id);
+                        reactor.close(id);
                     }
                 }
                 Action::Ask { id, request } => self.etcd.give((id, request)),
                 Action::Ready(size) => self.ready(size),
-                Action::Answer { command, outcome } => self.answer(hub, command, outcome),
+                Action::Answer { command, outcome } => self.answer(reactor, command, outcome),
                 Action::End(why) => self.failed = Some(why),
             }
         }
@@ -320,13 +320,13 @@ impl Gate {
 
 impl Role for Gate {
     type Token = Token;
-    type Links = Hub<Token>;
+    type Links = Reactor<Token>;
 
     fn tick(&mut self, _now: u64) {
         self.client.tick(self.begin.elapsed().as_millis() as u64);
     }
 
-    fn event(&mut self, hub: &mut Hub<Token>, event: Event<Token>) {
+    fn event(&mut self, reactor: &mut Reactor<Token>, event: Event<Token>) {
         self.clock();
         match event {
             Event::Login { id, data } => self.target.login(id, &data),
@@ -341,19 +341,19 @@ impl Role for Gate {
                 };
                 let (message, payload) = buffer[..len].split_at(len.min(LEN));
                 self.client.message(peer, message, payload);
-                let result = hub.receive(id, buffer);
-                self.check(hub, id, result);
+                let result = reactor.receive(id, buffer);
+                self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => match (token, buffer) {
                 (Token::Fetched(task), Some(buffer)) => {
                     self.fetched(task, &buffer);
-                    hub.give(id, Some(buffer));
+                    reactor.give(id, Some(buffer));
                 }
                 (Token::Target(fabric::Token::Fetch(task)), Some(buffer)) => {
                     self.target.fetched(task, buffer)
                 }
                 (Token::Target(fabric::Token::Answer(task)), buffer) => {
-                    hub.give(id, buffer);
+                    reactor.give(id, buffer);
                     self.target.sent(task);
                 }
                 (_, None) => {}
@@ -367,26 +367,26 @@ impl Role for Gate {
         }
     }
 
-    fn act(&mut self, hub: &mut Hub<Token>) {
-        for id in go_on(hub, &mut self.backlog) {
+    fn act(&mut self, reactor: &mut Reactor<Token>) {
+        for id in go_on(reactor, &mut self.backlog) {
             self.closed(id);
         }
-        while self.client_actions(hub) | self.target_actions(hub) {}
+        while self.client_actions(reactor) | self.target_actions(reactor) {}
     }
 
     fn fd(&self) -> Option<RawFd> {
         Some(self.commands.fd())
     }
 
-    fn work(&mut self, hub: &mut Hub<Token>) {
+    fn work(&mut self, reactor: &mut Reactor<Token>) {
         self.clock();
         for (task, done) in self.commands.done() {
             self.target.executed(task, done);
-            self.act(hub);
+            self.act(reactor);
         }
         for (id, answer) in self.etcd.done() {
             self.client.answered(id, answer);
-            self.act(hub);
+            self.act(reactor);
         }
     }
 

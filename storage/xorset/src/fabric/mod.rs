@@ -17,7 +17,7 @@ use std::{
 };
 
 use backlog::Backlog;
-use srp_target::hub::{Hub, LinkId};
+use srp_target::reactor::{Reactor, LinkId};
 use verbs::{Op, Piece};
 use wss::{
     fabric::{good, run, Made},
@@ -73,14 +73,14 @@ fn name() -> u64 {
     since.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
 }
 
-fn connect<T>(hub: &mut Hub<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    made.connect(hub, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
+fn connect<T>(reactor: &mut Reactor<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
+    made.connect(reactor, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
 }
 
 /// Queues a message with its payload. Fails with `OutOfMemory` if it has to wait.
-fn put<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> io::Result<()> {
+fn put<T>(reactor: &mut Reactor<T>, id: LinkId, message: &Message, payload: &[u8]) -> io::Result<()> {
     let len = LEN + payload.len();
-    let mut buffer = hub.take(id, len)?;
+    let mut buffer = reactor.take(id, len)?;
     buffer[..LEN].copy_from_slice(&message.build());
     buffer[LEN..len].copy_from_slice(payload);
     let piece = Piece {
@@ -88,28 +88,28 @@ fn put<T>(hub: &mut Hub<T>, id: LinkId, message: &Message, payload: &[u8]) -> io
         key: 0,
         len: len as u32,
     };
-    hub.queue(id, None, Op::Send, buffer, vec![piece])
+    reactor.queue(id, None, Op::Send, buffer, vec![piece])
 }
 
 /// Sends a message with its payload, when there is memory. On failure closes the connection and
 /// returns false.
 fn send<T>(
-    hub: &mut Hub<T>,
+    reactor: &mut Reactor<T>,
     backlog: &mut Backlog,
     id: LinkId,
     message: Message,
     payload: Arc<[u8]>,
 ) -> bool {
-    let result = backlog.send(id, (message, payload), |(m, p)| put(hub, id, m, p));
-    good(hub, id, result)
+    let result = backlog.send(id, (message, payload), |(m, p)| put(reactor, id, m, p));
+    good(reactor, id, result)
 }
 
 /// Sends the messages that wait for memory. Returns the connections that were closed.
-fn go_on<T>(hub: &mut Hub<T>, backlog: &mut Backlog) -> Vec<LinkId> {
+fn go_on<T>(reactor: &mut Reactor<T>, backlog: &mut Backlog) -> Vec<LinkId> {
     let mut closed = Vec::new();
     for id in backlog.links() {
-        let result = backlog.go_on(id, |(m, p)| put(hub, id, m, p));
-        if !good(hub, id, result) {
+        let result = backlog.go_on(id, |(m, p)| put(reactor, id, m, p));
+        if !good(reactor, id, result) {
             closed.push(id);
         }
     }
@@ -149,14 +149,14 @@ pub fn serve(options: Options) -> io::Result<()> {
             let other = File::open(&file).map_err(|e| named(&file, e))?;
             let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
             let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);
-            let (role, hub) = node::role(journal, other, set)?;
+            let (role, reactor) = node::role(journal, other, set)?;
             println!("node {number} listens at {listen}");
-            run(hub, role, &stop)?;
+            run(reactor, role, &stop)?;
         }
         Options::Client { listen, .. } => {
-            let (role, hub) = client::role(options)?;
+            let (role, reactor) = client::role(options)?;
             println!("listens at {listen}");
-            run(hub, role, &stop)?;
+            run(reactor, role, &stop)?;
         }
     }
     println!("ended");

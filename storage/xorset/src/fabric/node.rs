@@ -5,7 +5,7 @@
 use std::{collections::HashSet, fs::File, io, os::fd::RawFd, thread, time::Duration};
 
 use srp_target::{
-    hub::{Event, Hub, LinkId},
+    reactor::{Event, Reactor, LinkId},
     workers::Workers,
 };
 use wss::{
@@ -36,11 +36,11 @@ pub(super) struct Place {
     failed: Option<String>,
 }
 
-pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(Place, Hub<()>)> {
+pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(Place, Reactor<()>)> {
     let number = journal.number();
     let listen = set.nodes[usize::from(number)];
     let file = std::sync::Arc::new(file);
-    let hub = Hub::new(listen)?;
+    let reactor = Reactor::new(listen)?;
     let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name), name());
     // Keeps the key of the node. The thread ends with the process.
     thread::spawn(move || loop {
@@ -58,7 +58,7 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
         stopping: false,
         failed: None,
     };
-    Ok((role, hub))
+    Ok((role, reactor))
 }
 
 impl Place {
@@ -83,11 +83,11 @@ impl Place {
         }
     }
 
-    fn action(&mut self, hub: &mut Hub<()>, action: Action) {
+    fn action(&mut self, reactor: &mut Reactor<()>, action: Action) {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Link(LinkAction::Connect { peer, to }) => {
-                if !connect(hub, &mut self.made, peer, self.set.nodes[to]) {
+                if !connect(reactor, &mut self.made, peer, self.set.nodes[to]) {
                     self.node.closed(peer);
                 }
             }
@@ -97,7 +97,7 @@ impl Place {
                 payload,
             }) => {
                 if let Some(id) = self.link(peer) {
-                    if !send(hub, &mut self.backlog, id, message, payload) {
+                    if !send(reactor, &mut self.backlog, id, message, payload) {
                         self.closed(id);
                     }
                 }
@@ -105,7 +105,7 @@ impl Place {
             Action::Link(LinkAction::Close { peer }) => {
                 if let Some(id) = self.link(peer) {
                     self.backlog.forget(id);
-                    hub.close(id);
+                    reactor.close(id);
                     self.others.remove(&id);
                     self.made.links.remove(&peer);
                 }
@@ -118,27 +118,27 @@ impl Place {
 
 impl Role for Place {
     type Token = ();
-    type Links = Hub<()>;
+    type Links = Reactor<()>;
 
     fn tick(&mut self, now: u64) {
         self.node.tick(now);
     }
 
-    fn event(&mut self, hub: &mut Hub<()>, event: Event<()>) {
+    fn event(&mut self, reactor: &mut Reactor<()>, event: Event<()>) {
         match event {
             Event::Login { id, data } => {
                 if !data.starts_with(PRIVATE) {
                     println!("connection {id} is refused: it is of no role");
-                    return hub.close(id);
+                    return reactor.close(id);
                 }
-                match hub.accept(id, &[], RECEIVES, LEN + PAYLOAD, usize::MAX) {
+                match reactor.accept(id, &[], RECEIVES, LEN + PAYLOAD, usize::MAX) {
                     Ok(()) => {
                         self.others.insert(id);
                         self.node.connected(id);
                     }
                     Err(e) => {
                         println!("connection {id}: cannot accept it: {e}");
-                        hub.close(id);
+                        reactor.close(id);
                     }
                 }
             }
@@ -151,12 +151,12 @@ impl Role for Place {
                 let peer = self.made.peer(id).unwrap_or(id);
                 let (message, payload) = buffer[..len].split_at(len.min(LEN));
                 self.node.message(peer, message, payload);
-                let result = hub.receive(id, buffer);
-                if !good(hub, id, result) {
+                let result = reactor.receive(id, buffer);
+                if !good(reactor, id, result) {
                     self.closed(id);
                 }
             }
-            Event::Done { id, buffer, .. } => hub.give(id, buffer),
+            Event::Done { id, buffer, .. } => reactor.give(id, buffer),
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     println!("connection {id} lost: {why}");
@@ -166,8 +166,8 @@ impl Role for Place {
         }
     }
 
-    fn act(&mut self, hub: &mut Hub<()>) {
-        for id in go_on(hub, &mut self.backlog) {
+    fn act(&mut self, reactor: &mut Reactor<()>) {
+        for id in go_on(reactor, &mut self.backlog) {
             self.closed(id);
         }
         loop {
@@ -176,7 +176,7 @@ impl Role for Place {
                 return;
             }
             for action in actions {
-                self.action(hub, action);
+                self.action(reactor, action);
             }
         }
     }
@@ -185,13 +185,13 @@ impl Role for Place {
         Some(self.sync.fd())
     }
 
-    fn work(&mut self, hub: &mut Hub<()>) {
+    fn work(&mut self, reactor: &mut Reactor<()>) {
         for (lsn, result) in self.sync.done() {
             match result {
                 Ok(()) => self.node.synced(lsn),
                 Err(e) => self.failed = Some(format!("its file: {e}")),
             }
-            self.act(hub);
+            self.act(reactor);
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections on RDMA devices: [`Hub::poll`] returns events, methods start operations. One thread
+//! Connections on RDMA devices: [`Reactor::poll`] returns events, methods start operations. One thread
 //! owns all connections.
 
 mod event;
@@ -49,7 +49,7 @@ pub fn piece(d: &DirectBuf) -> Piece {
 }
 
 /// All connections of a process.
-pub struct Hub<T> {
+pub struct Reactor<T> {
     // Dropped in field order: connections before the devices, the listener and the events.
     links: HashMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
@@ -68,7 +68,7 @@ fn gone() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-impl<T> Hub<T> {
+impl<T> Reactor<T> {
     /// Listens at an address. Returns the error of the failed system call.
     pub fn new(at: SocketAddr) -> io::Result<Self> {
         let mut this = Self::calling()?;
@@ -85,7 +85,7 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Creates a hub without a listener. Returns the error of the failed system call.
+    /// Creates a reactor without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
         Ok(Self {
             links: HashMap::new(),

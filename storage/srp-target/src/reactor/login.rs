@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr};
 
 use verbs::{Buffer, Connection, Device, Outgoing};
 
-use super::{gone, Hub, LinkId};
+use super::{gone, Reactor, LinkId};
 
 /// An outgoing connection, until its address and route are resolved.
 pub(super) struct Wanted {
@@ -16,7 +16,7 @@ pub(super) struct Wanted {
     data: Vec<u8>,
 }
 
-impl<T> Hub<T> {
+impl<T> Reactor<T> {
     /// Returns the index of the listener that a connection request arrived at, in the order of
     /// creation; `None` if the request is no longer pending.
     pub fn listener(&self, id: LinkId) -> Option<usize> {
@@ -31,7 +31,7 @@ impl<T> Hub<T> {
 
     /// Accepts a connection with this private data and `receives` buffers of `len` bytes. At most
     /// `most` operations may be queued; one more is an error. After a failure the request can still
-    /// be rejected if [`Hub::waits`] returns true.
+    /// be rejected if [`Reactor::waits`] returns true.
     pub fn accept(
         &mut self,
         id: LinkId,
@@ -65,8 +65,8 @@ impl<T> Hub<T> {
     }
 
     /// Adds a connection of another connection manager. `make` creates it on `device` with
-    /// `receives` buffers of `len` bytes. `id` must not be in use by the hub, which assigns numbers
-    /// only to incoming and outgoing connections. `most` is as for [`Hub::accept`]. Returns the
+    /// `receives` buffers of `len` bytes. `id` must not be in use by the reactor, which assigns numbers
+    /// only to incoming and outgoing connections. `most` is as for [`Reactor::accept`]. Returns the
     /// number of the queue pair.
     pub fn join(
         &mut self,

@@ -6,7 +6,7 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use verbs::{Buffer, Device, Mapped};
 
-use super::{gone, Hub, LinkId};
+use super::{gone, Reactor, LinkId};
 
 /// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;
@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-impl<T> Hub<T> {
+impl<T> Reactor<T> {
     /// Returns the index of a device in `devices`.
     pub(super) fn host(&mut self, device: &Device) -> io::Result<usize> {
         for device in &self.devices[self.hosts.len()..] {

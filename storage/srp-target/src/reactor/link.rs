@@ -10,7 +10,7 @@ use std::{
 
 use verbs::{Buffer, Connection, Op, Piece};
 
-use super::{gone, Hub, LinkId};
+use super::{gone, Reactor, LinkId};
 
 /// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
 const LEAVING: Duration = Duration::from_millis(300);
@@ -41,7 +41,7 @@ impl<T> Link<T> {
     }
 }
 
-impl<T> Hub<T> {
+impl<T> Reactor<T> {
     pub(super) fn add(
         &mut self,
         id: LinkId,
@@ -82,7 +82,7 @@ impl<T> Hub<T> {
         link.connection.queue(token, op, buffer, pieces)
     }
 
-    /// Like [`Hub::queue`], on bytes of the arena. Each piece is preceded by its offset in the
+    /// Like [`Reactor::queue`], on bytes of the arena. Each piece is preceded by its offset in the
     /// arena.
     pub fn queue_arena(
         &mut self,
@@ -107,7 +107,7 @@ impl<T> Hub<T> {
         self.queue(id, token, Op::Send, buffer, vec![piece])
     }
 
-    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Hub::late`] returns
+    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`] returns
     /// the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
         if let Some(message) = message {
@@ -122,7 +122,7 @@ impl<T> Hub<T> {
         Ok(())
     }
 
-    /// Returns whether a connection is closing. If so, [`Hub::late`] must be called.
+    /// Returns whether a connection is closing. If so, [`Reactor::late`] must be called.
     pub fn leaving(&self) -> bool {
         self.links.values().any(|l| l.until.is_some())
     }

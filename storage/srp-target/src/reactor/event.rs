@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of a hub, made from those of the devices and the connection manager.
+//! Events of a reactor, made from those of the devices and the connection manager.
 
 use std::io;
 
 use verbs::{Buffer, CmEvent, Completion};
 
-use super::{Hub, LinkId};
+use super::{Reactor, LinkId};
 
 /// An event. `T` identifies the purpose of a completion.
 pub enum Event<T> {
-    /// A connection request with this private data: call [`Hub::accept`] or [`Hub::reject`].
+    /// A connection request with this private data: call [`Reactor::accept`] or [`Reactor::reject`].
     Login {
         /// The connection.
         id: LinkId,
         /// Private data, at most 256 bytes. The transport may have padded it.
         data: Vec<u8>,
     },
-    /// A connection made with [`Hub::connect`] or [`Hub::accept`] is established. An accepted
+    /// A connection made with [`Reactor::connect`] or [`Reactor::accept`] is established. An accepted
     /// connection may receive messages before this event.
     Connected {
         /// The connection.
@@ -50,7 +50,7 @@ pub enum Event<T> {
     },
 }
 
-impl<T> Hub<T> {
+impl<T> Reactor<T> {
     /// Returns the next event. Call it until it returns `None`, at most [`EVENTS`] times before
     /// other work is done.
     pub fn poll(&mut self) -> io::Result<Option<Event<T>>> {
@@ -139,7 +139,7 @@ impl<T> Hub<T> {
     }
 
     /// Handles the end of a connection by the peer. [`Event::Ended`] follows. Call it only for
-    /// connections made with [`Hub::join`]; the hub detects the end of all others.
+    /// connections made with [`Reactor::join`]; the reactor detects the end of all others.
     pub fn disconnected(&mut self, id: LinkId) {
         // Deliver the completions that precede the disconnect.
         self.drain(id);
