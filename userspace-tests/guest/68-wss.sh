@@ -154,7 +154,7 @@ fails() {
 	unset "serving[$1]"
 	says $1 "$2" || fail "$1 did not say '$2': $(tail -n 5 $tmp/$1)"
 }
-reigns() { within 60 "$1 has the system" says $1 'all RS are here'; }
+leads() { within 60 "$1 has the system" says $1 'all RS are here'; }
 # way HOST: redirects the journal's disk to that host.
 way() {
 	local table
@@ -177,7 +177,7 @@ reconnect_delay=1 fast_io_fail=2 dev_loss=600
 start_etcd $files/etcd
 with_etcd=1
 for h in rs se ce1 ce2; do again $h; done
-reigns se
+leads se
 within 30 "both CEs" says ce1 'attached to RS 7'
 within 30 "both CEs" says ce2 'attached to RS 7'
 login 0
@@ -196,7 +196,7 @@ fails se 'etcd has not confirmed its lease in time'
 again se
 within 30 "an SE that waits" says se 'waits for etcd'
 start_etcd $files/etcd
-reigns se
+leads se
 # No multipathd reinstates the path.
 within 90 "the session" state running
 way $one
@@ -205,7 +205,7 @@ still_right "etcd was away for longer than the lease"
 # An SE sleeps, another one replaces it, the RS restarts, and the first one wakes up.
 kill -STOP ${serving[se]}
 role se2
-reigns se2
+leads se2
 at=10.0.5.2:5560
 login 0 ,initiator_ext=0000000000000002
 two=$host
@@ -233,7 +233,7 @@ again rs
 fails se2 'an RS refuses this SE'
 says rs 'an SE of epoch .* is refused' || fail "the RS took an SE whose place is another's: $(<$tmp/rs)"
 again se
-reigns se
+leads se
 within 90 "the first session" state running
 way $one
 still_right "an SE without its key was refused"

@@ -3,7 +3,7 @@
 //! Carries out the actions of the roles on RDMA devices.
 
 mod ce;
-pub mod reign;
+pub mod election;
 mod rs;
 mod se;
 
@@ -22,7 +22,7 @@ use srp_target::{
 };
 use verbs::Buffer;
 
-use reign::Reign;
+use election::Leadership;
 
 use crate::{
     etcd::Etcd,
@@ -319,7 +319,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             // instance after the lookup.
             if let Some(system) = system {
                 let etcd = Etcd::new(system.etcd);
-                match reign::least_epoch(etcd, &system.name, waits(&stop))? {
+                match election::least_epoch(etcd, &system.name, waits(&stop))? {
                     Some(epoch) => role.refuse_before(epoch),
                     None => return ended(),
                 }
@@ -327,11 +327,11 @@ pub fn serve(options: Options) -> io::Result<()> {
             run(reactor, role, &stop)?;
         }
         Options::Se { ref system, .. } => {
-            let reign = match system {
+            let leadership = match system {
                 Some(system) => {
                     let etcd = Etcd::new(system.etcd.clone());
-                    match Reign::begin(etcd, &system.name, waits(&stop))? {
-                        Some(reign) => Some(reign),
+                    match Leadership::begin(etcd, &system.name, waits(&stop))? {
+                        Some(leadership) => Some(leadership),
                         None => return ended(),
                     }
                 }
@@ -343,8 +343,9 @@ pub fn serve(options: Options) -> io::Result<()> {
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or(Duration::ZERO);
             let clock = (since.as_millis() as u64) << 20;
-            let epoch = reign.as_ref().map_or(clock, Reign::epoch);
-            let (role, reactor) = se::role(options, epoch, reign.as_ref().map(Reign::term))?;
+            let epoch = leadership.as_ref().map_or(clock, Leadership::epoch);
+            let (role, reactor) =
+                se::role(options, epoch, leadership.as_ref().map(Leadership::term))?;
             println!("listens at {listen}, epoch {epoch}");
             run(reactor, role, &stop)?;
         }

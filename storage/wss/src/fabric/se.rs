@@ -12,7 +12,7 @@ use srp_target::{
 };
 use verbs::Buffer;
 
-use super::{accept_role, connect, good, reign::Term, send, Links, Made, Role};
+use super::{accept_role, connect, election::Term, good, send, Links, Made, Role};
 use crate::{
     options::{Options, LINE},
     peer::Peer,
@@ -108,7 +108,7 @@ impl Se {
     }
 
     /// Returns whether the term is valid now.
-    fn reigns(&mut self) -> bool {
+    fn leads(&mut self) -> bool {
         if let Some(why) = self.term.as_ref().and_then(|term| term.over()) {
             self.failed = Some(why);
         }
@@ -137,7 +137,7 @@ impl Role for Se {
 
     fn event(&mut self, reactor: &mut Links<fabric::Token>, event: Event<fabric::Token>) {
         // A GRANT is dropped, too: it would send queued messages.
-        if !self.reigns() {
+        if !self.leads() {
             return;
         }
         match event {
@@ -192,7 +192,7 @@ impl Role for Se {
                 return;
             }
             for action in actions {
-                if !self.reigns() {
+                if !self.leads() {
                     return;
                 }
                 match action {

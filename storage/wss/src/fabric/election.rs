@@ -88,7 +88,7 @@ impl Term {
 }
 
 /// The tenure of one SE.
-pub struct Reign {
+pub struct Leadership {
     etcd: Etcd,
     lease: String,
     epoch: u64,
@@ -151,7 +151,7 @@ fn keep(mut etcd: Etcd, lease: &str, term: &Term, stop: &Receiver<()>) {
     }
 }
 
-impl Reign {
+impl Leadership {
     /// Waits until no other SE holds the key of this system, and takes it. `wait` waits for a
     /// duration and returns true to stop; then the result is `None`.
     pub fn begin(
@@ -197,7 +197,7 @@ impl Reign {
 }
 
 /// Frees the key at once. The SE must have stopped before.
-impl Drop for Reign {
+impl Drop for Leadership {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(keeper) = self.keeper.take() {

@@ -12,7 +12,7 @@ use std::{
 
 use made::{Made, Mood};
 use wss::{
-    fabric::reign::{least_epoch, Reign, TTL},
+    fabric::election::{least_epoch, Leadership, TTL},
     message::{Message, Role, Status},
     rs::{Action, Store},
 };
@@ -30,8 +30,10 @@ fn patient(time: Duration) -> std::io::Result<bool> {
     Ok(false)
 }
 
-fn begin(made: &Made, way: usize) -> Reign {
-    Reign::begin(made.etcd(way), "a", patient).unwrap().unwrap()
+fn begin(made: &Made, way: usize) -> Leadership {
+    Leadership::begin(made.etcd(way), "a", patient)
+        .unwrap()
+        .unwrap()
 }
 
 fn epoch(revision: u64) -> u64 {
@@ -48,13 +50,13 @@ fn until(what: &str, done: impl Fn() -> bool) {
 
 /// Checks, until `until` is true, that the term of an SE is over whenever the SE does not hold the
 /// key.
-fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
-    let (mine, term) = (reign.epoch() >> 32, reign.term());
+fn never_without_its_key(made: &Made, leadership: &Leadership, until: impl Fn() -> bool) {
+    let (mine, term) = (leadership.epoch() >> 32, leadership.term());
     let end = Instant::now() + Duration::from_secs(60);
     while !until() {
         assert!(Instant::now() < end);
         if made.created() != Some(mine) {
-            assert!(term.over().is_some(), "it reigns without its key");
+            assert!(term.over().is_some(), "it leads without its key");
         }
         sleep(5);
     }
@@ -63,14 +65,14 @@ fn never_without_its_key(made: &Made, reign: &Reign, until: impl Fn() -> bool) {
 #[test]
 fn it_holds_longer_than_a_lease() {
     let made = Made::new(1);
-    let reign = begin(&made, 0);
-    assert_eq!(Some(reign.epoch()), made.created().map(epoch));
+    let leadership = begin(&made, 0);
+    assert_eq!(Some(leadership.epoch()), made.created().map(epoch));
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(TTL + 2) {
-        assert_eq!(reign.term().over(), None);
+        assert_eq!(leadership.term().over(), None);
         sleep(20);
     }
-    assert_eq!(Some(reign.epoch()), made.created().map(epoch));
+    assert_eq!(Some(leadership.epoch()), made.created().map(epoch));
 }
 
 #[test]
@@ -87,8 +89,8 @@ fn it_is_released() {
 #[test]
 fn its_lease_is_lost() {
     let made = Made::new(1);
-    let reign = begin(&made, 0);
-    assert_eq!(reign.term().over(), None);
+    let leadership = begin(&made, 0);
+    assert_eq!(leadership.term().over(), None);
     let lease = made
         .state
         .lock()
@@ -99,8 +101,8 @@ fn its_lease_is_lost() {
         .unwrap()
         .lease;
     made.state.lock().unwrap().revoke(lease);
-    until("it is told", || reign.term().over().is_some());
-    let why = reign.term().over().unwrap();
+    until("it is told", || leadership.term().over().is_some());
+    let why = leadership.term().over().unwrap();
     assert!(why.contains("has ended"), "{why}");
 }
 
@@ -113,10 +115,10 @@ fn etcd_is_not_heard() {
     let threads = moods.map(|mood| {
         thread::spawn(move || {
             let made = Made::new(1);
-            let reign = begin(&made, 0);
+            let leadership = begin(&made, 0);
             made.set(0, mood);
-            let (term, since) = (reign.term(), Instant::now());
-            never_without_its_key(&made, &reign, || since.elapsed().as_secs() > TTL);
+            let (term, since) = (leadership.term(), Instant::now());
+            never_without_its_key(&made, &leadership, || since.elapsed().as_secs() > TTL);
             let why = term.over().unwrap();
             assert!(why.contains("not confirmed"), "{mood:?}: {why}");
             // etcd renews the lease even if its answer is late or lost.
@@ -134,7 +136,7 @@ fn etcd_is_not_heard() {
 #[test]
 fn an_answer_takes_its_time() {
     let made = Made::new(1);
-    let reign = begin(&made, 0);
+    let leadership = begin(&made, 0);
     made.set(0, Mood::Late(Duration::from_millis(300)));
     until("a lease kept alive", || {
         made.state.lock().unwrap().kept.is_some()
@@ -144,7 +146,7 @@ fn an_answer_takes_its_time() {
     let kept = made.state.lock().unwrap().kept.unwrap();
     let mine = kept + Duration::from_secs(TTL - EARLIER);
     thread::sleep(mine.saturating_duration_since(Instant::now()));
-    assert!(reign.term().over().is_some());
+    assert!(leadership.term().over().is_some());
 }
 
 /// A second SE waits, takes the key when the lease of the first expires, and has a greater epoch.
@@ -209,11 +211,11 @@ fn an_rs_asks_without_an_se() {
     let made = Made::new(1);
     let ask = || least_epoch(made.etcd(0), "a", patient).unwrap().unwrap();
     let first = ask();
-    let reign = begin(&made, 0);
-    let old = reign.epoch();
+    let leadership = begin(&made, 0);
+    let old = leadership.epoch();
     assert!(first <= old);
     assert_eq!(ask(), old);
-    drop(reign);
+    drop(leadership);
     let between = ask();
     assert!(between > old + u64::from(u32::MAX));
     assert!(begin(&made, 0).epoch() >= between);
@@ -223,7 +225,7 @@ fn an_rs_asks_without_an_se() {
 #[test]
 fn an_rs_waits_for_etcd() {
     let made = Made::new(2);
-    let reign = begin(&made, 0);
+    let leadership = begin(&made, 0);
     for mood in [
         Mood::Refuses,
         Mood::Torn,
@@ -240,14 +242,14 @@ fn an_rs_waits_for_etcd() {
             Ok(false)
         };
         let least = least_epoch(made.etcd(1), "a", wait).unwrap();
-        assert_eq!((least, waits), (Some(reign.epoch()), 2), "{mood:?}");
+        assert_eq!((least, waits), (Some(leadership.epoch()), 2), "{mood:?}");
         made.set(1, mood);
         assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
     }
     // The next endpoint is tried if one does not answer.
     let both = wss::etcd::Etcd::new(vec![made.at[1], made.at[0]]);
     let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
-    assert_eq!(least, Some(reign.epoch()));
+    assert_eq!(least, Some(leadership.epoch()));
 }
 
 /// The key is created, but the response is lost. The SE does not assume that it holds the key, and
@@ -264,28 +266,30 @@ fn the_answer_to_a_key_is_lost() {
         }
         patient(time)
     };
-    let reign = Reign::begin(made.etcd(0), "a", wait).unwrap().unwrap();
+    let leadership = Leadership::begin(made.etcd(0), "a", wait).unwrap().unwrap();
     let first = first.get().expect("a key without a lord");
-    assert!(reign.epoch() > epoch(first));
-    assert_eq!(made.created().map(epoch), Some(reign.epoch()));
-    assert_eq!(reign.term().over(), None);
+    assert!(leadership.epoch() > epoch(first));
+    assert_eq!(made.created().map(epoch), Some(leadership.epoch()));
+    assert_eq!(leadership.term().over(), None);
 }
 
 /// An SE that is stopped while it waits leaves no key.
 #[test]
 fn it_stops_while_it_waits() {
     let made = Made::new(2);
-    let reign = begin(&made, 0);
-    assert!(Reign::begin(made.etcd(1), "a", |_| Ok(true))
+    let leadership = begin(&made, 0);
+    assert!(Leadership::begin(made.etcd(1), "a", |_| Ok(true))
         .unwrap()
         .is_none());
     made.set(1, Mood::Refuses);
-    assert!(Reign::begin(made.etcd(1), "a", |_| Ok(true))
+    assert!(Leadership::begin(made.etcd(1), "a", |_| Ok(true))
         .unwrap()
         .is_none());
-    assert_eq!(made.created().map(epoch), Some(reign.epoch()));
+    assert_eq!(made.created().map(epoch), Some(leadership.epoch()));
     // Another system has another key.
-    let other = Reign::begin(made.etcd(0), "b", patient).unwrap().unwrap();
-    assert!(other.epoch() > reign.epoch());
+    let other = Leadership::begin(made.etcd(0), "b", patient)
+        .unwrap()
+        .unwrap();
+    assert!(other.epoch() > leadership.epoch());
     assert_eq!(made.state.lock().unwrap().keys.len(), 2);
 }
