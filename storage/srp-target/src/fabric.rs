@@ -120,8 +120,8 @@ pub fn act<T>(
             message,
         } => {
             let mut result = Ok(());
-            if let Some((buffer, places)) = data {
-                result = reactor.queue(channel, None, Op::Write, buffer, pieces(&places));
+            if let Some((buffer, descriptors)) = data {
+                result = reactor.queue(channel, None, Op::Write, buffer, pieces(&descriptors));
             }
             let token = task.map(|task| token(Token::Answer(task)));
             let result = result.and_then(|()| reactor.send(channel, token, &message));

@@ -72,7 +72,7 @@ fn zeros_are_handed_out_without_data() {
         count: 2000,
         unmap: true,
     };
-    assert_eq!((remote.command, remote.places.len()), (wanted, 0));
+    assert_eq!((remote.command, remote.descriptors.len()), (wanted, 0));
     testbed.target.dispatched(task, Outcome::Good);
     testbed.pump();
     let answer = testbed.answer(tag, 24, Direction::ToDevice);
@@ -182,9 +182,9 @@ fn a_command_is_handed_out_with_its_places() {
         fua: false,
     };
     assert_eq!(remote.command, wanted);
-    assert_eq!(remote.places.len(), 1);
+    assert_eq!(remote.descriptors.len(), 1);
     assert_eq!(
-        (remote.places[0].va(), remote.places[0].len()),
+        (remote.descriptors[0].va(), remote.descriptors[0].len()),
         (0x1000, 4096)
     );
     assert!(!testbed.answered(tag));

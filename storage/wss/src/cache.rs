@@ -27,7 +27,7 @@ struct Line {
 /// The lines. Pinned lines are not evicted.
 pub struct Cache {
     lines: Vec<Line>,
-    places: HashMap<Key, usize>,
+    index: HashMap<Key, usize>,
     hand: usize,
     free: usize,
 }
@@ -37,7 +37,7 @@ impl Cache {
     pub fn new(lines: usize) -> Self {
         Self {
             lines: vec![Line::default(); lines],
-            places: HashMap::new(),
+            index: HashMap::new(),
             hand: 0,
             free: lines,
         }
@@ -60,7 +60,7 @@ impl Cache {
 
     /// Returns the line with this content.
     pub fn find(&self, key: &Key) -> Option<usize> {
-        self.places.get(key).copied()
+        self.index.get(key).copied()
     }
 
     /// Pins a line until [`Cache::unpin`].
@@ -102,18 +102,18 @@ impl Cache {
 
     /// Sets the content of a line. Another line with the same content becomes empty.
     pub fn install(&mut self, at: usize, key: Key) {
-        if let Some(old) = self.places.get(&key).copied() {
+        if let Some(old) = self.index.get(&key).copied() {
             self.forget(old);
         }
         self.forget(at);
         self.lines[at].key = Some(key);
-        self.places.insert(key, at);
+        self.index.insert(key, at);
     }
 
     /// Empties a line.
     pub fn forget(&mut self, at: usize) {
         if let Some(key) = self.lines[at].key.take() {
-            self.places.remove(&key);
+            self.index.remove(&key);
         }
     }
 }

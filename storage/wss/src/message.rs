@@ -16,12 +16,12 @@ use srp_target::proto::cmd::DirectBuf;
 pub const LEN: usize = 64;
 /// Maximum number of extents of an EXEC.
 pub const EXTENTS: usize = 4;
-/// Maximum number of places of an EXEC.
-pub const PLACES: usize = 16;
+/// Maximum number of descriptors of an EXEC.
+pub const DESCRIPTORS: usize = 16;
 /// Length of an encoded extent, in bytes.
 const EXTENT_LEN: usize = 32;
 /// Length of the longest message, in bytes.
-pub const MAX_LEN: usize = LEN + EXTENTS * EXTENT_LEN + PLACES * DirectBuf::LEN;
+pub const MAX_LEN: usize = LEN + EXTENTS * EXTENT_LEN + DESCRIPTORS * DirectBuf::LEN;
 
 /// The role of a sender.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,8 +115,8 @@ pub struct Exec {
     pub credits: i32,
     /// 1 to [`EXTENTS`] extents, in total at most 4 GiB.
     pub extents: Vec<Extent>,
-    /// At most [`PLACES`] buffers in the initiator's memory.
-    pub places: Vec<DirectBuf>,
+    /// At most [`DESCRIPTORS`] buffers in the initiator's memory.
+    pub descriptors: Vec<DirectBuf>,
 }
 
 impl Exec {
@@ -130,9 +130,9 @@ impl Exec {
         self.len() == 0
     }
 
-    /// Length of all places, in bytes: the bytes to transfer.
+    /// Length of all descriptors, in bytes: the bytes to transfer.
     pub fn moved(&self) -> u64 {
-        self.places.iter().map(|p| u64::from(p.len())).sum()
+        self.descriptors.iter().map(|p| u64::from(p.len())).sum()
     }
 }
 

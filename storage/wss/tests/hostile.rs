@@ -180,7 +180,7 @@ proptest! {
                 match action {
                     ce::Action::Fetch { segments, .. } | ce::Action::Answer { segments, .. } => {
                         for s in segments {
-                            prop_assert!(s.at + u64::from(s.place.len()) <= end);
+                            prop_assert!(s.at + u64::from(s.descriptor.len()) <= end);
                         }
                     }
                     ce::Action::Send { message: Message::Get(t) | Message::Put(t), .. } => {

@@ -64,7 +64,7 @@ fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
 
 /// Checks the offsets in docs/fabric.md; the other tests would pass with any offsets.
 #[test]
-fn places_of_bytes() {
+fn descriptors_of_bytes() {
     let exec = Message::Exec(Exec {
         id: 0x0102_0304_0506_0708,
         session: 0x1112_1314_1516_1718,
@@ -82,7 +82,7 @@ fn places_of_bytes() {
             blocks: 0x7172_7374,
             epoch: 0x8182_8384_8586_8788,
         }],
-        places: vec![DirectBuf::new(
+        descriptors: vec![DirectBuf::new(
             0x9192_9394_9596_9798,
             0xa1a2_a3a4,
             0xb1b2_b3b4,

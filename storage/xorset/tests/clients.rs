@@ -226,7 +226,7 @@ fn a_map_of_another_set_is_refused() {
             (ours.set + 1, true),
             (ours.set, false),
         ] {
-            let node = world.places[1].node.as_mut().unwrap();
+            let node = world.slots[1].node.as_mut().unwrap();
             let (epoch, peer) = (ours.epoch + 1, 1 << 40);
             let mut map = Map::first(7, ours.size);
             (map.epoch, map.set, map.new, map.since) = (epoch, set, new, [1; NODES]);

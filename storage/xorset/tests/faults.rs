@@ -156,7 +156,7 @@ fn a_third_loss_is_refused() {
             assert!(map.matches(" u").count() >= 4, "{map}");
             for n in nodes {
                 if turn == 1 {
-                    world.places[*n].disk.clone().power(&mut world.rng);
+                    world.slots[*n].disk.clone().power(&mut world.rng);
                 }
                 world.start(*n);
             }
@@ -355,7 +355,7 @@ fn an_old_map_is_refused() {
         }
         let size = world.size;
         let set = Map::parse(&world.etcd.map.clone().unwrap().1).unwrap().set;
-        let node = world.places[1].node.as_mut().unwrap();
+        let node = world.slots[1].node.as_mut().unwrap();
         let peer = 1 << 40;
         let told = |node: &mut xorset::node::Node<_>, epoch| {
             node.connected(peer);
@@ -410,7 +410,7 @@ fn invalid_bytes() {
                 continue;
             }
             let payload = vec![7; 512 * world.rng.below(5) as usize];
-            let node = world.places[n].node.as_mut().unwrap();
+            let node = world.slots[n].node.as_mut().unwrap();
             if world.rng.one_in(9) {
                 node.connected(peer);
             }

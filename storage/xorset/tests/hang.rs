@@ -360,13 +360,13 @@ fn a_file_of_another_size() {
             world.kill(Who::Node(n));
             let size = world.size;
             world.size = xorset::layout::Size { cell, stripes };
-            world.places[n].disk = world.blank(n);
+            world.slots[n].disk = world.blank(n);
             world.size = size;
-            let before = world.places[n].disk.content();
+            let before = world.slots[n].disk.content();
             // Also by a client that reaches this node first.
             world.kill(Who::Client(0));
             world.start(n);
-            let opened = world.places[n].disk.content();
+            let opened = world.slots[n].disk.content();
             world.add_client();
             world.until("it is refused", 40_000, |w| !w.ended.is_empty());
             assert_eq!(world.ended.len(), 1);
@@ -375,7 +375,7 @@ fn a_file_of_another_size() {
                 "{:?}",
                 world.ended
             );
-            assert_eq!(world.places[n].disk.content(), opened);
+            assert_eq!(world.slots[n].disk.content(), opened);
             assert_eq!(before.len(), opened.len());
             world.until("the set goes on", 20_000, |w| {
                 w.states().is_some_and(|s| s[n] == State::Out)
@@ -389,7 +389,7 @@ fn a_file_of_another_size() {
             world.quiet();
             assert_eq!(world.failed, 0);
             // A file with the size of the set is admitted.
-            world.places[n].disk = world.blank(n);
+            world.slots[n].disk = world.blank(n);
             world.start(n);
             done(world);
         }

@@ -51,14 +51,14 @@ fn bad_blocks_are_computed_and_written_again() {
         let (n, row) = ((seed % 5) as usize, seed / 5 % 4);
         let at = world.offset(seed % STRIPES, row, seed % 4);
         match seed % 2 {
-            0 => world.places[n].disk.spoil(at),
-            _ => world.places[n].disk.rot(at + 77),
+            0 => world.slots[n].disk.spoil(at),
+            _ => world.slots[n].disk.rot(at + 77),
         }
         read_all(&mut world);
         world.until("the block is written again", 20_000, |w| repaired(w) == 1);
         assert_eq!((world.failed, world.ended.len()), (0, 0));
         assert_eq!(world.states(), Some([State::Up; NODES]));
-        assert_eq!(world.places[n].disk.bad(), 0);
+        assert_eq!(world.slots[n].disk.bad(), 0);
         done(world);
     }
 }
@@ -73,8 +73,8 @@ fn bad_checksums_are_written_again() {
         let cells = world.offset(0, 0, 0) + all * 512;
         let at = cells.next_multiple_of(4096) + 4 * (seed % all);
         match seed % 2 {
-            0 => world.places[n].disk.spoil(at),
-            _ => world.places[n].disk.rot(at),
+            0 => world.slots[n].disk.spoil(at),
+            _ => world.slots[n].disk.rot(at),
         }
         read_all(&mut world);
         world.until("all is written again", 20_000, |w| {
@@ -92,10 +92,10 @@ fn a_scrub_finds_bad_blocks() {
         let mut world = full(seed);
         for n in 0..2 {
             let at = world.offset(n, seed % 4, 1);
-            world.places[n as usize].disk.spoil(at);
+            world.slots[n as usize].disk.spoil(at);
         }
         world.until("both are written again", 20_000, |w| repaired(w) == 2);
-        assert!(world.places.iter().all(|p| p.disk.bad() == 0));
+        assert!(world.slots.iter().all(|p| p.disk.bad() == 0));
         done(world);
     }
 }
@@ -108,7 +108,7 @@ fn a_write_to_bad_blocks() {
         let (stripe, data) = (seed % STRIPES, (seed % DATA as u64) as u8);
         let cell = Cell::data(data);
         let n = xorset::layout::node(stripe, cell.column);
-        world.places[n]
+        world.slots[n]
             .disk
             .spoil(world.offset(stripe, u64::from(cell.row), 1));
         let seat = world.seat().unwrap();
@@ -133,8 +133,8 @@ fn a_write_with_a_bad_parity() {
         let n = xorset::layout::node(stripe, parity.column);
         assert_eq!(column(stripe, n), parity.column);
         let at = world.offset(stripe, u64::from(parity.row), 0);
-        world.places[n].disk.spoil(at);
-        world.places[n].blame_allowed();
+        world.slots[n].disk.spoil(at);
+        world.slots[n].blame_allowed();
         let seat = world.seat().unwrap();
         let lba = (stripe * DATA as u64 + seed % DATA as u64) * u64::from(world.size.cell);
         world.command(seat, lba, 2, true);
@@ -157,7 +157,7 @@ fn a_bad_block_and_a_lost_node() {
         world.until("a node is out", 60_000, |w| {
             w.states().is_some_and(|s| s[gone] == State::Out)
         });
-        world.places[n]
+        world.slots[n]
             .disk
             .spoil(world.offset(seed % STRIPES, seed / 3 % 4, 2));
         read_all(&mut world);
@@ -183,7 +183,7 @@ fn a_bad_block_and_two_lost_nodes() {
             w.states()
                 .is_some_and(|s| s[0] == State::Out && s[1] == State::Out)
         });
-        world.places[2].disk.spoil(world.offset(1, seed % 4, 0));
+        world.slots[2].disk.spoil(world.offset(1, seed % 4, 0));
         world.start(0);
         world.start(1);
         wait(&mut world, 20_000);
@@ -212,7 +212,7 @@ fn the_client_ends_before_the_repair() {
         let cell = Cell::data(0);
         let n = xorset::layout::node(stripe, cell.column);
         let at = world.offset(stripe, u64::from(cell.row), 0);
-        world.places[n].disk.spoil(at);
+        world.slots[n].disk.spoil(at);
         let lba = stripe * DATA as u64 * u64::from(world.size.cell);
         // The write waits for the read.
         world.command(seat, lba, 1, false);

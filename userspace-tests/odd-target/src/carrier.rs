@@ -90,9 +90,9 @@ impl Carrier {
     pub(crate) fn ib(
         begin: Instant,
         units: Vec<Arc<Unit>>,
-        places: &[(String, String)],
+        agents: &[(String, String)],
     ) -> io::Result<Self> {
-        let ib = Ib::open(places, |what| say(begin, what))?;
+        let ib = Ib::open(agents, |what| say(begin, what))?;
         Self::new(begin, units, Some(ib))
     }
 
@@ -233,12 +233,12 @@ impl Carrier {
                 Step::Answer {
                     channel,
                     data,
-                    places,
+                    descriptors,
                     message,
                 },
                 _,
             ) => {
-                if let Err(e) = self.answer(channel, &data, pieces(&places), &message) {
+                if let Err(e) = self.answer(channel, &data, pieces(&descriptors), &message) {
                     say(
                         self.begin,
                         &format!("cannot send on channel {channel}: {e}"),
@@ -252,12 +252,12 @@ impl Carrier {
         &mut self,
         channel: ChannelId,
         data: &[u8],
-        places: Vec<verbs::Piece>,
+        pieces: Vec<verbs::Piece>,
         message: &[u8],
     ) -> io::Result<()> {
         let mut buffer = self.reactor.take(channel, data.len())?;
         buffer[..data.len()].copy_from_slice(data);
-        self.reactor.queue(channel, None, Op::Write, buffer, places)?;
+        self.reactor.queue(channel, None, Op::Write, buffer, pieces)?;
         self.reactor.send(channel, None, message)
     }
 

@@ -17,29 +17,29 @@ use verbs::{Buffer, Connection, Gsi, Sender};
 
 use crate::say;
 
-/// The sender of a datagram, and the place where it arrived.
+/// The sender of a datagram, and the agent that received it.
 #[derive(Clone)]
 pub(crate) struct Origin {
-    place: usize,
+    agent: usize,
     sender: Rc<Sender>,
 }
 
-struct Place {
+struct Agent {
     name: String,
     gsi: Gsi,
 }
 
 /// The connection manager, on all its devices. A channel has the number of its request.
 pub(crate) struct Ib {
-    places: Vec<Place>,
+    agents: Vec<Agent>,
     pub(crate) requests: Requests<Origin>,
 }
 
 impl Ib {
-    /// Opens these places, each a name and a device, and logs their addresses.
-    pub(crate) fn open(places: &[(String, String)], say: impl Fn(&str)) -> io::Result<Self> {
+    /// Opens these agents, each with a name and a device, and logs their addresses.
+    pub(crate) fn open(agents: &[(String, String)], say: impl Fn(&str)) -> io::Result<Self> {
         let mut all = Vec::new();
-        for (name, device) in places {
+        for (name, device) in agents {
             let at = |e: io::Error| io::Error::other(format!("{device}: {e}"));
             let gsi = Gsi::open(device).map_err(at)?;
             let (lid, gid) = gsi.device().port().map_err(at)?;
@@ -48,25 +48,25 @@ impl Ib {
                 "at={name} device={device} qpn={qpn} lid={lid} gid={gid:032x}"
             ));
             let name = name.clone();
-            all.push(Place { name, gsi });
+            all.push(Agent { name, gsi });
         }
         Ok(Self {
-            places: all,
+            agents: all,
             requests: Requests::default(),
         })
     }
 
     /// Descriptors that are readable when datagrams may have arrived.
     pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.places.iter().map(|p| p.gsi.fd())
+        self.agents.iter().map(|p| p.gsi.fd())
     }
 
     /// Takes the datagrams that have arrived.
     pub(crate) fn listen(&mut self) -> io::Result<()> {
-        for (place, at) in self.places.iter_mut().enumerate() {
+        for (agent, at) in self.agents.iter_mut().enumerate() {
             for (mad, sender) in at.gsi.take()? {
                 let sender = Rc::new(sender);
-                let origin = Origin { place, sender };
+                let origin = Origin { agent, sender };
                 self.requests.heard(&at.name, mad, origin, Instant::now());
             }
         }
@@ -86,8 +86,8 @@ impl Ib {
             match deed {
                 Deed::Say(what) => say(begin, &what),
                 Deed::Send { to, mad } => {
-                    let place = &mut self.places[to.place];
-                    if let Err(e) = place.gsi.send(&mad, &to.sender) {
+                    let agent = &mut self.agents[to.agent];
+                    if let Err(e) = agent.gsi.send(&mad, &to.sender) {
                         say(begin, &format!("FAILED: a datagram: {e}"));
                     }
                 }
@@ -113,7 +113,7 @@ impl Ib {
     ) -> io::Result<()> {
         let request = self.requests.request(channel);
         let (request, origin) = request.ok_or(io::ErrorKind::NotFound)?;
-        let device = self.places[origin.place].gsi.device();
+        let device = self.agents[origin.agent].gsi.device();
         let sizes = [receives, len, QUEUED * receives];
         let qpn = reactor.join(channel, device, sizes, |buffers| {
             Connection::respond(&request, device, channel, buffers)

@@ -27,24 +27,24 @@ const DISK: u64 = 16 << 20;
 const UNITS: usize = 8;
 
 /// The addresses of the target.
-enum Place {
+enum Endpoint {
     /// By RDMA/CM: the address for commands, and that for responses.
     Rdma(SocketAddr, SocketAddr),
     /// By the InfiniBand CM: names and devices.
     Ib(Vec<(String, String)>),
 }
 
-fn parse(args: Vec<std::ffi::OsString>) -> Result<Place, String> {
+fn parse(args: Vec<std::ffi::OsString>) -> Result<Endpoint, String> {
     let args: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
     let args: Vec<&str> = args.iter().map(|a| &**a).collect();
     match args[..] {
-        ["ib", ref places @ ..] if !places.is_empty() => {
-            let place = |p: &&str| match p.split_once(':') {
+        ["ib", ref agents @ ..] if !agents.is_empty() => {
+            let agent = |p: &&str| match p.split_once(':') {
                 Some((name, device)) => Ok((name.into(), device.into())),
                 None => Err(format!("'{p}' is no NAME:DEVICE")),
             };
-            Ok(Place::Ib(
-                places.iter().map(place).collect::<Result<_, _>>()?,
+            Ok(Endpoint::Ib(
+                agents.iter().map(agent).collect::<Result<_, _>>()?,
             ))
         }
         [address, port, answers] => {
@@ -54,7 +54,7 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Place, String> {
                 let port = port.parse().map_err(|_| wrong(port))?;
                 Ok::<_, String>(SocketAddr::new(ip, port))
             };
-            Ok(Place::Rdma(at(port)?, at(answers)?))
+            Ok(Endpoint::Rdma(at(port)?, at(answers)?))
         }
         _ => Err("needs ADDRESS PORT ANSWERS, or ib NAME:DEVICE...".into()),
     }
@@ -101,12 +101,12 @@ impl Lines {
     }
 }
 
-fn run(place: Place) -> io::Result<()> {
+fn run(endpoint: Endpoint) -> io::Result<()> {
     let begin = Instant::now();
     let units = (0..UNITS).map(unit).collect::<io::Result<_>>()?;
-    let mut carrier = match place {
-        Place::Rdma(commands, answers) => Carrier::rdma(begin, units, commands, answers)?,
-        Place::Ib(places) => Carrier::ib(begin, units, &places)?,
+    let mut carrier = match endpoint {
+        Endpoint::Rdma(commands, answers) => Carrier::rdma(begin, units, commands, answers)?,
+        Endpoint::Ib(agents) => Carrier::ib(begin, units, &agents)?,
     };
     let mut orders = Lines {
         file: io::stdin().as_fd().try_clone_to_owned()?.into(),

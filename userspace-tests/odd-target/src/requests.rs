@@ -314,7 +314,7 @@ impl<R: Clone> Requests<R> {
         self.go_on(index, now);
     }
 
-    /// A datagram has arrived at the place with this name.
+    /// A datagram has arrived at the agent with this name.
     pub fn heard(&mut self, at: &str, mad: Mad, back: R, now: Instant) {
         let Some(kind) = mad.kind() else {
             let (class, attribute) = (mad.class(), mad.attribute());

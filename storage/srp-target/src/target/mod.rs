@@ -84,7 +84,7 @@ pub struct Remote {
     /// Size of the initiator's data buffer in bytes.
     pub room: u32,
     /// The initiator's buffers, truncated to the bytes to transfer.
-    pub places: Vec<DirectBuf>,
+    pub descriptors: Vec<DirectBuf>,
     /// Immediate data, if any.
     pub data: Vec<u8>,
 }

@@ -214,7 +214,7 @@ impl<B: Buffer> Target<B> {
                 unit: number,
                 command,
                 room: list.total,
-                places: first(&list.entries, moved),
+                descriptors: first(&list.entries, moved),
                 data: match (&task.command, &task.out) {
                     (Command::Write { .. }, Some(o)) => {
                         o.buffer[o.at..o.at + out as usize].to_vec()
@@ -363,8 +363,8 @@ impl<B: Buffer> Target<B> {
             Residual::new(room, wanted),
             &sense.map(|s| s.fixed()).unwrap_or_default(),
         );
-        let places = first(&task.data.into.entries, wanted.min(room));
-        let data = into.filter(|_| !places.is_empty()).map(|b| (b, places));
+        let descriptors = first(&task.data.into.entries, wanted.min(room));
+        let data = into.filter(|_| !descriptors.is_empty()).map(|b| (b, descriptors));
         self.actions.push(Action::Answer {
             channel,
             task: Some(id),

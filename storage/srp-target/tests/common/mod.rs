@@ -193,11 +193,11 @@ impl Testbed {
                 data,
                 message,
             } => {
-                if let Some((bytes, places)) = data {
+                if let Some((bytes, descriptors)) = data {
                     let mut rest = &bytes[..];
-                    for place in places {
-                        let (part, behind) = rest.split_at(place.len() as usize);
-                        self.at(&place).copy_from_slice(part);
+                    for descriptor in descriptors {
+                        let (part, behind) = rest.split_at(descriptor.len() as usize);
+                        self.at(&descriptor).copy_from_slice(part);
                         rest = behind;
                     }
                 }

@@ -425,8 +425,8 @@ fn segments(line: u32, job: &Job) -> Vec<Segment> {
         (start, u64::from(p.blocks) * 512)
     });
     let (mut at, mut here) = parts.next().unwrap_or_default();
-    for place in &job.exec.places {
-        let (mut va, mut left) = (place.va(), u64::from(place.len()));
+    for descriptor in &job.exec.descriptors {
+        let (mut va, mut left) = (descriptor.va(), u64::from(descriptor.len()));
         while left > 0 {
             if here == 0 {
                 match parts.next() {
@@ -437,7 +437,7 @@ fn segments(line: u32, job: &Job) -> Vec<Segment> {
             let n = left.min(here);
             segments.push(Segment {
                 at,
-                place: DirectBuf::new(va, place.key(), n as u32),
+                descriptor: DirectBuf::new(va, descriptor.key(), n as u32),
             });
             va = va.wrapping_add(n);
             at += n;

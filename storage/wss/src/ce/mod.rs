@@ -58,7 +58,7 @@ pub struct Segment {
     /// Offset in the arena.
     pub at: u64,
     /// The initiator's buffer.
-    pub place: DirectBuf,
+    pub descriptor: DirectBuf,
 }
 
 /// Work for the caller, in list order.

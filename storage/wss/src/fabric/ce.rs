@@ -70,10 +70,10 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
     Ok((role, reactor))
 }
 
-fn places(segments: &[Segment]) -> Vec<(usize, Piece)> {
+fn transfers(segments: &[Segment]) -> Vec<(usize, Piece)> {
     segments
         .iter()
-        .map(|s| (s.at as usize, piece(&s.place)))
+        .map(|s| (s.at as usize, piece(&s.descriptor)))
         .collect()
 }
 
@@ -144,7 +144,7 @@ impl Ce {
                 segments,
             } => {
                 let token = Some(Token::Fetched(job));
-                let result = reactor.queue_arena(channel, token, Op::Read, places(&segments));
+                let result = reactor.queue_arena(channel, token, Op::Read, transfers(&segments));
                 self.check(reactor, channel, result);
             }
             Action::Answer {
@@ -155,7 +155,7 @@ impl Ce {
             } => {
                 let mut result = Ok(());
                 if !segments.is_empty() {
-                    result = reactor.queue_arena(channel, None, Op::Write, places(&segments));
+                    result = reactor.queue_arena(channel, None, Op::Write, transfers(&segments));
                 }
                 let token = Some(Token::Sent(job));
                 let result = result.and_then(|()| reactor.send(channel, token, &message));

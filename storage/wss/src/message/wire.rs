@@ -4,7 +4,7 @@
 
 use super::{
     Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, Zero, EXTENTS, EXTENT_LEN, LEN,
-    MAX_LEN, PLACES,
+    MAX_LEN, DESCRIPTORS,
 };
 use srp_target::proto::cmd::DirectBuf;
 
@@ -355,15 +355,15 @@ impl Transfer {
 
 impl Exec {
     fn build(&self) -> Vec<u8> {
-        let (extents, places) = (self.extents.len(), self.places.len());
-        assert!((1..=EXTENTS).contains(&extents) && places <= PLACES);
+        let (extents, descriptors) = (self.extents.len(), self.descriptors.len());
+        assert!((1..=EXTENTS).contains(&extents) && descriptors <= DESCRIPTORS);
         let bit = |set, bit| if set { bit } else { 0 };
         let flags = bit(self.write, WRITE)
             | bit(self.answer, ANSWER)
             | bit(self.stable, STABLE)
             | zero_bits(self.zero);
         let mut bytes = Out::new(opcode::EXEC, flags)
-            .put(2, [extents as u8, places as u8])
+            .put(2, [extents as u8, descriptors as u8])
             .id(self.id)
             .epoch(self.session)
             .put(24, self.tag.to_be_bytes())
@@ -378,7 +378,7 @@ impl Exec {
             bytes.extend_from_slice(&e.blocks.to_be_bytes());
             bytes.extend_from_slice(&[0; 4]);
         }
-        for p in &self.places {
+        for p in &self.descriptors {
             bytes.extend_from_slice(&p.va().to_be_bytes());
             bytes.extend_from_slice(&p.key().to_be_bytes());
             bytes.extend_from_slice(&p.len().to_be_bytes());
@@ -389,7 +389,7 @@ impl Exec {
 
     fn parse(r: &mut In<'_>) -> Result<Self, Broken> {
         let flags = r.small();
-        let [extents, places] = r.take(2).map(usize::from);
+        let [extents, descriptors] = r.take(2).map(usize::from);
         let zero = zero(flags)?;
         let all = WRITE | ANSWER | STABLE | ZERO | UNMAP;
         if flags & !all != 0 || zero.is_some() && flags & (WRITE | ANSWER) != WRITE {
@@ -398,11 +398,11 @@ impl Exec {
         if !(1..=EXTENTS).contains(&extents) {
             return Err(Broken::Byte(2));
         }
-        if places > PLACES || zero.is_some() && places > 0 {
+        if descriptors > DESCRIPTORS || zero.is_some() && descriptors > 0 {
             return Err(Broken::Byte(3));
         }
         let behind = LEN + extents * EXTENT_LEN;
-        let end = behind + places * DirectBuf::LEN;
+        let end = behind + descriptors * DirectBuf::LEN;
         if r.bytes.len() != end.next_multiple_of(LEN) {
             return Err(Broken::Len(r.bytes.len()));
         }
@@ -417,7 +417,7 @@ impl Exec {
             room: r.u32(32),
             credits: i32::from_be_bytes(r.take(36)),
             extents: Vec::new(),
-            places: Vec::new(),
+            descriptors: Vec::new(),
         };
         for at in (LEN..behind).step_by(EXTENT_LEN) {
             this.extents.push(Extent {
@@ -433,7 +433,7 @@ impl Exec {
         }
         for at in (behind..end).step_by(DirectBuf::LEN) {
             let (va, key, len) = (r.u64(at), r.u32(at + 8), r.u32(at + 12));
-            this.places.push(DirectBuf::new(va, key, len));
+            this.descriptors.push(DirectBuf::new(va, key, len));
         }
         Ok(this)
     }

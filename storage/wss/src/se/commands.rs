@@ -14,7 +14,7 @@ use srp_target::{
 use super::{Action, Engine, Job, Member, Part, Request, Session, Stage, What};
 use crate::{
     map::Owner,
-    message::{Exec, Extent, Message, Status, Zero, EXTENTS, PLACES},
+    message::{Exec, Extent, Message, Status, Zero, EXTENTS, DESCRIPTORS},
     peer::Peer,
 };
 
@@ -203,7 +203,7 @@ impl<B: Buffer> Engine<B> {
         let Some(job) = self.jobs.get(&task) else {
             return;
         };
-        let mut places = Places::new(&job.remote.places);
+        let mut descriptors = Descriptors::new(&job.remote.descriptors);
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
         // The SE answers a command without a transfer.
         let answer = execs.len() == 1 && matches!(how, How::Read(_) | How::Write(_));
@@ -224,10 +224,10 @@ impl<B: Buffer> Engine<B> {
                 room,
                 credits: 0,
                 extents,
-                places: places.take(len),
+                descriptors: descriptors.take(len),
             };
             self.next += 1;
-            if exec.extents.len() > EXTENTS || exec.places.len() > PLACES {
+            if exec.extents.len() > EXTENTS || exec.descriptors.len() > DESCRIPTORS {
                 return self.over(task, Outcome::Failed(Sense::FIELD));
             }
             made.push((member, exec, busy));
@@ -386,13 +386,13 @@ fn outcome(parts: &[Status]) -> Outcome {
 }
 
 /// Splits the initiator's buffers among EXECs.
-struct Places<'a> {
+struct Descriptors<'a> {
     list: &'a [DirectBuf],
     /// Number of used bytes of the first buffer.
     used: u32,
 }
 
-impl<'a> Places<'a> {
+impl<'a> Descriptors<'a> {
     pub(super) fn new(list: &'a [DirectBuf]) -> Self {
         Self { list, used: 0 }
     }

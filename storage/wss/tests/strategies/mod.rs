@@ -18,8 +18,8 @@ pub fn scope() -> impl Strategy<Value = Scope> {
 }
 
 pub fn transfer() -> impl Strategy<Value = Transfer> {
-    let places = (any::<u64>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
-    (places, any::<bool>(), any::<u64>(), any::<u32>()).prop_map(
+    let numbers = (any::<u64>(), any::<u32>(), any::<u64>(), 1..u32::MAX);
+    (numbers, any::<bool>(), any::<u64>(), any::<u32>()).prop_map(
         |((id, object, at, blocks), stable, va, key)| Transfer {
             id,
             object,
@@ -43,7 +43,7 @@ pub fn extent() -> impl Strategy<Value = Extent> {
     })
 }
 
-pub fn place() -> impl Strategy<Value = DirectBuf> {
+pub fn descriptor() -> impl Strategy<Value = DirectBuf> {
     (any::<u64>(), any::<u32>(), any::<u32>())
         .prop_map(|(va, key, len)| DirectBuf::new(va, key, len))
 }
@@ -60,7 +60,7 @@ pub fn exec() -> impl Strategy<Value = Exec> {
         any::<u32>(),
         any::<i32>(),
     );
-    let lists = (vec(extent(), 1..=EXTENTS), vec(place(), 0..=PLACES));
+    let lists = (vec(extent(), 1..=EXTENTS), vec(descriptor(), 0..=DESCRIPTORS));
     (head, any::<[bool; 3]>(), prop::option::of(zero()), lists).prop_map(
         |((id, session, tag, room, credits), [write, answer, stable], zero, lists)| Exec {
             id,
@@ -73,7 +73,7 @@ pub fn exec() -> impl Strategy<Value = Exec> {
             room,
             credits,
             extents: lists.0,
-            places: if zero.is_some() { Vec::new() } else { lists.1 },
+            descriptors: if zero.is_some() { Vec::new() } else { lists.1 },
         },
     )
 }

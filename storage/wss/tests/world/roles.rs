@@ -121,12 +121,12 @@ impl World {
                 let Some((id, side)) = self.find(SE, channel, true) else {
                     return;
                 };
-                if let Some((bytes, places)) = data {
+                if let Some((bytes, descriptors)) = data {
                     let mut rest = &bytes[..];
                     let mut list = Vec::new();
-                    for place in places {
-                        let (part, behind) = rest.split_at(place.len() as usize);
-                        list.push((place.va(), place.key(), Source::Bytes(part.to_vec())));
+                    for descriptor in descriptors {
+                        let (part, behind) = rest.split_at(descriptor.len() as usize);
+                        list.push((descriptor.va(), descriptor.key(), Source::Bytes(part.to_vec())));
                         rest = behind;
                     }
                     self.push(id, side, Item::Write(list, None));
@@ -176,11 +176,11 @@ impl World {
                         let Some((id, side)) = self.find(node, channel, true) else {
                             continue;
                         };
-                        let places = segments.iter().map(|s| s.place);
-                        let list = places.map(|p| (p.va(), p.key(), p.len())).collect();
+                        let descriptors = segments.iter().map(|s| s.descriptor);
+                        let list = descriptors.map(|p| (p.va(), p.key(), p.len())).collect();
                         let here = segments
                             .iter()
-                            .map(|s| (s.at as usize, s.place.len() as usize));
+                            .map(|s| (s.at as usize, s.descriptor.len() as usize));
                         self.ces[n].fetches.insert(job, here.collect());
                         self.push(id, side, Item::Read(list, Token::Fetched(job)));
                     }
@@ -194,8 +194,8 @@ impl World {
                             continue;
                         };
                         for s in &segments {
-                            let source = Source::Arena(s.at, s.place.len());
-                            let list = vec![(s.place.va(), s.place.key(), source)];
+                            let source = Source::Arena(s.at, s.descriptor.len());
+                            let list = vec![(s.descriptor.va(), s.descriptor.key(), source)];
                             self.push(id, side, Item::Write(list, None));
                         }
                         self.push(id, side, Item::Message(message, Some(Token::Sent(job))));

@@ -49,7 +49,7 @@ struct Task {
     lba: u64,
     count: u32,
     write: bool,
-    places: Vec<DirectBuf>,
+    descriptors: Vec<DirectBuf>,
     /// Whether the command was passed to the [`Client`].
     given: bool,
 }
@@ -156,7 +156,7 @@ impl Gate {
             }
             // VERIFY reads, so that bad blocks are found, and does not compare.
             Command::Verify { lba, count, .. } => {
-                remote.places.clear();
+                remote.descriptors.clear();
                 (lba, count, false)
             }
             // Answered writes are durable.
@@ -173,7 +173,7 @@ impl Gate {
             lba,
             count,
             write,
-            places: remote.places,
+            descriptors: remote.descriptors,
             given: false,
         };
         let len = count as usize * BLOCK;
@@ -187,13 +187,13 @@ impl Gate {
                 .client
                 .command(id, lba, count, write.then_some(remote.data));
         }
-        let moved: usize = task.places.iter().map(|p| p.len() as usize).sum();
+        let moved: usize = task.descriptors.iter().map(|p| p.len() as usize).sum();
         let Some(link) = self.target.channel(id).filter(|_| moved == len) else {
             return self
                 .target
                 .dispatched(id, target::Outcome::Failed(Sense::FIELD));
         };
-        let list = pieces(&task.places);
+        let list = pieces(&task.descriptors);
         match reactor.take(link, len) {
             Ok(buffer) => {
                 self.tasks.insert(id, task);
@@ -237,7 +237,7 @@ impl Gate {
             Outcome::Failed if task.write => target::Outcome::Failed(Sense::WRITE_ERROR),
             Outcome::Failed => target::Outcome::Failed(Sense::READ_ERROR),
             Outcome::Good(_) if task.write => target::Outcome::Good,
-            Outcome::Good(bytes) => self.deliver(reactor, id, &task.places, &bytes),
+            Outcome::Good(bytes) => self.deliver(reactor, id, &task.descriptors, &bytes),
         };
         self.target.dispatched(id, outcome);
     }
@@ -248,10 +248,10 @@ impl Gate {
         &mut self,
         reactor: &mut Reactor<Token>,
         id: TaskId,
-        places: &[DirectBuf],
+        descriptors: &[DirectBuf],
         bytes: &[u8],
     ) -> target::Outcome {
-        let moved: usize = places.iter().map(|p| p.len() as usize).sum();
+        let moved: usize = descriptors.iter().map(|p| p.len() as usize).sum();
         let Some(link) = self.target.channel(id) else {
             return target::Outcome::Over;
         };
@@ -262,7 +262,7 @@ impl Gate {
             return target::Outcome::Busy;
         };
         buffer[..moved].copy_from_slice(&bytes[..moved]);
-        let result = reactor.queue(link, None, Op::Write, buffer, pieces(places));
+        let result = reactor.queue(link, None, Op::Write, buffer, pieces(descriptors));
         self.check(reactor, link, result);
         target::Outcome::Good
     }

@@ -24,7 +24,7 @@ use crate::{
     options::Set,
 };
 
-pub(super) struct Place {
+pub(super) struct NodeRole {
     node: Node<Disk>,
     set: Set,
     made: Made,
@@ -36,7 +36,7 @@ pub(super) struct Place {
     failed: Option<String>,
 }
 
-pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(Place, Reactor<()>)> {
+pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(NodeRole, Reactor<()>)> {
     let number = journal.number();
     let listen = set.nodes[usize::from(number)];
     let file = std::sync::Arc::new(file);
@@ -48,7 +48,7 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
         etcd.ask(&Request::Hold { key, value, ttl });
         thread::sleep(Duration::from_millis(TTL / 4));
     });
-    let role = Place {
+    let role = NodeRole {
         node: Node::new(journal, 0),
         set,
         made: Made::default(),
@@ -61,7 +61,7 @@ pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(
     Ok((role, reactor))
 }
 
-impl Place {
+impl NodeRole {
     fn link(&self, peer: Peer) -> Option<LinkId> {
         if peer & OUTGOING == 0 {
             return Some(peer);
@@ -116,7 +116,7 @@ impl Place {
     }
 }
 
-impl Role for Place {
+impl Role for NodeRole {
     type Token = ();
     type Links = Reactor<()>;
 

@@ -34,14 +34,14 @@ impl Hang {
 
 impl World {
     fn slow(&self, n: usize) -> Option<&Hang> {
-        let hang = self.places[n].hang.as_ref();
+        let hang = self.slots[n].hang.as_ref();
         hang.filter(|h| h.until > self.now)
     }
 
     /// Makes the file of a node slow.
     pub fn hang(&mut self, n: usize, hang: Hang) {
         self.note(|| format!("Node({n}) has {hang:?}"));
-        self.places[n].hang = Some(hang);
+        self.slots[n].hang = Some(hang);
     }
 
     /// Makes the file of a node slow in a random way for a random time.
@@ -85,7 +85,7 @@ impl World {
             };
             side(0) || side(1)
         };
-        self.slow(n).is_some() && self.places[n].turn < 64 && self.conns.values().any(there)
+        self.slow(n).is_some() && self.slots[n].turn < 64 && self.conns.values().any(there)
     }
 
     /// End of the current sync of a node.
@@ -96,10 +96,10 @@ impl World {
 
     /// Stalls a node for the duration of its file I/O; its messages are sent afterwards.
     pub(super) fn charge(&mut self, n: usize) {
-        let calls = self.places[n].disk.calls();
+        let calls = self.slots[n].disk.calls();
         let end = self.slow(n).map_or(self.now, |h| h.end(self.now, calls));
-        let place = &mut self.places[n];
-        place.stall = place.stall.max(end);
+        let slot = &mut self.slots[n];
+        slot.stall = slot.stall.max(end);
     }
 
     /// Whether the file of a node cannot even be opened.
@@ -113,12 +113,12 @@ impl World {
             let who = Who::Node(n);
             let cut = self.cuts.iter().any(|(a, b)| *a == who || *b == who);
             if cut
-                || self.places[n].lost
-                || self.places[n].spoilt
+                || self.slots[n].lost
+                || self.slots[n].spoilt
                 || !self.runs(who)
                 || self.slow(n).is_some()
             {
-                self.places[n].fault = self.now;
+                self.slots[n].fault = self.now;
             }
         }
     }
@@ -130,12 +130,12 @@ impl World {
             return;
         };
         for n in 0..NODES {
-            self.places[n].lost &= new.states[n] != State::Rebuilding;
+            self.slots[n].lost &= new.states[n] != State::Rebuilding;
             let out = old.states[n] != State::Out && new.states[n] == State::Out;
             assert!(
-                !out || self.now < self.places[n].fault + GUILT,
+                !out || self.now < self.slots[n].fault + GUILT,
                 "Node({n}) is excluded, and has had no fault since {} of {}",
-                self.places[n].fault,
+                self.slots[n].fault,
                 self.now
             );
         }

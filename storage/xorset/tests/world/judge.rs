@@ -10,8 +10,8 @@ impl World {
         self.note(|| "heal".to_string());
         self.cuts.clear();
         self.frozen.clear();
-        for place in &mut self.places {
-            place.hang = None;
+        for slot in &mut self.slots {
+            slot.hang = None;
         }
         for n in 0..NODES {
             self.start(n);
@@ -37,8 +37,8 @@ impl World {
         self.quiet();
         // Nodes find their bad blocks, and these are written again.
         self.until("no block is bad", 120_000, |w| {
-            let clear = |p: &Place| p.disk.bad() == 0;
-            w.places.iter().all(clear)
+            let clear = |p: &Slot| p.disk.bad() == 0;
+            w.slots.iter().all(clear)
         });
     }
 
@@ -55,7 +55,7 @@ impl World {
         self.quiet();
         assert_eq!(self.failed, failed);
         self.until("nodes are idle", 20_000, |w| {
-            w.places
+            w.slots
                 .iter()
                 .all(|p| p.node.as_ref().is_some_and(|n| n.idle()) && p.sync.is_none())
         });
@@ -86,7 +86,7 @@ impl World {
             block: 0,
             blocks: self.size.cell,
         };
-        let node = self.places[span.node()].node.as_mut().unwrap();
+        let node = self.slots[span.node()].node.as_mut().unwrap();
         node.journal().read(span).unwrap()
     }
 }

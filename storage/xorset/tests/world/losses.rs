@@ -28,30 +28,30 @@ impl World {
         let rots = self.rng.one_in(2);
         self.note(|| format!("Node({n}): bad block {block} of row {row}, stripe {stripe}"));
         match rots {
-            true => self.places[n].disk.rot(at),
-            false => self.places[n].disk.spoil(at),
+            true => self.slots[n].disk.rot(at),
+            false => self.slots[n].disk.spoil(at),
         }
-        self.places[n].spoilt = true;
+        self.slots[n].spoilt = true;
     }
 
     /// Kills a node and replaces its file.
     pub fn lose(&mut self, n: usize) {
         self.note(|| format!("blank {n}"));
         self.kill(Who::Node(n));
-        self.places[n].disk = self.blank(n);
-        self.places[n].lost = true;
+        self.slots[n].disk = self.blank(n);
+        self.slots[n].lost = true;
     }
 
     /// Kills a process. Its peers may not notice.
     pub fn kill(&mut self, who: Who) {
         match who {
             Who::Node(n) => {
-                if self.places[n].node.take().is_none() {
+                if self.slots[n].node.take().is_none() {
                     return;
                 }
-                self.places[n].sync = None;
-                self.places[n].stall = 0;
-                self.places[n].fault = self.now;
+                self.slots[n].sync = None;
+                self.slots[n].stall = 0;
+                self.slots[n].fault = self.now;
             }
             Who::Client(c) => {
                 if self.seats[c].client.take().is_none() {
@@ -88,8 +88,8 @@ impl World {
         self.note(|| "power loss".to_string());
         for n in 0..NODES {
             self.kill(Who::Node(n));
-            self.places[n].disk.power(&mut self.rng);
-            self.places[n].hang = None;
+            self.slots[n].disk.power(&mut self.rng);
+            self.slots[n].hang = None;
         }
     }
 }

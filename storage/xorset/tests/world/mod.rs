@@ -48,7 +48,7 @@ pub enum Who {
     Etcd,
 }
 
-pub struct Place {
+pub struct Slot {
     pub node: Option<Node<Disk>>,
     pub disk: Disk,
     boot: u64,
@@ -69,7 +69,7 @@ pub struct Place {
     lost: bool,
 }
 
-impl Place {
+impl Slot {
     /// The node may be excluded: its file is at fault.
     pub fn blame_allowed(&mut self) {
         self.spoilt = true;
@@ -101,7 +101,7 @@ pub struct World {
     pub now: u64,
     /// Number of events, for the history.
     events: u64,
-    pub places: Vec<Place>,
+    pub slots: Vec<Slot>,
     pub seats: Vec<Seat>,
     pub etcd: Etcd,
     /// The etcd of another set with the same nodes.
@@ -147,7 +147,7 @@ impl World {
             size,
             now: 1000,
             events: 0,
-            places: Vec::new(),
+            slots: Vec::new(),
             seats: Vec::new(),
             etcd: Etcd::default(),
             other: Etcd::default(),
@@ -176,7 +176,7 @@ impl World {
         };
         for n in 0..NODES {
             let disk = world.blank(n);
-            world.places.push(Place {
+            world.slots.push(Slot {
                 node: None,
                 disk,
                 boot: 0,
@@ -208,16 +208,16 @@ impl World {
     }
 
     pub fn start(&mut self, n: usize) {
-        if self.places[n].node.is_some() || self.shut(n) {
+        if self.slots[n].node.is_some() || self.shut(n) {
             return;
         }
         self.note(|| format!("start Node({n})"));
         let boot = self.number();
-        let place = &mut self.places[n];
-        let journal = Journal::open(place.disk.clone()).unwrap();
-        place.node = Some(Node::new(journal, self.now));
-        place.boot = boot;
-        place.hold_at = self.now;
+        let slot = &mut self.slots[n];
+        let journal = Journal::open(slot.disk.clone()).unwrap();
+        slot.node = Some(Node::new(journal, self.now));
+        slot.boot = boot;
+        slot.hold_at = self.now;
         self.charge(n);
     }
 
@@ -253,14 +253,14 @@ impl World {
 
     pub fn alive(&self, who: Who) -> bool {
         match who {
-            Who::Node(n) => self.places[n].node.is_some(),
+            Who::Node(n) => self.slots[n].node.is_some(),
             Who::Client(c) => self.seats[c].client.is_some(),
             Who::Etcd => true,
         }
     }
 
     fn runs(&self, who: Who) -> bool {
-        let waits = matches!(who, Who::Node(n) if self.places[n].stall > self.now);
+        let waits = matches!(who, Who::Node(n) if self.slots[n].stall > self.now);
         self.alive(who) && !self.frozen.contains(&who) && !waits
     }
 
@@ -306,10 +306,10 @@ impl World {
     fn pump_node(&mut self, n: usize) {
         let who = Who::Node(n);
         self.charge(n);
-        if self.places[n].stall > self.now {
+        if self.slots[n].stall > self.now {
             return;
         }
-        while let Some(node) = &mut self.places[n].node {
+        while let Some(node) = &mut self.slots[n].node {
             let actions = node.actions();
             if actions.is_empty() {
                 return;
@@ -318,9 +318,9 @@ impl World {
                 match action {
                     node::Action::Link(action) => self.link(who, action),
                     node::Action::Sync { lsn } => {
-                        let place = &mut self.places[n];
-                        assert!(place.sync.is_none());
-                        place.sync = Some((lsn, place.disk.written(), self.now));
+                        let slot = &mut self.slots[n];
+                        assert!(slot.sync.is_none());
+                        slot.sync = Some((lsn, slot.disk.written(), self.now));
                     }
                     node::Action::Say(what) => self.note(|| format!("{who:?}: {what}")),
                     node::Action::End(why) => {
@@ -411,18 +411,18 @@ impl World {
                 self.pump_node(n);
             }
             let busy = self.busy(n);
-            let place = &mut self.places[n];
-            if let (Some(node), true) = (&mut place.node, runs && !busy) {
-                place.turn = 0;
-                if now >= place.ticked + self.pace {
-                    place.ticked = now;
+            let slot = &mut self.slots[n];
+            if let (Some(node), true) = (&mut slot.node, runs && !busy) {
+                slot.turn = 0;
+                if now >= slot.ticked + self.pace {
+                    slot.ticked = now;
                     node.tick(now);
                 }
             }
             // A real node does this in a separate thread.
-            let (key, value, ttl) = (Key::Node(n as u8), place.boot, TTL);
-            if now >= place.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
-                self.places[n].hold_at = now + TTL / 4;
+            let (key, value, ttl) = (Key::Node(n as u8), slot.boot, TTL);
+            if now >= slot.hold_at && !self.cuts.contains(&(who, Who::Etcd)) {
+                self.slots[n].hold_at = now + TTL / 4;
                 self.etcd.ask(&Request::Hold { key, value, ttl });
             }
             self.pump_node(n);
@@ -444,7 +444,7 @@ impl World {
         }
         for n in 0..NODES {
             let over = |(_, _, begun)| self.now >= self.sync_end(n, begun);
-            if self.places[n].sync.is_some_and(over) && self.runs(Who::Node(n)) {
+            if self.slots[n].sync.is_some_and(over) && self.runs(Who::Node(n)) {
                 list.push(Event::Sync(n));
             }
         }
@@ -459,7 +459,7 @@ impl World {
         }
         for (i, (at, who, _, to)) in self.connects.iter().enumerate() {
             // A node that waits for its file does not answer.
-            let waits = self.places[*to].stall > self.now;
+            let waits = self.slots[*to].stall > self.now;
             if *at <= self.now && self.runs(*who) && !waits {
                 list.push(Event::Connect(i));
             }
@@ -521,8 +521,8 @@ impl World {
     }
 
     pub fn sync(&mut self, n: usize) {
-        if let Some((lsn, count, _)) = self.places[n].sync.take() {
-            self.places[n].disk.stable(count);
+        if let Some((lsn, count, _)) = self.slots[n].sync.take() {
+            self.slots[n].disk.stable(count);
             self.told(Who::Node(n), |n| n.synced(lsn), |_| {});
         }
     }
@@ -535,8 +535,8 @@ impl World {
     ) {
         match who {
             Who::Node(n) => {
-                self.places[n].turn += 1;
-                if let Some(n) = &mut self.places[n].node {
+                self.slots[n].turn += 1;
+                if let Some(n) = &mut self.slots[n].node {
                     node(n);
                 }
             }

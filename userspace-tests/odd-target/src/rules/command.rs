@@ -141,14 +141,14 @@ impl<B: Buffer> Rules<B> {
         };
         let channel = self.answering(id, header.with_data);
         let message = self.response(channel, header.tag, status::GOOD, &[]);
-        let places = first(&cmd.data.into.entries, data.len() as u32);
-        if places.is_empty() {
+        let descriptors = first(&cmd.data.into.entries, data.len() as u32);
+        if descriptors.is_empty() {
             return self.send(channel, message);
         }
         self.steps.push(Step::Answer {
             channel,
             data,
-            places,
+            descriptors,
             message,
         });
     }

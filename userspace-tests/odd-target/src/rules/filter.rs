@@ -82,9 +82,9 @@ impl<B: Buffer> Rules<B> {
         match &treatment {
             Some(Treatment::Check { sent, sense }) => {
                 message = self.response(channel, tag, status::CHECK_CONDITION, sense);
-                if let Some((_, places)) = &mut data {
-                    *places = first(places, *sent);
-                    spare = data.take_if(|(_, places)| places.is_empty());
+                if let Some((_, descriptors)) = &mut data {
+                    *descriptors = first(descriptors, *sent);
+                    spare = data.take_if(|(_, descriptors)| descriptors.is_empty());
                 }
             }
             Some(Treatment::Astray) => put(&mut message, 8, &(tag ^ ASTRAY).to_be_bytes()),

@@ -50,7 +50,7 @@ pub enum Step<B> {
         /// The data.
         data: Vec<u8>,
         /// Its destination.
-        places: Vec<DirectBuf>,
+        descriptors: Vec<DirectBuf>,
         /// The message.
         message: Vec<u8>,
     },

@@ -119,13 +119,13 @@ impl Testbed {
         self.pump();
     }
 
-    fn write(&mut self, channel: ChannelId, bytes: &[u8], places: &[DirectBuf]) {
+    fn write(&mut self, channel: ChannelId, bytes: &[u8], descriptors: &[DirectBuf]) {
         self.moved.push(channel);
         let mut rest = bytes;
-        for place in places {
-            assert_eq!(place.key(), KEY);
-            let (part, behind) = rest.split_at(place.len() as usize);
-            let at = (place.va() - VA) as usize;
+        for descriptor in descriptors {
+            assert_eq!(descriptor.key(), KEY);
+            let (part, behind) = rest.split_at(descriptor.len() as usize);
+            let at = (descriptor.va() - VA) as usize;
             self.memory[at..at + part.len()].copy_from_slice(part);
             rest = behind;
         }
@@ -143,10 +143,10 @@ impl Testbed {
                     Step::Answer {
                         channel,
                         data,
-                        places,
+                        descriptors,
                         message,
                     } => {
-                        self.write(channel, &data, &places);
+                        self.write(channel, &data, &descriptors);
                         self.sent.push((channel, message));
                     }
                 }
@@ -189,8 +189,8 @@ impl Testbed {
                 data,
                 message,
             } => {
-                if let Some((bytes, places)) = data {
-                    self.write(channel, &bytes, &places);
+                if let Some((bytes, descriptors)) = data {
+                    self.write(channel, &bytes, &descriptors);
                 }
                 self.sent.push((channel, message));
                 if let Some(task) = task {
