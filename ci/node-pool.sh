@@ -12,7 +12,7 @@ make_pool() {
 	local to=$1
 	mkdir -p "$to/pool"
 	cp -a "$base/tree" "$to/tree"
-	in_root "$to/tree" "$to/pool:/pool" "$ours:/rig:ro" "$top/ci/node:/node:ro" -- bash /node/pool "${kernels[@]}" "${extra[@]}"
+	in_root "$to/tree" "$to/pool:/pool" "$ours:/testbed:ro" "$top/ci/node:/node:ro" -- bash /node/pool "${kernels[@]}" "${extra[@]}"
 	rm -rf --one-file-system "$to/tree"
 }
 

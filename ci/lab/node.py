@@ -22,7 +22,7 @@ class Node(vm.Guest):
     def command(self, initrd, extra, kvm):
         if initrd:
             return super().command(initrd, extra, kvm)
-        images = [DISK, "/disk/rig.ext4,readonly=on"] + ["/tmp/esp.img"] * self.firmware
+        images = [DISK, "/disk/testbed.ext4,readonly=on"] + ["/tmp/esp.img"] * self.firmware
         disks = []
         for n, image in enumerate(images):
             first = ",bootindex=0" * image.endswith("esp.img")
@@ -49,7 +49,7 @@ class Node(vm.Guest):
         `reboot-alone`            without a target
         `reboot-srp`, `-dracut`   an initramfs with a target that exports the disk; / is on that SRP disk
         `reboot-secure`, `-mok`   a firmware with Secure Boot, which boots shim; with `-mok`, shim knows dkms's key"""
-        self.root = "/dev/vda" + " rig.alone" * (how == "reboot-alone")
+        self.root = "/dev/vda" + " testbed.alone" * (how == "reboot-alone")
         self.firmware = how in ("reboot-secure", "reboot-mok")
         self.to_crash = False
         vm.BOOT_SECONDS = 900 if self.firmware else 240
@@ -59,7 +59,7 @@ class Node(vm.Guest):
         if self.firmware:
             variables = "vars.fd" if how == "reboot-secure" else "vars.mok.fd"
             for name, to in ("code.fd", "code.fd"), (variables, "vars.fd"), ("esp.img", "esp.img"):
-                debugfs(f"dump /var/lib/rig/efi/{name} /tmp/{to}")
+                debugfs(f"dump /var/lib/testbed/efi/{name} /tmp/{to}")
             return "by shim, with Secure Boot"
         if how in ("reboot-srp", "reboot-dracut"):
             self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0"

@@ -14,11 +14,11 @@ import time
 from . import STDERR, TOP, boot, build, built, in_root, results, script
 
 WORK = TOP / "build/node"
-RIG = WORK / "rig"
+TESTBED = WORK / "testbed"
 TESTS = TOP / "userspace-tests"
 OURS = TOP / "ci/node"
 # Programs in the chroot of a disk behave as if it had booted its newest kernel.
-CHROOT_PATH = "PATH=/rig/root-bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CHROOT_PATH = "PATH=/testbed/root-bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The steps that a step depends on, besides those that are always done.
 ALWAYS = ("kernel", "packages")
@@ -136,7 +136,7 @@ class Node:
                 f.write(f"==> {name}\n".encode())
                 f.flush()
                 began = time.monotonic()
-                command = ["timeout", "-k", "20", seconds, "bash", "/rig/step", name]
+                command = ["timeout", "-k", "20", seconds, "bash", "/testbed/step", name]
                 status = in_disk(tree, *command, stdout=f, check=False)
                 took = int(time.monotonic() - began)
                 if status:
@@ -176,68 +176,69 @@ def remove(tree):
 
 
 def in_disk(tree, *words, stdout=STDERR, check=True):
-    """Runs a command in the chroot of a disk with its rig, and returns its status."""
-    words = in_root(tree, [f"{RIG}:/rig:ro"], "env", CHROOT_PATH, "DEBIAN_FRONTEND=noninteractive", *words)
+    """Runs a command in the chroot of a disk with its testbed, and returns its status."""
+    words = in_root(tree, [f"{TESTBED}:/testbed:ro"], "env", CHROOT_PATH, "DEBIAN_FRONTEND=noninteractive", *words)
     status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT).returncode
     if status and check:
         sys.exit(f"node.sh: status {status}: {' '.join(words)}")
     return status
 
 
-def make_rig(late):
-    """Makes the disk at /rig: the tests, README, our packages and their source. The storage is LATE seconds late at
+def make_testbed(late):
+    """Makes the disk at /testbed: the tests, README, our packages and their source. The storage is LATE seconds late at
     boot."""
-    remove(RIG)
+    remove(TESTBED)
     for folder in "bin", "source":
-        (RIG / folder).mkdir(parents=True)
+        (TESTBED / folder).mkdir(parents=True)
     guest = TESTS / "guest"
     files = [*(TESTS / "node").iterdir(), guest / "lib", guest / "lib.sh", TOP / "README.md", OURS / "root-bin"]
-    must("cp", "-r", *files, RIG)
-    must("cp", *packages(TOP / "build/deb"), RIG)
+    must("cp", "-r", *files, TESTBED)
+    must("cp", *packages(TOP / "build/deb"), TESTBED)
     must("git", "-C", TOP, "archive", f"--output={WORK}/source.tar", "HEAD")
-    must("tar", "-x", "-C", RIG / "source", "-f", WORK / "source.tar")
+    must("tar", "-x", "-C", TESTBED / "source", "-f", WORK / "source.tar")
     (WORK / "source.tar").unlink()
-    (RIG / "late").write_text(f"{late}\n")
+    (TESTBED / "late").write_text(f"{late}\n")
     # The chroot has no kernel to load modules, and only the plan reboots.
-    (RIG / "root-bin/modprobe").symlink_to("/bin/true")
-    (RIG / "bin/reboot").symlink_to("/bin/true")
+    (TESTBED / "root-bin/modprobe").symlink_to("/bin/true")
+    (TESTBED / "bin/reboot").symlink_to("/bin/true")
 
 
 def packages(folder):
     return sorted(pathlib.Path(folder).glob("*.deb"))
 
 
-def put_rig(tree):
+def put_testbed(tree):
     """Adds the test to a base system: its disks, and the services that make the storage and run the plan."""
     must("cp", "-r", f"{OURS}/disk/.", tree)
-    for folder in "rig", "var/lib/rig", "etc/systemd/system/multi-user.target.wants":
+    for folder in "testbed", "var/lib/testbed", "etc/systemd/system/multi-user.target.wants":
         (tree / folder).mkdir(parents=True, exist_ok=True)
     with open(tree / "etc/initramfs-tools/modules", "a") as f:
         f.write("virtio_pci\nvirtio_blk\next4\n")
-    (tree / "etc/systemd/system/multi-user.target.wants/rig.service").symlink_to("/etc/systemd/system/rig.service")
+    wants = tree / "etc/systemd/system/multi-user.target.wants"
+    (wants / "testbed.service").symlink_to("/etc/systemd/system/testbed.service")
 
 
 def put_archive(tree, kernels, patched_multipath):
-    """Makes an apt archive at /rig, which the disk uses. On its first day the archive lacks the newest kernel."""
-    pool = pathlib.Path(script("node-pool.sh", RIG)) / "pool"
-    (dkms,) = RIG.glob("ib-srp-rs-dkms_*.deb")
+    """Makes an apt archive at /testbed, which the disk uses. On its first day the archive lacks the newest kernel."""
+    pool = pathlib.Path(script("node-pool.sh", TESTBED)) / "pool"
+    (dkms,) = TESTBED.glob("ib-srp-rs-dkms_*.deb")
     version = subprocess.check_output(["dpkg-deb", "-f", dkms, "Version"], text=True).strip()
-    build("deb.sh", f"{version}+rig", RIG / "newer")
+    build("deb.sh", f"{version}+testbed", TESTBED / "newer")
     for folder in "pool", "multipath":
-        (RIG / folder).mkdir()
+        (TESTBED / folder).mkdir()
     # A pattern for awk.
     newest = "\\nVersion: " + re.sub(r"[.+~]", r"[\g<0>]", kernels[0][2]) if len(kernels) > 1 else ""
     base = pathlib.Path(script("node-base.sh")) / "tree"
     for day, but in ("day1", newest), ("day2", ""):
-        binds = [f"{RIG}:/rig", f"{pool}:/rig/pool:ro", f"{OURS}:/node:ro"]
+        binds = [f"{TESTBED}:/testbed", f"{pool}:/testbed/pool:ro", f"{OURS}:/node:ro"]
         must(*in_root(base, binds, "bash", "/node/publish", day, but))
     if patched_multipath:
-        must("cp", *packages(script("multipath.sh")), RIG / "multipath")
+        must("cp", *packages(script("multipath.sh")), TESTBED / "multipath")
     for package in packages(pool):
-        link(package, RIG / "pool" / package.name)
+        link(package, TESTBED / "pool" / package.name)
     sources = tree / "etc/apt/sources.list"
     lines = [line for line in sources.read_text().splitlines() if not line.startswith("deb")]
-    lines += [f"deb [trusted=yes] file:/rig/day1 {suite} main" for suite in ("trixie", "trixie-backports")]
+    lines += [f"deb [trusted=yes] file:/testbed/day1 {suite} main" for suite in ("trixie", "trixie-backports")]
     sources.write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -256,20 +257,20 @@ def upgrade(tree, release):
     sources.write_text(sources.read_text().replace("/day1", "/day2"))
     with open(built() / "log/node-upgraded.log", "wb") as f:
         in_disk(tree, "bash", "-euc", "apt update; apt full-upgrade", stdout=f)
-    (RIG / "kdir").mkdir()
-    must("cp", "-a", tree / "var/cache/ib-srp-rs" / release, RIG / "kdir")
+    (TESTBED / "kdir").mkdir()
+    must("cp", "-a", tree / "var/cache/ib-srp-rs" / release, TESTBED / "kdir")
 
 
 def make_disks(tree, steps):
     """Makes the images that the guest boots from, with its plan."""
     # A boot before the first step only tells how to boot.
     steps = steps[is_boot(steps[0]) :]
-    (tree / "var/lib/rig/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in steps))
+    (tree / "var/lib/testbed/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in steps))
     for image in WORK.glob("*.ext4"):
         image.unlink()
     for options in (
         ["-d", "/disk/tree", "/disk/node.ext4", "16G"],
-        ["-O", "^has_journal", "-m", "0", "-d", "/disk/rig", "/disk/rig.ext4", "6G"],
+        ["-O", "^has_journal", "-m", "0", "-d", "/disk/testbed", "/disk/testbed.ext4", "6G"],
     ):
         must(*in_root(script("root.sh"), [f"{WORK}:/disk"], "mke2fs", "-q", "-t", "ext4", *options))
 
@@ -289,10 +290,10 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
     base = script("node-base.sh")
     build("deb.sh")
-    make_rig(120 if long else 20)
+    make_testbed(120 if long else 20)
     remove(tree)
     must("cp", "-a", f"{base}/tree", tree)
-    put_rig(tree)
+    put_testbed(tree)
     if long:
         put_archive(tree, kernels, plan.has("patched_paths"))
     if not node.natively(tree, "node-root", plan.ahead):
@@ -305,7 +306,7 @@ def main():
         if not node.natively(copy, "node-instead", plan.instead):
             return 1
         if plan.has("from_source"):
-            must("cp", "-a", copy / "var/lib/rig/desk/source", RIG / "built")
+            must("cp", "-a", copy / "var/lib/testbed/desk/source", TESTBED / "built")
         remove(copy)
     if not plan.booted:
         remove(tree)

@@ -65,8 +65,8 @@ class Chroot(unittest.TestCase):
         """Performs steps, some of which are these commands."""
 
         def in_root(tree, binds, *words):
-            self.assertEqual((tree, words[1][:19]), ("tree", "PATH=/rig/root-bin:"))
-            self.assertEqual(words[-7:-1], ("timeout", "-k", "20", 9, "bash", "/rig/step"))
+            self.assertEqual((tree, words[1][:23]), ("tree", "PATH=/testbed/root-bin:"))
+            self.assertEqual(words[-7:-1], ("timeout", "-k", "20", 9, "bash", "/testbed/step"))
             return ["bash", "-c", commands.get(words[-1], f"echo this is {words[-1]}")]
 
         with mock.patch.object(steps, "in_root", in_root):
@@ -121,19 +121,19 @@ class Files(unittest.TestCase):
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        for name in "WORK", "RIG":
-            path = self.folder if name == "WORK" else self.folder / "rig"
+        for name in "WORK", "TESTBED":
+            path = self.folder if name == "WORK" else self.folder / "testbed"
             self.enterContext(mock.patch.object(steps, name, path))
         self.tree = self.folder / "tree"
         (self.tree / "etc/initramfs-tools").mkdir(parents=True)
         (self.tree / "etc/initramfs-tools/modules").write_text("# first\n")
-        (self.tree / "var/lib/rig").mkdir(parents=True)
+        (self.tree / "var/lib/testbed").mkdir(parents=True)
 
     def test_the_tree(self):
-        steps.put_rig(self.tree)
+        steps.put_testbed(self.tree)
         modules = (self.tree / "etc/initramfs-tools/modules").read_text()
         self.assertEqual(modules, "# first\nvirtio_pci\nvirtio_blk\next4\n")
-        wants = self.tree / "etc/systemd/system/multi-user.target.wants/rig.service"
+        wants = self.tree / "etc/systemd/system/multi-user.target.wants/testbed.service"
         self.assertTrue((self.tree / os.readlink(wants).lstrip("/")).exists())
         self.assertEqual((self.tree / "etc/hostname").read_text(), "node\n")
 
@@ -144,8 +144,8 @@ class Files(unittest.TestCase):
             with mock.patch.object(steps, "script", lambda name: "/root"):
                 steps.make_disks(self.tree, list(plan))
         self.assertFalse((self.folder / "old.ext4").exists())
-        self.assertEqual([words[-2] for words in commands], ["/disk/node.ext4", "/disk/rig.ext4"])
-        return (self.tree / "var/lib/rig/plan").read_text()
+        self.assertEqual([words[-2] for words in commands], ["/disk/node.ext4", "/disk/testbed.ext4"])
+        return (self.tree / "var/lib/testbed/plan").read_text()
 
     def test_the_plan_of_the_disk(self):
         self.assertEqual(self.disks(("a", 3), ("reboot", 0), ("b", 4)), "a 3\nreboot 0\nb 4\n")
@@ -157,9 +157,9 @@ class Files(unittest.TestCase):
         self.assertIn("status 3", str(e.exception))
 
     def test_archive(self):
-        rig, tree = self.folder / "rig", self.tree
-        rig.mkdir()
-        (rig / "ib-srp-rs-dkms_1_all.deb").touch()
+        testbed, tree = self.folder / "testbed", self.tree
+        testbed.mkdir()
+        (testbed / "ib-srp-rs-dkms_1_all.deb").touch()
         (self.folder / "made/pool").mkdir(parents=True)
         (self.folder / "made/pool/linux.deb").write_text("package")
         (self.folder / "made/multipath.deb").touch()
@@ -178,9 +178,10 @@ class Files(unittest.TestCase):
         self.enterContext(mock.patch.object(steps.subprocess, "check_output", lambda *_, **__: "1.2\n"))
         steps.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True)
         self.assertEqual(published, [("day1", "\\nVersion: 7[.]3[.]4-1[~]bpo[+]1"), ("day2", "")])
-        self.assertEqual(built, [("deb.sh", "1.2+rig", rig / "newer")])
-        self.assertEqual((rig / "pool/linux.deb").read_text(), "package")
-        self.assertTrue((rig / "multipath/multipath.deb").exists())
+        self.assertEqual(built, [("deb.sh", "1.2+testbed", testbed / "newer")])
+        self.assertEqual((testbed / "pool/linux.deb").read_text(), "package")
+        self.assertTrue((testbed / "multipath/multipath.deb").exists())
         lines = (tree / "etc/apt/sources.list").read_text().splitlines()
         self.assertEqual(lines[0], "# first")
-        self.assertEqual(lines[1:], [f"deb [trusted=yes] file:/rig/day1 trixie{b} main" for b in ("", "-backports")])
+        archive = "deb [trusted=yes] file:/testbed/day1"
+        self.assertEqual(lines[1:], [f"{archive} trixie{b} main" for b in ("", "-backports")])
