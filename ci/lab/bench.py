@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measures the drivers in guests. bench.sh, which calls this, describes the modes and the environment."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+from . import TOP, boot, build, built, in_root, script
+
+BENCH = TOP / "userspace-tests/bench"
+OUT = TOP / "build/bench"
+MIB = 1 << 20
+# Workloads of data for the comparison with other initiators, and those of it that soft-RoCE runs, too.
+COMPARED = re.compile(r"(4k|16k|128k|1m)-")
+SMALL = re.compile(r"4k-")
+# The curves by the device and the number of CPUs that they need.
+CURVES = {("rxe", 1): ("sessions", "luns"), ("vfab", 1): ("targets",), ("rxe", 16): ("channels",)}
+# The C driver may free a completion queue that a softirq on another CPU still uses (docs/testing.md).
+C_DRIVER = re.compile(rb" ib_srp(\(-\))?( |$)")
+
+
+class Refused(Exception):
+    """A selection without work."""
+
+
+def rows(file):
+    """Returns the words of each line of a table."""
+    lines = (BENCH / file).read_text().splitlines()
+    return [line.split() for line in lines if line.split() and not line.startswith("#")]
+
+
+def names(file, pattern):
+    """Returns the workloads of a table that a pattern matches, separated by commas."""
+    return ",".join(row[0] for row in rows(file) if pattern.match(row[0]))
+
+
+def judged():
+    """Returns the workloads with a bound, separated by commas."""
+    return ",".join(sorted({row[0] for row in rows("bounds.tsv")}))
+
+
+def cpus_of(file, only):
+    """Returns the CPU counts of the workloads in `only`, or of all, without duplicates."""
+    return sorted({row[1] for row in rows(file) if not only or row[0] in only.split(",")})
+
+
+def died_with_c(console):
+    """Returns whether a known bug of the C driver ended the guest. That driver is not marked as out of tree."""
+    lines = console.read_bytes().splitlines() if console.exists() else []
+    loaded = [line for line in lines if b"Modules linked in:" in line]
+    known = any(b"ib_poll_handler+" in line for line in lines)
+    return known and bool(loaded) and bool(C_DRIVER.search(loaded[-1]))
+
+
+class Bench:
+    """Guests that measure, and the programs that turn their logs into tables."""
+
+    def __init__(self, plugin="counts", workloads="workloads.tsv", rounds=None):
+        """Builds what all guests need."""
+        e = os.environ
+        self.short, self.plugin, self.workloads = bool(e.get("SHORT")), plugin, workloads
+        self.rounds = e.get("ROUNDS") or rounds or ("1" if self.short else "5")
+        self.only = e.get("ONLY") or (judged() if self.short else "")
+        self.kind, self.logs = "rxe", built() / "log"
+        for folder in OUT, self.logs:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.root = script("root.sh")
+        self.so = pathlib.Path(script("plugin.sh", plugin)).name
+        build("module.sh", "stock", built() / "stock")
+
+    def once(self, name, cpus, program, options):
+        """Boots a guest. Returns its status. measure.py writes to its second disk, the plugin to a file."""
+        disk = self.logs / f"{name}.disk"
+        with open(disk, "wb") as f:
+            f.truncate(512 * MIB)
+        # QEMU's clock counts instructions only with one CPU; with more it is the host's clock.
+        clock = ["--accel", "tcg", "--smp", cpus, "--qemu=-cpu", "--qemu=max,la57=off,erms=off,fsrm=off"]
+        mtu = os.environ.get("MTU")
+        words = [
+            *(["--icount"] if cpus == "1" else clock),
+            "--log", name, "--timeout", os.environ.get("TIMEOUT") or "21600", "--append", f"MTU={mtu}" if mtu else "",
+            "--qemu=-drive", f"--qemu=file=/log/{name}.disk,if=virtio,format=raw",
+            "--qemu=-plugin", f"--qemu=/cache/{self.so}/plugin.so,out=/log/{name}.counts",
+            "--module", built() / "stock/rust/ib_srp.ko",
+            "--file", BENCH / "guest.sh", "--file", BENCH / "measure.py",
+            "--file", f"{BENCH / self.workloads}:workloads.tsv", *options,
+            "--", "bash", "/srp/guest.sh", self.kind, cpus, self.rounds, self.only, program,
+        ]  # fmt: skip
+        return subprocess.run(boot.command("stock", *words, *(["0.5"] if self.short else []))).returncode
+
+    def guest(self, name, cpus, program, options=()):
+        """Runs a guest in which the drivers take turns. Returns its status, and its log."""
+        name = f"bench-{name}"
+        status = self.once(name, cpus, program, options)
+        if status and died_with_c(self.logs / f"{name}.log"):
+            print("==> the guest died with the C driver loaded: once more", file=sys.stderr, flush=True)
+            status = self.once(name, cpus, program, options)
+        return status, f"/log/{name}"
+
+    def must(self, *words):
+        """Runs a guest that has to succeed. Returns its log."""
+        status, log = self.guest(*words)
+        if status:
+            sys.exit(status)
+        return log
+
+    def guests(self, suffix=""):
+        """Runs the guests of all workloads. Returns their logs."""
+        return [self.must(f"{n}{suffix}", n, "measure") for n in cpus_of("workloads.tsv", self.only)]
+
+    def report(self, program, *words):
+        """Prints a table of the results. Returns the status of the program."""
+        binds = f"{BENCH}:/bench:ro", f"{OUT}:/out", f"{self.logs}:/log"
+        command = "env", "PYTHONDONTWRITEBYTECODE=1", "python3", f"/bench/{program}"
+        return subprocess.run(in_root(self.root, binds, *command, *words)).returncode
+
+    def about(self):
+        """Returns options that describe the measurement and the machine."""
+        commit = subprocess.run(
+            ["git", "-C", TOP, "describe", "--always", "--dirty"], capture_output=True, text=True
+        ).stdout.strip()
+        cpu = re.search(r"^model name.*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+        found = {"commit": commit, "host cpu": cpu[1] if cpu else ""}
+        for name in "qemu-system-x86_64", "rustc", "clang", "gcc":
+            version = in_root(self.root, [], name, "--version")
+            first = subprocess.run(version, stdout=subprocess.PIPE, text=True).stdout.splitlines()[:1]
+            found[name.partition("-")[0]] = "".join(first)
+        return [word for name, value in found.items() for word in ("--about", f"{name}={value}")]
+
+    def peers_files(self):
+        """Returns the options for peers.sh and peers.py."""
+        iscsi = sorted(pathlib.Path(script("iscsi.sh")).iterdir())
+        # Debian's kernel has no rnbd.
+        source = pathlib.Path(script("linux.sh")) / "source/drivers"
+        rnbd = built() / "rnbd"
+        modules = [f"CONFIG_INFINIBAND_RTRS{part}=m" for part in ("", "_CLIENT", "_SERVER")]
+        build("module.sh", "stock", rnbd / "rtrs", source / "infiniband/ulp/rtrs", "modules", *modules)
+        modules = [f"CONFIG_BLK_DEV_RNBD_{part}=m" for part in ("CLIENT", "SERVER")]
+        symbols = "KBUILD_EXTRA_SYMBOLS=/out/rtrs/Module.symvers"
+        build("module.sh", "stock", rnbd, source / "block/rnbd", "modules", *modules, symbols)
+        found = [("--file", f) for f in iscsi]
+        found += [("--module", m) for folder in (rnbd, rnbd / "rtrs") for m in sorted(folder.glob("*.ko"))]
+        found += [("--file", BENCH / name) for name in ("peers.sh", "peers.py")]
+        return [word for words in found for word in words]
+
+    def vfab_file(self):
+        """Builds ib_vfab. Returns its options."""
+        build("module.sh", "stock", built() / "vfab-stock", TOP, "modules", "SRP_VFAB=1")
+        return ["--file", built() / "vfab-stock/rust/ib_vfab.ko"]
+
+
+def icount():
+    """Both drivers, with bounds."""
+    again, record = OUT / "again", OUT / "bench.results"
+    bench = Bench()
+    options = [*bench.about(), "--bounds", "/bench/bounds.tsv"]
+    results = ["--results", "/out/bench.results", "--out", "/out/results.json"]
+    for file in again, record:
+        file.unlink(missing_ok=True)
+    short = ["--short", "--again", "/out/again"] if bench.short else []
+    logs = bench.guests()
+    status = bench.report("report.py", *options, *short, *results, *logs)
+    if again.exists() and again.stat().st_size:
+        bench.only, bench.short, bench.rounds = again.read_text().strip(), False, "3"
+        logs += bench.guests("-again")
+        status = bench.report("report.py", *options, "--short", *results, *logs)
+    if record.exists():
+        with open(os.environ["RESULTS"], "a") as f:
+            f.write(record.read_text())
+    return status, ["plot.py", "/out"]
+
+
+def peers():
+    """Both drivers and other initiators of the kernel."""
+    bench = Bench()
+    files = bench.peers_files()
+    bench.only = bench.only or names("workloads.tsv", COMPARED)
+    log = bench.must("peers", "1", "peers", files)
+    status = bench.report("report.py", "--peers", *bench.about(), "--out", "/out/peers.json", log)
+    if status:
+        sys.exit(status)
+    return 0, ["plot.py", "/out", "peers"]
+
+
+def path():
+    """The instructions of an I/O, by layer."""
+    bench, status, logs = Bench("paths", "path-workloads.tsv", "1"), 0, []
+    files, wanted = [*bench.peers_files(), "--file", BENCH / "path.py"], bench.only
+    for bench.kind in (os.environ.get("DEVICES") or "vfab rxe").split():
+        options = list(files)
+        if bench.kind == "vfab":
+            options += bench.vfab_file()
+        else:
+            bench.only = wanted or names(bench.workloads, SMALL)
+        for cpus in cpus_of(bench.workloads, bench.only):
+            # If a guest dies, keep what it has measured.
+            failed, log = bench.guest(f"path-{cpus}-{bench.kind}", cpus, "path", options)
+            status = failed or status
+            logs.append(log)
+    status = bench.report("paths.py", *bench.about(), "--out", "/out/path.tsv", *logs) or status
+    return status, []
+
+
+def scale():
+    """How both drivers scale."""
+    wanted = (os.environ.get("ONLY") or "").split(",")
+    bench, logs = Bench(rounds="3"), []
+    for (bench.kind, cpus), curves in CURVES.items():
+        bench.only = ",".join(curve for curve in curves if wanted == [""] or curve in wanted)
+        if not bench.only:
+            continue
+        files = ["--memory", "8192", "--file", BENCH / "scale.py"]
+        files += bench.vfab_file() if bench.kind == "vfab" else []
+        logs.append(bench.must(f"scale-{bench.kind}-{cpus}", str(cpus), "scale", files))
+    if not logs:
+        raise Refused(f"ONLY has no curve: {' '.join(c for curves in CURVES.values() for c in curves)}")
+    return bench.report("growth.py", *bench.about(), "--out", "/out/scale.json", *logs), ["plot.py", "/out", "scale"]
+
+
+MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale}
+
+
+def main():
+    try:
+        status, plot = MODES[os.environ.get("MODE") or "icount"]()
+    except Refused as e:
+        sys.exit(f"bench.sh: {e}")
+    if plot and not os.environ.get("SHORT"):
+        if subprocess.run([TOP / "ci/plot.sh", *plot]).returncode:
+            return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+from lab import bench
+
+TABLE = "# name\tcpus\trw\n4k-read\t1\tr\n4k-two\t4\tr\n\n1m-read\t1\tr\n512-w\t16\tw\n"
+DIED = "x ib_poll_handler+0x1\n"
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (self.folder / "t.tsv").write_text(TABLE)
+        (self.folder / "bounds.tsv").write_text("# w\tagainst\nb\tc\nb\town\na\tc\n")
+        self.enterContext(mock.patch.object(bench, "BENCH", self.folder))
+
+    def test_cpus(self):
+        self.assertEqual(bench.cpus_of("t.tsv", ""), ["1", "16", "4"])
+        self.assertEqual(bench.cpus_of("t.tsv", "4k-two,4k-read"), ["1", "4"])
+        self.assertEqual(bench.cpus_of("t.tsv", "4k-two-x"), [])
+
+    def test_names(self):
+        self.assertEqual(bench.names("t.tsv", bench.COMPARED), "4k-read,4k-two,1m-read")
+        self.assertEqual(bench.names("t.tsv", bench.SMALL), "4k-read,4k-two")
+        self.assertEqual(bench.judged(), "a,b")
+
+    def test_the_known_bug_of_the_c_driver(self):
+        console = self.folder / "log"
+        self.assertFalse(bench.died_with_c(console))
+        for text, known in (
+            (DIED + "Modules linked in: a ib_srp b\n", True),
+            (DIED + "Modules linked in: a ib_srp(-)\n", True),
+            (DIED + "Modules linked in: a ib_srp(O)\n", False),
+            (DIED + "Modules linked in: a ib_srpt\n", False),
+            (DIED, False),
+            ("Modules linked in: a ib_srp b\n", False),
+            (DIED + "Modules linked in: ib_srp b\nModules linked in: a ib_srp(O)\n", False),
+        ):
+            console.write_text(text)
+            self.assertEqual(bench.died_with_c(console), known, text)
+
+
+class Guests(unittest.TestCase):
+    """All scripts and programs are functions of this class. `statuses` are those of guests and tables by their name."""
+
+    def setUp(self):
+        self.top = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.ran, self.statuses, self.again = [], {}, ""
+        (self.top / "iscsi").mkdir()
+        for name, value in (
+            ("OUT", self.top / "out"),
+            ("built", lambda: self.top / "built"),
+            ("script", lambda name, *_: str(self.top / name.removesuffix(".sh"))),
+            ("build", lambda *words: self.ran.append(" ".join(map(str, words)))),
+            ("subprocess", types.SimpleNamespace(run=self.run_words, PIPE=-1)),
+        ):
+            self.enterContext(mock.patch.object(bench, name, value))
+        self.enterContext(mock.patch.object(bench.boot, "command", lambda *words: ["guest", *map(str, words)]))
+
+    def run_words(self, words, **_):
+        words = [str(w) for w in words]
+        name, status = "", 0
+        if words[0] == "guest":
+            name = words[words.index("--log") + 1]
+            with open(self.top / f"built/log/{name}.log", "w") as f:
+                f.write(DIED + "Modules linked in: ib_srp\n" if name.endswith("-4") else "")
+            self.ran.append(f"{name} {' '.join(words[words.index('--') + 2 :])}")
+        elif words[-1] != "--version" and "git" not in words:
+            name = next((w for w in words if w.startswith("/bench/")), words[0]).rpartition("/")[2]
+            self.ran.append(" ".join(w for w in words if w.startswith(("/log", "/bench", "--short", "peers", "scale"))))
+            if "--again" in words:
+                (self.top / "out/again").write_text(self.again)
+        found = self.statuses.get(name, [])
+        return types.SimpleNamespace(returncode=found.pop(0) if found else status, stdout="1\n2\n")
+
+    def bench(self, **environment):
+        results = self.top / "results"
+        with mock.patch.dict(os.environ, {"RESULTS": str(results), **environment}):
+            for name in {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES"} - environment.keys():
+                os.environ.pop(name, None)
+            with contextlib.redirect_stderr(io.StringIO()):
+                return bench.main()
+
+    def guests(self):
+        return [line for line in self.ran if line.startswith("bench-")]
+
+    def test_a_guest_for_each_number_of_cpus(self):
+        self.assertEqual(self.bench(), 0)
+        wanted = [f"bench-{n} /srp/guest.sh rxe {n} 5  measure" for n in (1, 4)]
+        self.assertEqual(self.guests(), wanted)
+        self.assertIn("/log/bench-1 /log/bench-4", self.ran[-2])
+
+    def test_what_exceeds_its_bound_is_measured_again(self):
+        self.again, self.statuses["report.py"] = "4k-read-qd1\n", [1, 0]
+        self.assertEqual(self.bench(SHORT="1", ONLY="4k-read-qd1"), 0)
+        wanted = [
+            "bench-1 /srp/guest.sh rxe 1 1 4k-read-qd1 measure 0.5",
+            "bench-1-again /srp/guest.sh rxe 1 3 4k-read-qd1 measure",
+        ]
+        self.assertEqual(self.guests(), wanted)
+        self.assertTrue(self.ran[-1].endswith("--short /log/bench-1 /log/bench-1-again"), self.ran[-1])
+
+    def test_only_the_known_bug_is_tried_again(self):
+        self.statuses = {"bench-1": [3]}
+        with self.assertRaises(SystemExit) as e:
+            self.bench()
+        self.assertEqual((e.exception.code, len(self.guests())), (3, 1))
+        self.ran.clear()
+        self.statuses = {"bench-4": [3, 0]}
+        self.assertEqual((self.bench(), len(self.guests())), (0, 3))
+
+    def test_a_dead_guest_does_not_end_the_path(self):
+        self.statuses = {"bench-path-1-vfab": [2]}
+        self.assertEqual(self.bench(MODE="path", ONLY="4k-read-qd1"), 2)
+        wanted = [f"bench-path-1-{d} /srp/guest.sh {d} 1 1 4k-read-qd1 path" for d in ("vfab", "rxe")]
+        self.assertEqual(self.guests(), wanted)
+        self.assertIn("/log/bench-path-1-vfab /log/bench-path-1-rxe", self.ran[-1])
+
+    def test_curves(self):
+        self.assertEqual(self.bench(MODE="scale", ONLY="channels,luns"), 0)
+        wanted = [
+            "bench-scale-rxe-1 /srp/guest.sh rxe 1 3 luns scale",
+            "bench-scale-rxe-16 /srp/guest.sh rxe 16 3 channels scale",
+        ]
+        self.assertEqual(self.guests(), wanted)
+        with self.assertRaises(SystemExit) as e:
+            self.bench(MODE="scale", ONLY="lun")
+        self.assertIn("no curve: sessions luns", str(e.exception))
+
+    def test_peers(self):
+        self.assertEqual(self.bench(MODE="peers", ONLY="4k-read-qd1"), 0)
+        self.assertEqual(self.guests(), ["bench-peers /srp/guest.sh rxe 1 5 4k-read-qd1 peers"])
+        self.statuses = {"plot.sh": [1]}
+        self.assertEqual(self.bench(MODE="peers"), 1)
+
+    def test_the_status_of_the_table(self):
+        self.statuses = {"report.py": [4]}
+        self.assertEqual(self.bench(), 4)
