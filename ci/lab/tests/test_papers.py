@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+from lab import papers
+
+
+class Papers(unittest.TestCase):
+    """All scripts and guests are functions of this class. `bad` are the logs of guests that fail."""
+
+    def setUp(self):
+        self.ran, self.bad = [], []
+        for name, value in (
+            ("TOP", pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))),
+            ("built", lambda: pathlib.Path("/built")),
+            ("script", lambda name, *_: f"/{name.removesuffix('.sh')}"),
+            ("build", lambda *words: self.ran.append(" ".join(map(str, words)))),
+            ("subprocess", types.SimpleNamespace(run=self.run_words, DEVNULL=-3)),
+        ):
+            self.enterContext(mock.patch.object(papers, name, value))
+        self.enterContext(mock.patch.object(papers.boot, "command", lambda *words: ["guest", *map(str, words)]))
+
+    def run_words(self, words, **_):
+        self.ran.append([str(w) for w in words])
+        log = words[words.index("--log") + 1] if words[0] == "guest" else ""
+        return types.SimpleNamespace(returncode=int(log in self.bad))
+
+    def papers(self, **environment):
+        with mock.patch.dict(os.environ, {"GUESTS": "1", **environment}):
+            for name in {"FAR", "MIB", "PARTS", "ONLY"} - environment.keys():
+                os.environ.pop(name, None)
+            with contextlib.redirect_stderr(io.StringIO()):
+                return papers.main()
+
+    def guests(self):
+        return {words[words.index("--log") + 1]: words for words in self.ran if words[0] == "guest"}
+
+    def test_all(self):
+        self.assertEqual(self.papers(FAR="0,7", MIB="16"), 0)
+        names = "xor-ours xor-c far-0 far-7 wss io reads-rxe reads-siw micro"
+        logs = [f"papers-{name}" for name in names.split()]
+        found = self.guests()
+        self.assertEqual(list(found), logs)
+        for name, far, last in (
+            ("xor-c", "0,7", "rxe xor"), ("far-7", "7", "rxe far"), ("reads-siw", "0", "siw reads")
+        ):  # fmt: skip
+            words = found[f"papers-{name}"]
+            self.assertEqual(words[words.index("--append") + 1], f"FAR={far} MIB=16")
+            self.assertTrue(" ".join(words).endswith(f"-- bash /srp/papers-guest.sh {last}"), words)
+        self.assertNotIn("--module", found["papers-xor-c"])
+        self.assertIn("/built/papers/rust/ib_srp.ko", found["papers-micro"])
+        self.assertEqual(self.ran[-1][1:], ["papers.py", "/out", *(f"/log/{log}.log" for log in logs)])
+
+    def test_some_with_the_previous_results_of_the_others(self):
+        self.assertEqual(self.papers(ONLY="io far-500"), 0)
+        self.assertEqual(list(self.guests()), ["papers-far-500", "papers-io"])
+        self.assertEqual(len(self.ran[-1]), 3 + 11)
+
+    def test_a_guest_fails(self):
+        self.bad = ["papers-wss", "papers-io"]
+        with self.assertRaises(SystemExit) as e:
+            self.papers()
+        self.assertEqual(str(e.exception), "papers.sh: failed: papers-wss papers-io")
+        # The others have run, and there are no plots.
+        self.assertEqual((len(self.guests()), self.ran[-1][0]), (11, "guest"))
