@@ -34,21 +34,21 @@ baseline
 add=/sys/class/infiniband_srp/srp-rxe5-1/add_target
 
 # Prints where the ports are visible.
-places() {
+show_ports() {
 	echo "first: $(ls /sys/class/infiniband_srp | paste -sd' ')"
 	echo "far: $(far ls /sys/class/infiniband_srp | paste -sd' ')"
 }
 # go WHERE NAMESPACE: moves the device from NAMESPACE to WHERE; its port moves too.
 go() {
 	nsenter --net=/run/netns/$2 rdma dev set rxe5 netns $1 || fail "the device cannot go from $2 to $1"
-	places
+	show_ports
 }
 # all FILE
 all() {
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat $tmp/rmmod)"
 	insmod "$1" || fail "insmod $1"
 	within 10 "the ports" far test -e $add
-	places
+	show_ports
 	go near far
 	within 10 "the port of the first namespace" test -e $add
 	go far near
@@ -57,9 +57,9 @@ all() {
 	ip link add dummy6 type dummy && ip link set dummy6 up && rdma link add rxe6 type rxe netdev dummy6 &&
 		rdma dev set rxe6 name rxe5 || fail "no second rxe5"
 	within 10 "the port of the second rxe5" test -e $add
-	places
+	show_ports
 	far rdma dev set rxe5 name rxe7 || fail "no other name"
-	places
+	show_ports
 	far rdma dev set rxe7 name rxe5 && rdma link delete rxe5 && ip link delete dummy6 || fail "the second rxe5 stays"
 }
 all $theirs >$tmp/c || exit 1

@@ -275,12 +275,12 @@ impl Race {
         }
     }
 
-    /// Runs `things` until all commands have ended.
-    fn run(&self, things: &[fn(&Self, Word)]) {
+    /// Runs `steps` until all commands have ended.
+    fn run(&self, steps: &[fn(&Self, Word)]) {
         let mut observer = Observer::new(self);
         while observer.goes_on() {
-            for thing in things {
-                thing(self, observer.look());
+            for step in steps {
+                step(self, observer.look());
             }
         }
     }

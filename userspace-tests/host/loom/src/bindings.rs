@@ -72,11 +72,11 @@ pub unsafe fn prepare_to_wait(head: *mut wait_queue_head, entry: *mut wait_queue
     SLEEPS.with_borrow_mut(|all| all.insert(this, (head, entry.number)));
 }
 
-type Places = HashMap<loom::thread::ThreadId, (*const wait_queue_head, usize)>;
+type Sleeps = HashMap<loom::thread::ThreadId, (*const wait_queue_head, usize)>;
 
 thread_local! {
     /// The queue on which each thread sleeps next, and its number there.
-    static SLEEPS: RefCell<Places> = RefCell::default();
+    static SLEEPS: RefCell<Sleeps> = RefCell::default();
     /// Whether waits ignore their timeouts.
     static PATIENT: Cell<bool> = const { Cell::new(false) };
 }
