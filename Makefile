@@ -16,6 +16,7 @@ DESTDIR ?= $(INSTALL_MOD_PATH)
 ours := $(filter stock test,$(KDIR))
 out = $(here)/build/$(if $(ours),$(shell ci/series.sh pick)/$(ours),native)
 MODULE = $(out)/rust/ib_srp.ko
+llvm = $(if $(LLVM),,$(if $(shell grep -sx CONFIG_CC_IS_CLANG=y $(KDIR)/.config),LLVM=1))
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
@@ -27,13 +28,13 @@ ifneq ($(ours),)
 else
 	@tools/kdir check $(KDIR)
 	@mkdir -p $(out)
-	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) modules
+	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) $(llvm) modules
 	@ls $(MODULE)
 endif
 
 # Prepares Debian's kernel in the toolchain root if this machine does not run it, for KDIR=stock.
 kdir:
-	@if [ -e /usr/src/linux-headers-$(RELEASE)/.config ] || dpkg -s linux-image-$(RELEASE) >/dev/null 2>&1; then \
+	@if [ -e $(running)/.config ] || [ -e /usr/src/linux-headers-$(RELEASE)/.config ] || dpkg -s linux-image-$(RELEASE) >/dev/null 2>&1; then \
 		tools/kdir make $(RELEASE) $(here)/build/kdir; \
 	else \
 		ci/kernel.sh stock >/dev/null && echo "prepared: Debian's kernel in the toolchain root; build for it with make KDIR=stock"; \

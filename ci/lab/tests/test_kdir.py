@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tools/kdir, with made-up kernel trees in the layouts of the distributions' packages (docs/kernels.md)."""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from lab import TOP
+
+RUSTC = "rustc 1.85.0 (4d91de4e4 2025-02-17) (built from a source tarball)"
+OPTIONS = "CONFIG_64BIT=y CONFIG_RUST=y CONFIG_INFINIBAND_ADDR_TRANS=y CONFIG_SCSI_SRP_ATTRS=m".split()
+METADATA = "rust/libcore.rmeta rust/libkernel.rmeta rust/libmacros.so".split()
+# What rust/Kbuild reads of the source.
+SOURCE = sorted(
+    {
+        *re.findall(r"srp_probe,\w+,\$\((?:srp_crate|srctree)\)/([^,]+),", (TOP / "rust/Kbuild").read_text()),
+        "rust/kernel/lib.rs",
+    }
+)
+GENERATED = ["rust/bindings/bindings_generated.rs"]
+
+
+class Kdir(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.bin = self.folder / "bin"
+        self.program("rustc", f"echo '{RUSTC}'")
+        self.program("rustfmt", ":")
+        self.program("bindgen", ":")
+        self.program("dpkg-query", "exit 1")
+
+    def program(self, name, text):
+        self.bin.mkdir(exist_ok=True)
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def tree(self, name, *files, release="7.3.4", options=OPTIONS, makefile="# the kernel's\n"):
+        k = self.folder / name
+        self.put(k, *files)
+        self.put(k, "Makefile", text=makefile)
+        rustc = f'CONFIG_RUSTC_VERSION_TEXT="{RUSTC}"'
+        self.put(k, ".config", text="".join(f"{line}\n" for line in [*options, rustc]))
+        self.put(k, "include/config/kernel.release", text=f"{release}\n")
+        self.put(k, "Module.symvers")
+        return k
+
+    def put(self, folder, *files, text=None):
+        for file in files:
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"\0{RUSTC}\0" if text is None else text)
+
+    def run_it(self, *words, **env):
+        # Only basic tools, so that there is no clang.
+        tools = "bash sh sed grep sort head tail cat cut dirname basename readlink realpath sha256sum uname"
+        for tool in tools.split():
+            link = self.bin / tool
+            if not link.exists():
+                link.symlink_to(subprocess.check_output(["which", tool], text=True).strip())
+        done = subprocess.run(
+            ["bash", TOP / "tools/kdir", *words],
+            env={"PATH": str(self.bin), "LC_ALL": "C", **env},
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def refused(self, said, *words, **env):
+        """kdir fails with one line, which contains `said`."""
+        status, out = self.run_it(*words, **env)
+        self.assertEqual((status, len(out.splitlines())), (1, 1), out)
+        self.assertIn(said, out)
+        return out
+
+    def fits(self, k):
+        self.assertEqual(self.run_it("check", k), (0, ""))
+
+    # The layouts.
+
+    def debian(self, **more):
+        self.put(self.folder / "common", "Kbuild")
+        k = self.tree("headers", ".kernelvariables", makefile=f"include {self.folder}/common/Makefile\n", **more)
+        return k
+
+    def ubuntu(self):
+        k = self.tree("linux-headers", release="7.3.0-9-generic")
+        self.put(k, "include/generated/utsrelease.h", text="#define UTS_UBUNTU_RELEASE_ABI 9\n")
+        (k / "rust").symlink_to("../linux-lib-rust-7.3.0-9-generic/rust")
+        return k
+
+    def fedora(self):
+        return self.tree("kernels", "System.map", "rust/Makefile", "scripts/target.json", release="7.3.4-200.fc44.x86_64")
+
+    def arch(self):
+        return self.tree("arch", "version", "localversion.10-pkgrel", "System.map", *METADATA, release="7.3.4-arch1-1")
+
+    def test_the_layouts(self):
+        layouts = {
+            "tree": self.tree("source", *SOURCE),
+            "Debian": self.debian(),
+            "Ubuntu": self.ubuntu(),
+            "Fedora": self.fedora(),
+            "Arch": self.arch(),
+            "other": self.tree("other"),
+        }
+        for name, k in layouts.items():
+            self.assertEqual(self.run_it("layout", k), (0, f"{name}\n"))
+
+    def test_a_source_tree(self):
+        k = self.tree("linux-source-7.3", *SOURCE)
+        self.refused("run `make modules_prepare` there", "check", k)
+        self.put(k, *METADATA, *GENERATED)
+        self.fits(k)
+        (k / "Module.symvers").unlink()
+        self.refused("lacks Module.symvers", "check", k)
+
+    def test_a_build_folder(self):
+        self.put(self.folder / "linux", *SOURCE)
+        k = self.tree("build", *METADATA, *GENERATED, makefile=f"include {self.folder}/linux/Makefile\n")
+        self.fits(k)
+        # The source was elsewhere when the folder was made.
+        self.put(k, "Makefile", text="include /nonexistent/Makefile\n")
+        self.refused("not the source", "check", k)
+        (k / "source").symlink_to("../linux")
+        self.fits(k)
+
+    def test_each_file_that_kbuild_reads(self):
+        k = self.tree("linux", *SOURCE, *METADATA, *GENERATED)
+        for file in {*SOURCE, *GENERATED} - {"rust/kernel/lib.rs"}:
+            (k / file).rename(k / "away")
+            self.refused(f"({file} is not there)", "check", k)
+            (k / "away").rename(k / file)
+        self.fits(k)
+
+    def test_headers_without_metadata(self):
+        for k in self.debian(), self.ubuntu(), self.fedora():
+            self.refused("run `make kdir`", "check", k)
+
+    def test_metadata_without_source(self):
+        self.refused("has Rust metadata but not the source", "check", self.arch())
+        k = self.ubuntu()
+        self.put(self.folder / "linux-lib-rust-7.3.0-9-generic", *METADATA, *GENERATED)
+        self.refused("has Rust metadata but not the source", "check", k)
+
+    def test_which_source_is_needed(self):
+        self.program("dpkg-query", 'case $* in *linux-headers-*) echo -n 7.3.4-1;; *) exit 1;; esac')
+        can = lambda k, release: self.refused("", "can", release, k)
+        self.assertIn("apt install linux-source-7.3=7.3.4-1", can(self.debian(), "7.3.4+deb13-amd64"))
+        self.assertIn("apt install linux-source-7.3.0=7.3.4-1", can(self.ubuntu(), "7.3.0-9-generic"))
+        self.program("dpkg-query", "exit 1")
+        self.assertIn("`rpmbuild -bp`", can(self.fedora(), "7.3.4-200.fc44.x86_64"))
+        self.assertIn("`makepkg -o`", can(self.arch(), "7.3.4-arch1-1"))
+        k = self.arch()
+        self.refused("SOURCE=/nonexistent is not there", "can", "7.3.4-arch1-1", k, SOURCE="/nonexistent")
+        self.assertEqual(self.run_it("can", "7.3.4-arch1-1", k, SOURCE=str(self.folder)), (0, ""))
+
+    # What cannot work.
+
+    def test_each_option(self):
+        for i, option in enumerate(OPTIONS):
+            rest = [o for o in OPTIONS if o != option]
+            name = option[: option.index("=")]
+            for j, config in enumerate((rest, [*rest, f"# {name} is not set"], [*rest, f"{name}=n"])):
+                k = self.tree(f"{i}{j}", *SOURCE, *METADATA, *GENERATED, options=config)
+                self.refused(name, "check", k)
+                out = self.refused(name, "can", "7.3.4+deb13-cloud-amd64", k)
+                self.assertTrue(out.startswith("ib_srp: Linux 7.3.4+deb13-cloud-amd64 "), out)
+
+    def test_an_old_kernel(self):
+        for release, fits in ("7.1.9-arch1-1", False), ("6.19.2", False), ("7.2.12+deb13-amd64", True), ("7.10.1", True):
+            k = self.tree(release, *SOURCE, *METADATA, *GENERATED, release=release)
+            if fits:
+                self.fits(k)
+            else:
+                self.refused(f"Linux {release}, and this module needs Linux 7.2 or newer", "check", k)
+
+    def test_a_kernel_of_clang(self):
+        k = self.tree("clang", *SOURCE, *METADATA, *GENERATED, options=[*OPTIONS, "CONFIG_CC_IS_CLANG=y"])
+        self.refused("apt install clang lld llvm", "check", k)
+        for tool in "clang", "ld.lld", "llvm-nm":
+            self.program(tool, ":")
+        self.fits(k)
+        make = ["make", "-n", "-s", "-C", TOP, f"KDIR={k}"]
+        for more, flag in ([], "LLVM=1"), (["LLVM=-19"], None):
+            said = subprocess.run([*make, *more], capture_output=True, text=True).stdout
+            self.assertEqual("LLVM=1" in said, flag is not None, said)
+
+    def test_another_rustc(self):
+        k = self.tree("linux", *SOURCE, *METADATA, *GENERATED)
+        self.program("rustc", "echo 'rustc 1.93.0 (abc 2026-01-01)'")
+        self.refused("this machine's compiler is rustc 1.93.0", "check", k)
+        self.refused("this machine's is rustc 1.93.0", "can", "7.3.4", self.debian())
