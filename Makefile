@@ -91,6 +91,7 @@ dkms-source:
 	@install -d $(DESTDIR)$(dkms)
 	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)
 	@install -D -t $(DESTDIR)$(dkms)/tools tools/kdir
+	@install -D -m 644 -t $(DESTDIR)$(dkms)/debian debian/changelog
 	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >$(DESTDIR)$(dkms)/dkms.conf
 
 dkms: dkms-source install-tools

@@ -165,7 +165,7 @@ make_srpctl() {
 	mkdir -p "$cache/cargo"
 	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
 		mkdir -p /tmp/src/rust/ib_srp/srp
-		cp -r /src/Makefile /src/tools /tmp/src
+		cp -r /src/Makefile /src/debian /src/tools /tmp/src
 		cp -r /src/rust/ib_srp/srp/proto /tmp/src/rust/ib_srp/srp
 		# A file of this checkout may be older than the last build, which another checkout may have done.
 		find /tmp/src -name "*.rs" -exec touch {} +

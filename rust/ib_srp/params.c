@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The module parameters, with the names, defaults and permissions of the C driver. Only this driver
- * has keep_alive, static_read_max and poll_queues. rust/ib_srp/params.rs reads them.
+ * has keep_alive, static_read_max and poll_queues. rust/ib_srp/params.rs reads them. Also the version, which the macro
+ * `module!` cannot state.
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -12,6 +13,8 @@
 #include <scsi/scsi_transport_srp.h>
 
 #include "srp_params.h"
+
+MODULE_VERSION(SRP_VERSION);
 
 /* Maximum of keep_alive in seconds: a day. */
 #define KEEP_ALIVE_MAX	86400

@@ -85,6 +85,10 @@ works connect $here_is --dest $dest
 says "$host: already logged in"
 dd if=$disk of=/dev/null bs=4k count=100 iflag=direct status=none || fail "reading $disk"
 
+version=$(cat /sys/module/ib_srp/version)
+works --version
+[[ $said == "srpctl $version"$'\n'"ib_srp $version (loaded)"* ]] || fail "the module is $version, and srpctl says: $said"
+
 works list
 says "$host "
 says " 10.0.0.1:$port "

@@ -2,7 +2,7 @@
 
 //! The command line. The manual pages and the completions are generated from it.
 
-use crate::error::STATUS;
+use crate::{error::STATUS, version};
 use clap::{
     error::Error as ClapError, Arg, ArgAction, ArgMatches, Args, Command as ClapCommand,
     FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Log in to SRP targets, log out, show sessions.
 #[derive(Debug, Parser)]
-#[command(name = "srpctl", version, after_help = STATUS, max_term_width = 100)]
+#[command(name = "srpctl", version = version::OURS, after_help = STATUS, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

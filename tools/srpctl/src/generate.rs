@@ -5,6 +5,7 @@
 use crate::{
     cli::{Cli, Generate},
     error::{Error, Result, STATUS},
+    version,
 };
 use clap::{Command, CommandFactory};
 use clap_complete::{generate_to, Shell};
@@ -61,7 +62,7 @@ fn pages(folder: &Path, command: &Command) -> Result {
         .after_help(None::<&str>)
         .after_long_help(None::<&str>);
     if page.get_version().is_none() {
-        page = page.version(env!("CARGO_PKG_VERSION"));
+        page = page.version(version::OURS);
     }
     let man = Man::new(page).section("8").manual("SRP");
     let mut text = Vec::new();

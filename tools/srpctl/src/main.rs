@@ -32,6 +32,7 @@ mod target;
 mod timeouts;
 mod turn;
 mod unit;
+mod version;
 mod watch;
 
 /// The driver's own parser of login strings, so that both accept the same strings.
@@ -46,14 +47,21 @@ mod proto {
     pub mod texts;
 }
 
-use clap::Parser;
+use clap::{error::ErrorKind::DisplayVersion, Parser};
 use cli::{Cli, Command};
 use std::process::ExitCode;
 use sysfs::Sysfs;
 
 fn main() -> ExitCode {
     let sysfs = Sysfs::system();
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Err(asked) if asked.kind() == DisplayVersion => {
+            println!("{}", version::all(&sysfs));
+            return ExitCode::SUCCESS;
+        }
+        other => other.unwrap_or_else(|error| error.exit()),
+    };
+    let result = match cli.command {
         Command::Connect(args) => connect::run(&sysfs, &args),
         Command::Disconnect(args) => disconnect::run(&sysfs, &args),
         Command::Rescan(args) => rescan::run(&sysfs, &args),
