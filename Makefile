@@ -90,7 +90,7 @@ install-srpctl:
 dkms-source:
 	@install -d $(DESTDIR)$(dkms)
 	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)
-	@install -D -t $(DESTDIR)$(dkms)/tools tools/kdir
+	@install -D -t $(DESTDIR)$(dkms)/tools tools/kdir tools/renew-initramfs
 	@install -D -m 644 -t $(DESTDIR)$(dkms)/debian debian/changelog
 	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >$(DESTDIR)$(dkms)/dkms.conf
 

@@ -16,8 +16,8 @@ build() {
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/}
-		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir \
-			debian/tests/login debian/*.postinst debian/*.postrm
+		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir tools/renew-initramfs \
+			debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm
 		dpkg-buildpackage -d -us -uc
 		lintian --allow-root --fail-on error,warning ../*.changes' build "$1"
 	rm -rf "${*: -1}/source"
