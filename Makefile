@@ -20,7 +20,7 @@ llvm = $(if $(LLVM),,$(if $(shell grep -sx CONFIG_CC_IS_CLANG=y $(KDIR)/.config)
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb host one lint rust-analyzer clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -101,6 +101,10 @@ dkms: dkms-source install-tools
 deb:
 	@ci/deb.sh
 
+rpm:
+	@rpmbuild -bb --quiet --build-in-place $(RPMFLAGS) --define '_topdir $(here)/build/rpm' rpm/ib-srp-rs.spec
+	@ls $(here)/build/rpm/RPMS/*/*.rpm
+
 # Uses this machine's own cargo: needs neither root nor Debian.
 host:
 	@cargo test -q --manifest-path userspace-tests/host/Cargo.toml --target-dir $(here)/build/host -p srp-host --lib --tests
@@ -162,6 +166,7 @@ help:
 	@echo '  make kdir           prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo '  make srpctl         the program srpctl, with cargo'
 	@echo '  make deb            the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
+	@echo '  make rpm            the same packages for rpm, in build/rpm, with rpmbuild'
 	@echo '  make clean          removes build/; kernels and tools stay in the cache'
 	@echo
 	@echo 'Install'

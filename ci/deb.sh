@@ -17,15 +17,21 @@ build() {
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/}
 		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir tools/renew-initramfs \
-			debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm
+			debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
 		dpkg-buildpackage -d -us -uc
-		lintian --allow-root --fail-on error,warning ../*.changes' build "$1"
+		lintian --allow-root --fail-on error,warning ../*.changes
+		# What rpm does not know is installed, too.
+		make rpm RPMFLAGS=--nodeps
+		for deb in ../*.deb; do
+			name=${deb##*/}
+			rpm/compare "$deb" build/rpm/RPMS/*/"${name%%_*}"-*.rpm
+		done' build "$1"
 	rm -rf "${*: -1}/source"
 }
 
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$("$top/ci/root.sh")
-debs=$(step deb "2 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
+debs=$(step deb "3 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
 rm -rf "$to"
 mkdir -p "$to"
 cp "$debs"/* "$to"

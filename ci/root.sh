@@ -9,7 +9,7 @@ packages=(
 	gcc g++ make bc bison flex libelf-dev libssl-dev dwarves kmod cpio rsync xz-utils zstd python3
 	rustc rust-src rustfmt rust-clippy bindgen clang lld llvm ccache
 	# the packages
-	dpkg-dev debhelper dh-dkms lintian man-db shellcheck
+	dpkg-dev debhelper dh-dkms lintian man-db shellcheck rpm
 	librust-clap-dev librust-clap-complete-dev librust-clap-mangen-dev librust-comfy-table-dev librust-nix-dev
 	librust-ratatui-dev librust-serde-dev librust-serde-json-dev librust-tempfile-dev librust-thiserror-dev librust-toml-dev
 	# tests on the host, guests
