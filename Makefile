@@ -51,11 +51,14 @@ install:
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
-# Uses the crates of Debian's packages if they are installed, otherwise those that cargo downloads.
+# Uses the crates of Debian's packages if they are installed, otherwise those that cargo downloads, which tools/Cargo.lock
+# then keeps. Debian's crates have no checksums and other dependencies, so they neither fit a lock file nor make one that
+# fits others.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 srpctl = $(CARGO_TARGET_DIR)/release/srpctl
 debian_crates := /usr/share/cargo/registry
-cargo = rm -f tools/Cargo.lock && cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(wildcard $(debian_crates)/clap-4*), \
+debian := $(wildcard $(debian_crates)/clap-4*)
+cargo = $(if $(debian),rm -f tools/Cargo.lock &&) cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(debian), \
 	--offline --config 'source.crates-io.replace-with="debian"' --config 'source.debian.directory="$(debian_crates)"') $(2)
 srpctl:
 	@$(call cargo,build)
