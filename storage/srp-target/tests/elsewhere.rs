@@ -306,7 +306,7 @@ fn a_stop_waits_for_what_is_stable() {
 /// A unit without UNMAP is not thin: it tells no granularity, and has UNMAP refused.
 #[test]
 fn a_unit_that_frees_no_space() {
-    let mut rig = Rig::new(settings(), 0, false);
+    let mut testbed = Testbed::new(settings(), 0, false);
     let geometry = Geometry {
         blocks: BLOCKS,
         read_only: false,
@@ -315,14 +315,14 @@ fn a_unit_that_frees_no_space() {
         max_ranges: 0,
     };
     let unit = Unit::elsewhere(geometry, b"there", 5);
-    rig.target.open(vec![Arc::new(unit)]);
-    rig.login(1, &requested());
-    assert_eq!(rig.none(1, &[0; 6]).sense, Some((6, 0x29, 0)));
+    testbed.target.open(vec![Arc::new(unit)]);
+    testbed.login(1, &requested());
+    assert_eq!(testbed.none(1, &[0; 6]).sense, Some((6, 0x29, 0)));
     let cdb = [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0];
-    assert_eq!(rig.read(&cdb, 32).1[14], 0);
-    let page = |rig: &mut Rig, page| rig.read(&[0x12, 1, page, 0, 64, 0], 64).1;
-    assert_eq!(page(&mut rig, 0xb2)[4..8], [0; 4]);
-    assert_eq!(page(&mut rig, 0xb0)[20..36], [0; 16]);
-    let (tag, _) = unmap(&mut rig, &[range(0, 8)]);
-    assert!(rig.answered(tag));
+    assert_eq!(testbed.read(&cdb, 32).1[14], 0);
+    let page = |testbed: &mut Testbed, page| testbed.read(&[0x12, 1, page, 0, 64, 0], 64).1;
+    assert_eq!(page(&mut testbed, 0xb2)[4..8], [0; 4]);
+    assert_eq!(page(&mut testbed, 0xb0)[20..36], [0; 16]);
+    let (tag, _) = unmap(&mut testbed, &[range(0, 8)]);
+    assert!(testbed.answered(tag));
 }
