@@ -7,8 +7,8 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 use verbs::{Buffer, Op};
 
 use crate::{
-    reactor::{pieces, Event, Reactor, LinkId, ENDING, EVENTS},
     proto::cmd::DirectBuf,
+    reactor::{pieces, Event, LinkId, Reactor, ENDING, EVENTS},
     target::{Action, ChannelId, Done, Target, TaskId, Work},
     workers::{execute, Job, Workers},
 };
@@ -112,7 +112,14 @@ pub fn act<T>(
             channel,
             task,
             from,
-        } => fetch(reactor, front, channel, task, &from, token(Token::Fetch(task))),
+        } => fetch(
+            reactor,
+            front,
+            channel,
+            task,
+            &from,
+            token(Token::Fetch(task)),
+        ),
         Action::Answer {
             channel,
             task,
@@ -210,7 +217,9 @@ impl Fabric {
             }
             let mut turn = EVENTS;
             while turn > 0 {
-                let Some(event) = self.reactor.poll()? else { break };
+                let Some(event) = self.reactor.poll()? else {
+                    break;
+                };
                 turn -= 1;
                 self.event(event);
                 self.act();

@@ -16,9 +16,9 @@ pub mod srp {
 
 pub mod disk;
 pub mod fabric;
-pub mod reactor;
 pub mod options;
 pub mod program;
+pub mod reactor;
 pub mod scsi;
 pub mod sense;
 pub mod target;

@@ -10,13 +10,13 @@ use std::{
 
 use seeded::Rng;
 use srp_target::{
-    reactor::{Event, Reactor, LinkId},
     proto::{
         cmd::{Cmd, DirectBuf, Direction},
         ids::{Lun, PortId},
         login_iu::{LoginReqRdma, MultiChannel, Requested},
         opcode,
     },
+    reactor::{Event, LinkId, Reactor},
 };
 use verbs::{Arena, Op, Piece};
 

@@ -108,7 +108,9 @@ impl Carrier {
     pub(crate) fn turn(&mut self) -> io::Result<i32> {
         let mut left = EVENTS;
         while left > 0 {
-            let Some(event) = self.reactor.poll()? else { break };
+            let Some(event) = self.reactor.poll()? else {
+                break;
+            };
             left -= 1;
             self.event(event);
             self.act();
@@ -226,9 +228,13 @@ impl Carrier {
                     self.ended(channel);
                 }
             }
-            (Step::Act(action), _) => {
-                act(&mut self.reactor, &mut self.rules, &self.workers, action, |t| t)
-            }
+            (Step::Act(action), _) => act(
+                &mut self.reactor,
+                &mut self.rules,
+                &self.workers,
+                action,
+                |t| t,
+            ),
             (
                 Step::Answer {
                     channel,
@@ -257,7 +263,8 @@ impl Carrier {
     ) -> io::Result<()> {
         let mut buffer = self.reactor.take(channel, data.len())?;
         buffer[..data.len()].copy_from_slice(data);
-        self.reactor.queue(channel, None, Op::Write, buffer, pieces)?;
+        self.reactor
+            .queue(channel, None, Op::Write, buffer, pieces)?;
         self.reactor.send(channel, None, message)
     }
 

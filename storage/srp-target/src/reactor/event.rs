@@ -6,7 +6,7 @@ use std::io;
 
 use verbs::{Buffer, CmEvent, Completion};
 
-use super::{Reactor, LinkId};
+use super::{LinkId, Reactor};
 
 /// An event. `T` identifies the purpose of a completion.
 pub enum Event<T> {

@@ -6,7 +6,7 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use verbs::{Buffer, Device, Mapped};
 
-use super::{gone, Reactor, LinkId};
+use super::{gone, LinkId, Reactor};
 
 /// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;

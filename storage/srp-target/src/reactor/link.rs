@@ -10,7 +10,7 @@ use std::{
 
 use verbs::{Buffer, Connection, Op, Piece};
 
-use super::{gone, Reactor, LinkId};
+use super::{gone, LinkId, Reactor};
 
 /// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
 const LEAVING: Duration = Duration::from_millis(300);

@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr};
 
 use verbs::{Buffer, Connection, Device, Outgoing};
 
-use super::{gone, Reactor, LinkId};
+use super::{gone, LinkId, Reactor};
 
 /// An outgoing connection, until its address and route are resolved.
 pub(super) struct Wanted {

@@ -364,7 +364,9 @@ impl<B: Buffer> Target<B> {
             &sense.map(|s| s.fixed()).unwrap_or_default(),
         );
         let descriptors = first(&task.data.into.entries, wanted.min(room));
-        let data = into.filter(|_| !descriptors.is_empty()).map(|b| (b, descriptors));
+        let data = into
+            .filter(|_| !descriptors.is_empty())
+            .map(|b| (b, descriptors));
         self.actions.push(Action::Answer {
             channel,
             task: Some(id),

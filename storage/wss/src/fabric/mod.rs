@@ -18,7 +18,7 @@ use std::{
 
 use srp_target::{
     disk::Disk,
-    reactor::{Event, Reactor, LinkId, ENDING, EVENTS},
+    reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
 };
 use verbs::Buffer;
 

@@ -3,8 +3,8 @@
 //! Encoding of messages.
 
 use super::{
-    Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, Zero, EXTENTS, EXTENT_LEN, LEN,
-    MAX_LEN, DESCRIPTORS,
+    Broken, Exec, Extent, Message, Role, Scope, Status, Transfer, Zero, DESCRIPTORS, EXTENTS,
+    EXTENT_LEN, LEN, MAX_LEN,
 };
 use srp_target::proto::cmd::DirectBuf;
 

@@ -14,7 +14,7 @@ use srp_target::{
 use super::{Action, Engine, Job, Member, Part, Request, Session, Stage, What};
 use crate::{
     map::Owner,
-    message::{Exec, Extent, Message, Status, Zero, EXTENTS, DESCRIPTORS},
+    message::{Exec, Extent, Message, Status, Zero, DESCRIPTORS, EXTENTS},
     peer::Peer,
 };
 

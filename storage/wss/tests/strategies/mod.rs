@@ -60,7 +60,10 @@ pub fn exec() -> impl Strategy<Value = Exec> {
         any::<u32>(),
         any::<i32>(),
     );
-    let lists = (vec(extent(), 1..=EXTENTS), vec(descriptor(), 0..=DESCRIPTORS));
+    let lists = (
+        vec(extent(), 1..=EXTENTS),
+        vec(descriptor(), 0..=DESCRIPTORS),
+    );
     (head, any::<[bool; 3]>(), prop::option::of(zero()), lists).prop_map(
         |((id, session, tag, room, credits), [write, answer, stable], zero, lists)| Exec {
             id,

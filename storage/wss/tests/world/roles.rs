@@ -126,7 +126,11 @@ impl World {
                     let mut list = Vec::new();
                     for descriptor in descriptors {
                         let (part, behind) = rest.split_at(descriptor.len() as usize);
-                        list.push((descriptor.va(), descriptor.key(), Source::Bytes(part.to_vec())));
+                        list.push((
+                            descriptor.va(),
+                            descriptor.key(),
+                            Source::Bytes(part.to_vec()),
+                        ));
                         rest = behind;
                     }
                     self.push(id, side, Item::Write(list, None));

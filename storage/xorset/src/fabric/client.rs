@@ -12,8 +12,8 @@ use std::{
 
 use srp_target::{
     fabric::{self, Commands},
-    reactor::{pieces, Event, Reactor, LinkId},
     proto::cmd::DirectBuf,
+    reactor::{pieces, Event, LinkId, Reactor},
     scsi::{Command, Geometry, Unit},
     sense::Sense,
     target::{self, Target, TaskId},
@@ -258,7 +258,11 @@ impl Gate {
         if moved == 0 {
             return target::Outcome::Good;
         }
-        let Some(mut buffer) = reactor.take(link, moved).ok().filter(|_| moved <= bytes.len()) else {
+        let Some(mut buffer) = reactor
+            .take(link, moved)
+            .ok()
+            .filter(|_| moved <= bytes.len())
+        else {
             return target::Outcome::Busy;
         };
         buffer[..moved].copy_from_slice(&bytes[..moved]);
@@ -274,7 +278,13 @@ impl Gate {
             match action {
                 target::Action::Dispatch { task, remote } => self.dispatch(reactor, task, remote),
                 target::Action::Cancel { task } => self.cancel(task),
-                action => fabric::act(reactor, &mut self.target, &self.commands, action, Token::Target),
+                action => fabric::act(
+                    reactor,
+                    &mut self.target,
+                    &self.commands,
+                    action,
+                    Token::Target,
+                ),
             }
         }
         some

@@ -17,7 +17,7 @@ use std::{
 };
 
 use backlog::Backlog;
-use srp_target::reactor::{Reactor, LinkId};
+use srp_target::reactor::{LinkId, Reactor};
 use verbs::{Op, Piece};
 use wss::{
     fabric::{good, run, Made},
@@ -78,7 +78,12 @@ fn connect<T>(reactor: &mut Reactor<T>, made: &mut Made, peer: Peer, to: SocketA
 }
 
 /// Queues a message with its payload. Fails with `OutOfMemory` if it has to wait.
-fn put<T>(reactor: &mut Reactor<T>, id: LinkId, message: &Message, payload: &[u8]) -> io::Result<()> {
+fn put<T>(
+    reactor: &mut Reactor<T>,
+    id: LinkId,
+    message: &Message,
+    payload: &[u8],
+) -> io::Result<()> {
     let len = LEN + payload.len();
     let mut buffer = reactor.take(id, len)?;
     buffer[..LEN].copy_from_slice(&message.build());

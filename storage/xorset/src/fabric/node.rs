@@ -5,7 +5,7 @@
 use std::{collections::HashSet, fs::File, io, os::fd::RawFd, thread, time::Duration};
 
 use srp_target::{
-    reactor::{Event, Reactor, LinkId},
+    reactor::{Event, LinkId, Reactor},
     workers::Workers,
 };
 use wss::{
@@ -36,7 +36,11 @@ pub(super) struct NodeRole {
     failed: Option<String>,
 }
 
-pub(super) fn role(journal: Journal<Disk>, file: File, set: Set) -> io::Result<(NodeRole, Reactor<()>)> {
+pub(super) fn role(
+    journal: Journal<Disk>,
+    file: File,
+    set: Set,
+) -> io::Result<(NodeRole, Reactor<()>)> {
     let number = journal.number();
     let listen = set.nodes[usize::from(number)];
     let file = std::sync::Arc::new(file);
