@@ -164,9 +164,11 @@ make_srpctl() {
 	local root; root=$("$top/ci/root.sh")
 	mkdir -p "$cache/cargo"
 	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
-		mkdir -p /tmp/src/rust/ib_srp/srp
+		mkdir -p /tmp/src/rust/ib_srp/srp /tmp/src/docs /tmp/src/userspace-tests
 		cp -r /src/Makefile /src/debian /src/tools /tmp/src
 		cp -r /src/rust/ib_srp/srp/proto /tmp/src/rust/ib_srp/srp
+		cp /src/docs/troubleshooting.md /tmp/src/docs
+		cp /src/userspace-tests/kernel-lines.tsv /tmp/src/userspace-tests
 		# A file of this checkout may be older than the last build, which another checkout may have done.
 		find /tmp/src -name "*.rs" -exec touch {} +
 		CARGO_TARGET_DIR=/cargo/$1 make -s -C /tmp/src "$2"' make_srpctl "${root##*/}" "$1"

@@ -15,7 +15,7 @@ all() { build "$1"; srpctl "$1"; "$top/storage/run" build "$1"; }
 
 root=$("$top/ci/root.sh")
 sources=$(find "$top/userspace-tests/guest/user-verbs.c" \
-	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/ib_srp/srp/proto" \
+	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/ib_srp/srp/proto" "$top/docs/troubleshooting.md" \
 	"$top/storage" "$top/userspace-tests/hostile" "$top/userspace-tests/odd-target" -type f -print0 |
 	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
 step tools "6 $root $sources" all

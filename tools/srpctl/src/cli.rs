@@ -52,6 +52,8 @@ pub enum Command {
     ///
     /// An InfiniBand subnet is queried with ibsrpdm(1). On RoCE and iWARP there is no discovery.
     Discover,
+    /// Explain lines of the kernel log or the journal
+    Explain(Explain),
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
     Generate(Generate),
@@ -181,6 +183,16 @@ pub enum Format {
     Json,
     /// As Prometheus reads them.
     Prometheus,
+}
+
+/// `srpctl explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// A line, with or without the prefix of the journal; without it, standard input
+    pub line: Vec<String>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `srpctl generate`.

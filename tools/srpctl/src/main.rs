@@ -12,6 +12,7 @@ mod discover;
 mod disk;
 mod draft;
 mod error;
+mod explain;
 mod generate;
 mod holder;
 mod kernel_log;
@@ -21,6 +22,8 @@ mod lun;
 mod mount;
 mod out;
 mod owner;
+mod page;
+mod pattern;
 mod port;
 mod rescan;
 mod session;
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(&sysfs, &args),
         Command::Stats(args) => stats::run(&sysfs, &args),
         Command::Discover => discover::run(&sysfs),
+        Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Generator(args) => boot::generator(&sysfs, &args),
         Command::Targets(args) => boot::targets(&args),
