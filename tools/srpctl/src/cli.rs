@@ -52,6 +52,11 @@ pub enum Command {
     ///
     /// An InfiniBand subnet is queried with ibsrpdm(1). On RoCE and iWARP there is no discovery.
     Discover,
+    /// Check this machine: what is wrong, and what to type
+    ///
+    /// Checks the kernel, the module, RDMA ports and the firewall. Changes nothing. Exits with status
+    /// 1 if it finds an error.
+    Doctor(Doctor),
     /// Explain lines of the kernel log or the journal
     Explain(Explain),
     /// Write manual pages and completions into a folder
@@ -183,6 +188,14 @@ pub enum Format {
     Json,
     /// As Prometheus reads them.
     Prometheus,
+}
+
+/// `srpctl doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `srpctl explain`.

@@ -10,6 +10,7 @@ mod connect;
 mod disconnect;
 mod discover;
 mod disk;
+mod doctor;
 mod draft;
 mod error;
 mod explain;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(&sysfs, &args),
         Command::Stats(args) => stats::run(&sysfs, &args),
         Command::Discover => discover::run(&sysfs),
+        Command::Doctor(args) => doctor::run(&sysfs, &args),
         Command::Explain(args) => explain::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Generator(args) => boot::generator(&sysfs, &args),
