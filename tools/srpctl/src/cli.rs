@@ -54,8 +54,10 @@ pub enum Command {
     Discover,
     /// Check this machine: what is wrong, and what to type
     ///
-    /// Checks the kernel, the module, RDMA ports and the firewall. Changes nothing. Exits with status
-    /// 1 if it finds an error.
+    /// Checks the module, the kernel, RDMA ports, the firewall, each target of /etc/srp/targets.d,
+    /// multipath, timeouts, the initramfs and units. Changes nothing, and sends no connect request:
+    /// that is a login, which can end a session of this machine. Exits with status 1 if it finds an
+    /// error.
     Doctor(Doctor),
     /// Explain lines of the kernel log or the journal
     Explain(Explain),

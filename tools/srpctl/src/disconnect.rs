@@ -25,7 +25,7 @@ use std::{
 const ENODEV: i32 = Errno::ENODEV as i32;
 /// Time limit of a logout. It takes about a second, or 10 s if the target does not respond;
 /// removing the disks may take as long as a command.
-const PATIENCE: Duration = Duration::from_secs(80);
+pub const PATIENCE: Duration = Duration::from_secs(80);
 /// Delay before disks in use are checked again: a program may read a disk for a moment.
 const MOMENT: Duration = Duration::from_millis(500);
 

@@ -52,15 +52,20 @@ impl KernelLog {
     }
 }
 
-/// Returns the reason in the last message about this login. Other logins may run on the same port.
-fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
+/// Returns the part of a message that names the target.
+pub fn id(target: &Target) -> Option<String> {
     let (id_ext, ioc_guid, _) = target.key().ok()?;
     let digits = format!("{}{}", &id_ext[2..], &ioc_guid[2..]);
     let pairs: Vec<&str> = (0..digits.len())
         .step_by(2)
         .map(|i| &digits[i..i + 2])
         .collect();
-    let id = format!("target {}: ", pairs.join(":"));
+    Some(format!("target {}: ", pairs.join(":")))
+}
+
+/// Returns the reason in the last message about this login. Other logins may run on the same port.
+fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
+    let id = id(target)?;
     let ours = format!("ib_srp: {}:{}", port.device, port.number);
     messages.iter().rev().find_map(|message| {
         if !message.contains("ib_srp: ") || message.contains(" target ") && !message.contains(&id) {

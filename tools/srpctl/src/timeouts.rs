@@ -40,6 +40,11 @@ impl Timeouts {
         all
     }
 
+    /// Returns `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`.
+    pub fn seconds(&self) -> [Option<u32>; 3] {
+        self.0
+    }
+
     /// Applies changes. Returns [`Error::Usage`] if a value or the combination is invalid.
     pub fn with(mut self, changes: &[(&'static str, String)]) -> Result<Self> {
         for (name, text) in changes {

@@ -62,6 +62,12 @@ impl<'a> Machine<'a> {
         serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", command.join(" ")))
     }
 
+    /// Returns `active`, `inactive`, `failed` and so on.
+    pub fn unit_state(&self, unit: &str) -> Result<String, String> {
+        let state = self.output(&["systemctl", "show", "-p", "ActiveState", "--value", unit])?;
+        Ok(state.trim().to_string())
+    }
+
     /// Returns the text of a file, without white space at the end.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         sysfs::text(self.sysfs.path(path))

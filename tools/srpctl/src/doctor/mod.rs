@@ -3,11 +3,16 @@
 //! `srpctl doctor`. Each check reads files and runs programs of a [`Machine`], and changes nothing.
 
 mod firewall;
+mod initramfs;
 mod kernel;
 mod machine;
 mod module;
+mod multipath;
 mod nft;
 mod port;
+mod targets;
+mod timeouts;
+mod units;
 
 use crate::{
     cli::Doctor,
@@ -100,11 +105,16 @@ impl Report {
 type Check = fn(&Machine<'_>, &mut Report);
 
 /// All checks, in the order of a login.
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 9] = [
     ("kernel", kernel::check),
     ("module", module::check),
     ("port", port::check),
     ("firewall", firewall::check),
+    ("target", targets::check),
+    ("timeout", timeouts::check),
+    ("multipath", multipath::check),
+    ("initramfs", initramfs::check),
+    ("unit", units::check),
 ];
 
 fn findings(machine: &Machine<'_>) -> Vec<Finding> {
