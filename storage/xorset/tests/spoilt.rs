@@ -78,7 +78,7 @@ fn bad_checksums_are_written_again() {
         }
         read_all(&mut world);
         world.until("all is written again", 20_000, |w| {
-            repaired(w) > 0 && w.places[n].disk.bad() == 0
+            repaired(w) > 0 && w.slots[n].disk.bad() == 0
         });
         assert_eq!((world.failed, world.ended.len()), (0, 0));
         done(world);
