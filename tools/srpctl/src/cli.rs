@@ -33,7 +33,7 @@ pub enum Command {
     ///
     /// Fails if a disk is in use, and says by what: a file system in any mount namespace, swap, a
     /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
-    /// device that has other paths may be removed.
+    /// device that keeps another path that works may be removed.
     Disconnect(Disconnect),
     /// Look for disks that have come, gone, or changed their size
     ///

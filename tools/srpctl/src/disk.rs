@@ -2,7 +2,10 @@
 
 //! The disks of a session.
 
-use crate::sysfs::{self, Sysfs};
+use crate::{
+    multipath,
+    sysfs::{self, Sysfs},
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -129,13 +132,8 @@ fn links(sysfs: &Sysfs, folder: &str, prefix: &str) -> BTreeMap<String, String> 
 /// Returns the name of the multipath map that uses a disk.
 fn holder(sysfs: &Sysfs, disk: &str) -> Option<String> {
     let holders = sysfs.entries(format!("/sys/class/block/{disk}/holders"));
-    let map = holders.iter().find(|holder| is_multipath(holder))?;
+    let map = holders.iter().find(|holder| multipath::is_map(holder))?;
     sysfs::text(map.join("dm/name"))
-}
-
-/// Returns whether a block device, a directory in sysfs, is a multipath map.
-pub fn is_multipath(block: &Path) -> bool {
-    sysfs::text(block.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"))
 }
 
 /// Returns the other disks below the devices that use `disk`: the other paths of its multipath map.

@@ -3,8 +3,8 @@
 //! Holders of a disk: file systems, swap, volumes, back ends and processes that use it.
 
 use crate::{
-    disk,
     mount::{self, Mount},
+    multipath::{self, Staying},
     sysfs::{self, Sysfs},
 };
 use std::{
@@ -33,9 +33,9 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// Finds the holders of disks that are about to be removed. A multipath map that has other
-    /// paths stays, so its holders do not count. During shutdown (`layers` is false) volumes, back
-    /// ends and processes still exist, and only file systems and swap count.
+    /// Finds the holders of disks that are about to be removed. A multipath map that keeps a path
+    /// that works stays, so its holders do not count. During shutdown (`layers` is false) volumes,
+    /// back ends and processes still exist, and only file systems and swap count.
     pub fn of(sysfs: &Sysfs, going: &[&str], layers: bool) -> Self {
         let tree = Tree::of(sysfs, going);
         let mut sentences = tree.mounted(sysfs);
@@ -72,6 +72,8 @@ struct Tree {
     free: Vec<String>,
     /// A sentence for each device that is built on another one.
     layers: Vec<String>,
+    /// The multipath maps that keep paths, none of which works, with the names and states of these.
+    dead: BTreeMap<String, String>,
 }
 
 impl Tree {
@@ -84,7 +86,10 @@ impl Tree {
             if tree.devices.contains_key(&name) || !folder.exists() {
                 continue;
             }
-            let shown = sysfs::text(folder.join("dm/name")).unwrap_or_else(|| name.clone());
+            let mut shown = sysfs::text(folder.join("dm/name")).unwrap_or_else(|| name.clone());
+            if let Some(paths) = tree.dead.get(&name) {
+                shown += &format!(" (no other path works: {paths})");
+            }
             let device = Device {
                 number: sysfs::text(folder.join("dev")).unwrap_or_default(),
                 shown: shown.clone(),
@@ -96,12 +101,15 @@ impl Tree {
                 free = false;
                 let holder = sysfs::name(&path);
                 let block = sysfs.path(format!("/sys/class/block/{holder}"));
-                let slaves = disk::other_paths(sysfs, &name);
-                if disk::is_multipath(&block) {
-                    if slaves.iter().any(|other| !going.contains(&other.as_str())) {
-                        continue;
+                if multipath::is_map(&block) {
+                    match multipath::staying(sysfs, &holder, going) {
+                        Staying::Map => continue,
+                        Staying::Dead(paths) => {
+                            tree.dead.insert(holder.clone(), paths);
+                        }
+                        Staying::Nothing => {}
                     }
-                } else if !is_partition_of_map(&block) {
+                } else if !multipath::is_partition(&block) {
                     tree.layers.push(layer(&block, &holder, &shown));
                 }
                 waiting.push(holder);
@@ -311,12 +319,6 @@ fn loops(sysfs: &Sysfs) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns whether a device is a partition of a multipath map, as kpartx makes it.
-fn is_partition_of_map(block: &Path) -> bool {
-    let uuid = sysfs::text(block.join("dm/uuid")).unwrap_or_default();
-    uuid.starts_with("part") && uuid.contains("-mpath-")
-}
-
 /// Returns a sentence for a device `holder` that is built on `name`.
 fn layer(block: &Path, holder: &str, name: &str) -> String {
     let uuid = sysfs::text(block.join("dm/uuid")).unwrap_or_default();
@@ -357,15 +359,15 @@ fn children(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
     /// A machine in a directory, with the disks sda and sdb.
-    struct Machine(tempfile::TempDir);
+    pub struct Machine(tempfile::TempDir);
 
     impl Machine {
-        fn new() -> Self {
+        pub fn new() -> Self {
             let machine = Self(tempfile::tempdir().unwrap());
             for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {
                 machine.put(&format!("sys/class/block/{name}/dev"), number);
@@ -375,7 +377,7 @@ mod tests {
             machine
         }
 
-        fn put(&self, path: &str, text: &str) {
+        pub fn put(&self, path: &str, text: &str) {
             let path = self.0.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
@@ -388,7 +390,7 @@ mod tests {
         }
 
         /// Makes a device of the device mapper on others.
-        fn map(&self, dm: &str, name: &str, uuid: &str, on: &[&str]) {
+        pub fn map(&self, dm: &str, name: &str, uuid: &str, on: &[&str]) {
             let folder = format!("sys/class/block/{dm}");
             self.put(&format!("{folder}/dm/name"), name);
             self.put(&format!("{folder}/dm/uuid"), uuid);
@@ -399,11 +401,11 @@ mod tests {
             }
         }
 
-        fn sentences(&self, going: &[&str]) -> Vec<String> {
+        pub fn sentences(&self, going: &[&str]) -> Vec<String> {
             Holders::of(&Sysfs::below(self.0.path()), going, true).sentences
         }
 
-        fn at_shutdown(&self, going: &[&str]) -> Vec<String> {
+        pub fn at_shutdown(&self, going: &[&str]) -> Vec<String> {
             Holders::of(&Sysfs::below(self.0.path()), going, false).sentences
         }
     }

@@ -21,6 +21,7 @@ mod list;
 mod lock;
 mod lun;
 mod mount;
+mod multipath;
 mod out;
 mod owner;
 mod page;
