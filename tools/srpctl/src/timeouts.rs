@@ -121,7 +121,7 @@ impl Timeouts {
 fn parse(text: &str) -> Option<Option<u32>> {
     match text {
         "off" | "-1" => Some(None),
-        _ => text.parse().ok().filter(|n| *n < i32::MAX as u32).map(Some),
+        _ => text.parse().ok().filter(|n| *n <= i32::MAX as u32).map(Some),
     }
 }
 
@@ -169,5 +169,19 @@ mod tests {
             with(&[("dev_loss_tmo", "off")]).unwrap().0,
             [Some(10), Some(15), None]
         );
+        assert!(with(&[("dev_loss_tmo", "2147483648")]).is_err());
+    }
+
+    #[test]
+    fn the_infinity_of_multipath_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let infinity = with(&[("dev_loss_tmo", "2147483647")]).unwrap();
+        assert_eq!(infinity.0[2], Some(2147483647));
+        let folder = root.path().join("sys/module/ib_srp/parameters");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("dev_loss_tmo"), "2147483647\n").unwrap();
+        let with = Timeouts::of_module(&sysfs).with(&[("fast_io_fail_tmo", "7".into())]);
+        assert_eq!(with.unwrap().0, [Some(10), Some(7), Some(2147483647)]);
     }
 }
