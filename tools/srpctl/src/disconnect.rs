@@ -38,7 +38,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         let mut all = Session::all(sysfs);
         all.retain(|session| session.owner.as_deref() == Some("srpctl"));
         let names = unit::ours(sysfs)?;
-        let (ending, failed) = begin(sysfs, &all, args)?;
+        let (ending, failed) = begin(sysfs, &all, args.force, true)?;
         let stopped = unit::stop(&names);
         return failed.and(wait(sysfs, &ending)).and(stopped);
     }
@@ -74,7 +74,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     all.dedup_by_key(|session| session.host);
     targets.sort();
     targets.dedup();
-    let (ending, failed) = begin(sysfs, &all, args)?;
+    let (ending, failed) = begin(sysfs, &all, args.force, !args.unit)?;
     // Before the wait, which may fail or be interrupted: no unit may log in again.
     let stopped = match args.unit {
         true => Ok(()),
@@ -101,24 +101,27 @@ fn forget(sysfs: &Sysfs, targets: &[String]) -> Result {
     result.and(unit::reload())
 }
 
-/// Begins the logout of all sessions, or of none if a disk is in use. Returns the ending sessions
-/// and the first error of the others. Fails if no session is ending.
+/// Begins the logout of all sessions, or, without `force`, of none if a disk is in use; `layers`
+/// is that of [`Holders::of`]. Returns the ending sessions and the first error of the others. Fails
+/// if no session is ending.
 fn begin<'a>(
     sysfs: &Sysfs,
     sessions: &'a [Session],
-    args: &Disconnect,
+    force: bool,
+    layers: bool,
 ) -> Result<(Vec<&'a Session>, Result)> {
     let going: Vec<&str> = sessions
         .iter()
         // The disks of a session that is already ending cannot be kept.
         .filter(|session| Session::remote_port(sysfs, session.host).exists())
+        .filter(|session| !Owner::is_leaving(sysfs, session))
         .flat_map(|session| &session.disks)
         .map(|disk| disk.name.as_str())
         .collect();
     // The claims keep others from using the disks until the logout begins.
-    let claims = match args.force {
+    let claims = match force {
         true => Vec::new(),
-        false => free(sysfs, &going, !args.unit)?,
+        false => free(sysfs, &going, layers)?,
     };
     let mut ending = Vec::new();
     let mut failed = Ok(());
@@ -130,7 +133,12 @@ fn begin<'a>(
             Err(e) if e.kind() != ErrorKind::NotFound && e.raw_os_error() != Some(ENODEV) => {
                 failed = failed.and(Err(Error::io(&delete, e)));
             }
-            _ => ending.push(session),
+            _ => {
+                // The unit, which stops next, does not look at the disks again. A full /run does
+                // not matter.
+                let _ = Owner::begin_leaving(sysfs, session);
+                ending.push(session);
+            }
         }
     }
     drop(claims);
@@ -180,6 +188,32 @@ pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tests::machine;
+
+    #[test]
+    fn a_unit_of_a_forced_logout_stops() {
+        let root = machine();
+        let sysfs = Sysfs::below(root.path());
+        let mounts = root.path().join("proc/self/mountinfo");
+        fs::create_dir_all(root.path().join("proc/self/ns")).unwrap();
+        std::os::unix::fs::symlink("mnt:[1]", root.path().join("proc/self/ns/mnt")).unwrap();
+        fs::write(mounts, "30 1 8:32 / /srv rw - ext4 /dev/sdc rw\n").unwrap();
+        fs::write(root.path().join("sys/class/block/sdc/dev"), "8:32\n").unwrap();
+        let sessions = Session::meant(&sysfs, "one").unwrap();
+        assert_eq!(
+            begin(&sysfs, &sessions, false, false).unwrap_err().status(),
+            7
+        );
+        assert_eq!(begin(&sysfs, &sessions, true, true).unwrap().0.len(), 1);
+        // The remote port is still there.
+        assert!(Session::remote_port(&sysfs, 10).join("delete").exists());
+        assert_eq!(begin(&sysfs, &sessions, false, false).unwrap().0.len(), 1);
+        Owner::forget(&sysfs, &sessions[0]);
+        assert_eq!(
+            begin(&sysfs, &sessions, false, false).unwrap_err().status(),
+            7
+        );
+    }
 
     #[test]
     fn a_unit_stops_without_its_file() {

@@ -5,13 +5,14 @@
 use crate::{
     error::{Error, Result},
     session::Session,
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, Permissions},
     io::{self, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
+    path::PathBuf,
 };
 use tempfile::NamedTempFile;
 
@@ -70,7 +71,30 @@ impl Owner {
     pub fn forget(sysfs: &Sysfs, session: &Session) {
         // There may be no record, because /run is empty after a boot.
         let _ = fs::remove_file(sysfs.path(FOLDER).join(session.name()));
+        let _ = fs::remove_file(leaving(sysfs, session));
     }
+
+    /// Records that the logout of a session has begun. Its remote port stays for a moment.
+    pub fn begin_leaving(sysfs: &Sysfs, session: &Session) -> Result {
+        let path = leaving(sysfs, session);
+        let inode = inode(sysfs, session)?.to_string();
+        let folder = sysfs.path(FOLDER);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, inode))
+            .map_err(|e| Error::io(path, e))
+    }
+
+    /// Returns whether the logout of a session has begun.
+    pub fn is_leaving(sysfs: &Sysfs, session: &Session) -> bool {
+        let inode = inode(sysfs, session).ok();
+        inode.is_some() && sysfs::number(leaving(sysfs, session)) == inode
+    }
+}
+
+fn leaving(sysfs: &Sysfs, session: &Session) -> PathBuf {
+    sysfs
+        .path(FOLDER)
+        .join(format!("{}.leaving", session.name()))
 }
 
 /// Returns the inode of the host's directory. sysfs does not reuse inodes until a reboot.
