@@ -4,12 +4,12 @@
 
 use crate::{
     error::{Error, Result},
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
     target::{self, Target},
 };
 use std::{
     fs::{self, File, Permissions},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -37,12 +37,7 @@ impl Draft {
         }
         let folder = sysfs.path(target::FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        // A name without `.conf` is not mistaken for a target's file.
-        let file = Builder::new()
-            .prefix(&format!(".{name}."))
-            .suffix(".new")
-            .tempfile_in(&folder)
-            .map_err(|e| Error::io(&path, e))?;
+        let file = beside(&path).map_err(|e| Error::io(&path, e))?;
         let draft = Self { file, path };
         draft.write(target)?;
         Ok(draft)
@@ -50,16 +45,8 @@ impl Draft {
 
     /// Replaces the content, and waits until it is on the disk.
     pub fn write(&self, target: &Target) -> Result {
-        let write = || {
-            let text = target.to_file();
-            let file = self.file.as_file();
-            // Set the mode regardless of the umask.
-            file.set_permissions(Permissions::from_mode(0o644))?;
-            file.write_all_at(text.as_bytes(), 0)?;
-            file.set_len(text.len() as u64)?;
-            file.sync_all()
-        };
-        write().map_err(|e| Error::io(&self.path, e))
+        let text = target.to_file();
+        store(self.file.as_file(), text.as_bytes(), 0o644).map_err(|e| Error::io(&self.path, e))
     }
 
     /// Renames the file.
@@ -75,12 +62,34 @@ impl Draft {
                 ErrorKind::AlreadyExists => taken(name, &path),
                 _ => Error::io(&path, e.error),
             })?;
-        // The new name must also survive a power failure.
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|e| Error::io(folder, e))
+        sync_name(&path)
     }
+}
+
+/// Creates a temporary file in the folder of `path`, so that it can be renamed to it. A name
+/// without `.conf` is not mistaken for a target's file.
+pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    Builder::new()
+        .prefix(&format!(".{}.", sysfs::name(path.with_extension(""))))
+        .suffix(".new")
+        .tempfile_in(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// Replaces the content and the mode of a file, and waits until it is on the disk.
+pub fn store(file: &File, text: &[u8], mode: u32) -> io::Result<()> {
+    file.write_all_at(text, 0)?;
+    file.set_len(text.len() as u64)?;
+    // Set the mode regardless of the umask.
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}
+
+/// Makes the new name of a file survive a power failure.
+pub fn sync_name(path: &Path) -> Result {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| Error::io(folder, e))
 }
 
 fn taken(name: &str, path: &Path) -> Error {
@@ -130,6 +139,43 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o644
         );
+    }
+
+    #[test]
+    fn a_full_file_system_is_an_error() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let error = store(&full, b"id_ext", 0o666).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_no_file() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let target = Target::default();
+        let mut draft = Draft::new(&sysfs, "disk1", &target).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        *draft.file.as_file_mut() = full;
+        let mut target = target;
+        target.device = Some("mlx5_0".into());
+        let error = draft.write(&target).unwrap_err();
+        assert_eq!(error.status(), 1);
+        assert!(
+            error.to_string().contains("/disk1.conf: No space left"),
+            "{error}"
+        );
+        drop(draft);
+        assert!(names(&sysfs.path(target::FOLDER)).is_empty());
+    }
+
+    #[test]
+    fn the_longest_name_has_a_file() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let name = "d".repeat(235);
+        let draft = Draft::new(&sysfs, &name, &Target::default()).unwrap();
+        draft.keep(&name).unwrap();
+        assert_eq!(names(&sysfs.path(target::FOLDER)), [format!("{name}.conf")]);
     }
 
     #[test]
