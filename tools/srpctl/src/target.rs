@@ -14,7 +14,13 @@ use crate::{
     timeouts::Timeouts,
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, fmt::Write, fs, net::IpAddr, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 use toml::{Spanned, Value};
 
 pub const FOLDER: &str = "/etc/srp/targets.d";
@@ -31,6 +37,26 @@ fn is_value(text: &str) -> bool {
 /// Parses a login string as the driver does.
 fn options(login: &str) -> Result<Options<'_>> {
     Options::parse(login.as_bytes(), &Defaults::default()).map_err(|e| Error::Usage(e.to_string()))
+}
+
+/// Reads a target's file. An error that a retry cannot fix is [`Error::Usage`].
+pub fn read(path: &Path) -> Result<String> {
+    let io = |e| Error::io(path, e);
+    // A read of a pipe or a device may never end.
+    if !fs::metadata(path).map_err(io)?.is_file() {
+        let why = format!("{}: not a regular file", path.display());
+        return Err(Error::Usage(why));
+    }
+    text(path, fs::read(path).map_err(io)?)
+}
+
+/// Returns the content of a target's file as text.
+pub fn text(path: &Path, content: Vec<u8>) -> Result<String> {
+    String::from_utf8(content).map_err(|e| {
+        let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Error::Usage(format!("{}:{line}: invalid UTF-8", path.display()))
+    })
 }
 
 /// One end of a connection: an IP address.
@@ -113,9 +139,16 @@ impl Target {
     pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let path = Self::path(sysfs, name)?;
         if !path.exists() {
-            return Err(Error::NotFound(format!("there is no {}", path.display())));
+            let advice = match name.ends_with(".conf") {
+                true => "; the name of a target has no .conf",
+                false => "",
+            };
+            return Err(Error::NotFound(format!(
+                "there is no {}{advice}",
+                path.display()
+            )));
         }
-        let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+        let text = read(&path)?;
         let mut target = Self::parse(&path.display().to_string(), &text)?;
         target.name = Some(name.to_string());
         Ok(target)
@@ -145,6 +178,7 @@ impl Target {
         Ok(sysfs.path(FOLDER).join(format!("{name}.conf")))
     }
 
+    /// Parses the content of a file; `path` is for errors.
     fn parse(path: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct File(BTreeMap<Spanned<String>, Spanned<Value>>);
@@ -152,7 +186,11 @@ impl Target {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let File(pairs) = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line(span.start));
-            Error::Usage(format!("{path}:{line}: {}", e.message()))
+            let advice = match e.message().starts_with("expected newline") {
+                true => "; a value that is not a number must be in double quotes",
+                false => "",
+            };
+            Error::Usage(format!("{path}:{line}: {}{advice}", e.message()))
         })?;
         let mut target = Self::default();
         let several = |pair| -> Vec<(&Spanned<String>, &Value)> {
@@ -211,9 +249,17 @@ impl Target {
                 }
             }
         }
-        target
-            .check()
-            .map_err(|e| Error::Usage(format!("{path}: {e}")))?;
+        target.check().map_err(|e| {
+            let said = e.to_string();
+            let names = |key: &str| {
+                said.contains(&format!("'{key}="))
+                    || said.starts_with(&format!("{key}:"))
+                    || said.starts_with(&format!("{key} ("))
+            };
+            let key = pairs.keys().find(|key| names(key.get_ref()));
+            let line = key.map_or(String::new(), |key| format!(":{}", line(key.span().start)));
+            Error::Usage(format!("{path}{line}: {said}"))
+        })?;
         Ok(target)
     }
 
@@ -373,7 +419,19 @@ mod tests {
             (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
             (
                 with("tl_retry_count = 9"),
-                "x: 'tl_retry_count=9': must be 2 to 7",
+                "x:8: 'tl_retry_count=9': must be 2 to 7",
+            ),
+            (
+                with("fast_io_fail_tmo = 700"),
+                "x:8: fast_io_fail_tmo: must be at most 600, or off",
+            ),
+            (
+                with("dev_loss_tmo = 9\nfast_io_fail_tmo = 15"),
+                "x:9: fast_io_fail_tmo (15) must be less than dev_loss_tmo (9)",
+            ),
+            (
+                with("src = 10.0.0.1"),
+                "x:8: expected newline, `#`; a value that is not a number must be in double quotes",
             ),
             (
                 GOOD.replace("port = 1", "port = 0"),
@@ -411,6 +469,30 @@ mod tests {
         // No other option is a list.
         let list = GOOD.replace("\"192.0.2.1:5555\"", "[\"192.0.2.1:5555\"]");
         assert!(Target::parse("x", &list).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_not_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let folder = root.path().join(&FOLDER[1..]);
+        fs::create_dir_all(folder.join("folder.conf")).unwrap();
+        fs::write(folder.join("binary.conf"), b"id_ext = \"\xff\"").unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.join("zero.conf")).unwrap();
+        for (name, said) in [
+            ("folder", "not a regular file"),
+            ("zero", "not a regular file"),
+            ("binary", "binary.conf:1: invalid UTF-8"),
+        ] {
+            let error = Target::named(&sysfs, name).unwrap_err();
+            assert!(error.to_string().ends_with(said), "{error}");
+            // The unit is not restarted: RestartPreventExitStatus.
+            assert_eq!(error.status(), 2);
+        }
+        let error = Target::named(&sysfs, "binary.conf")
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("has no .conf"), "{error}");
     }
 
     #[test]
