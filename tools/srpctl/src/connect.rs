@@ -13,6 +13,7 @@ use crate::{
     out::say,
     owner::Owner,
     port::{self, Port},
+    resolve,
     session::Session,
     sysfs::{self, Sysfs},
     target::{End, Target},
@@ -43,17 +44,21 @@ struct Login {
 
 /// A login attempt through a chosen port.
 struct Attempt {
-    /// The target with the chosen port, as a file in targets.d specifies it.
+    /// The target with the chosen port, and an address in place of a host name.
     target: Target,
+    /// `dest` as a file in targets.d has it.
+    dest: Option<String>,
     port: Port,
     /// Serializes logins to a target through a port until the session is on record.
     _lock: Lock,
 }
 
 impl Attempt {
-    /// Chooses the port and, for another path, the initiator extension.
-    fn new(sysfs: &Sysfs, target: &Target, another_path: bool) -> Result<Self> {
-        let mut target = target.clone();
+    /// Chooses the port and, for another path, the initiator extension. `resolved` is `target` with
+    /// an address.
+    fn new(sysfs: &Sysfs, target: &Target, resolved: &Target, another_path: bool) -> Result<Self> {
+        let dest = target.option("dest").map(str::to_string);
+        let mut target = resolved.clone();
         let port = port::choose(sysfs, &target)?;
         let (id_ext, ioc_guid, _) = target.key()?;
         let lock = format!("login-{}-{}-{id_ext}-{ioc_guid}", port.device, port.number);
@@ -66,9 +71,19 @@ impl Attempt {
         target.port = Some(port.number);
         Ok(Self {
             target,
+            dest,
             port,
             _lock: lock,
         })
+    }
+
+    /// Returns the target as a file in targets.d specifies it.
+    fn of_file(&self) -> Target {
+        let mut target = self.target.clone();
+        if let Some(dest) = &self.dest {
+            target.set("dest", dest.clone());
+        }
+        target
     }
 
     /// Returns the string for add_target.
@@ -126,14 +141,23 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         false => Some(Timeouts::of_module(sysfs).with(&target.timeouts)?),
     };
     let name = args.save.as_deref().or(args.name.as_deref());
-    let (attempt, login) = retry(args.retry.unwrap_or(0), || {
-        let attempt = Attempt::new(sysfs, &target, args.path)?;
+    let try_one = |resolved: &Target| {
+        let attempt = Attempt::new(sysfs, &target, resolved, args.path)?;
         // The whole file is on the disk before the login. Afterwards it only has to be renamed.
         if let Some((_, draft)) = &draft {
-            draft.write(&attempt.target)?;
+            draft.write(&attempt.of_file())?;
         }
         let login = log_in(sysfs, &attempt, name)?;
         Ok((attempt, login))
+    };
+    let (attempt, login) = retry(args.retry.unwrap_or(0), || {
+        let resolved = target.resolved(&resolve::system)?;
+        let dests = resolved
+            .iter()
+            .map(|one| one.option("dest").unwrap_or_default().into());
+        let dests: Vec<String> = dests.collect();
+        let host = target.host().map(|(host, _)| host);
+        resolve::first(host, &dests, |i| try_one(&resolved[i]))
     })?;
     let Login { mut session, new } = login;
     if args.path && !new {
@@ -191,6 +215,7 @@ fn is_of_file(sysfs: &Sysfs, name: &str, target: &Target) -> Result<bool> {
     let file = Target::named(sysfs, name)?;
     Ok((&file.device, file.port) == (&target.device, target.port)
         && file.key()? == target.key()?
+        && file.host() == target.host()
         && file.ends()? == target.ends()?
         && file.dgid()? == target.dgid()?)
 }

@@ -28,6 +28,7 @@ mod page;
 mod pattern;
 mod port;
 mod rescan;
+mod resolve;
 mod session;
 mod show;
 mod statistics;

@@ -179,7 +179,7 @@ impl Target {
     }
 
     /// Parses the content of a file; `path` is for errors.
-    fn parse(path: &str, text: &str) -> Result<Self> {
+    pub fn parse(path: &str, text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct File(BTreeMap<Spanned<String>, Spanned<Value>>);
 
@@ -300,13 +300,22 @@ impl Target {
 
     /// Performs the checks of the driver and the transport class.
     pub fn check(&self) -> Result {
-        options(&self.login_string())?;
+        options(&self.checked_string()).map_err(|e| match self.host() {
+            Some((host, _)) => Error::Usage(e.to_string().replace(self.unknown(), host)),
+            None => e,
+        })?;
         Timeouts::default().with(&self.timeouts).map(|_| ())
+    }
+
+    /// Returns the value of a login option that is given once.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let mut all = self.options.iter().filter(|(known, _)| *known == name);
+        all.next().map(|(_, value)| value.as_str())
     }
 
     /// Returns `id_ext`, `ioc_guid` and `initiator_ext` in the format of sysfs.
     pub fn key(&self) -> Result<(String, String, String)> {
-        let login = self.login_string();
+        let login = self.checked_string();
         let options = options(&login)?;
         let (id_ext, ioc_guid, initiator_ext) = options.key();
         Ok((
@@ -316,10 +325,10 @@ impl Target {
         ))
     }
 
-    /// Returns the local address, if there is one, and that of the target; `None` if the target is
-    /// addressed by GID.
+    /// Returns the local address, if there is one, and that of the target, which is no address
+    /// while the target has a host name; `None` if the target is addressed by GID.
     pub fn ends(&self) -> Result<Option<(Option<End>, End)>> {
-        let login = self.login_string();
+        let login = self.checked_string();
         let options = options(&login)?;
         Ok(match options.target {
             Place::Rdma { src, dest } => Some((src.map(End::from), dest.into())),
@@ -329,7 +338,7 @@ impl Target {
 
     /// Returns the GID of the target in the format of sysfs, or `None`.
     pub fn dgid(&self) -> Result<Option<String>> {
-        let login = self.login_string();
+        let login = self.checked_string();
         let options = options(&login)?;
         Ok(match options.target {
             Place::Ib { dgid, .. } => Some(dgid.to_string()),
@@ -432,6 +441,15 @@ mod tests {
             (
                 with("src = 10.0.0.1"),
                 "x:8: expected newline, `#`; a value that is not a number must be in double quotes",
+            ),
+            (
+                GOOD.replace("192.0.2.1", "storage.example.com")
+                    .replace("5555", "99999"),
+                "x:6: 'dest=storage.example.com:99999': the port must be 1 to 65535, or 0 in src",
+            ),
+            (
+                GOOD.replace("192.0.2.1:5555", "storage.example.com"),
+                "x:6: 'dest=storage.example.com': a port is missing",
             ),
             (
                 GOOD.replace("port = 1", "port = 0"),
