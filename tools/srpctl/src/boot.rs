@@ -29,12 +29,12 @@ pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
 
 /// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file. A
 /// target with `initramfs = true` gets no unit: the initramfs logs in to it, and no unit may log
-/// out. An invalid file also gets a unit, which fails and reports why.
+/// out. Nor does one with `onboot = false`. An invalid file also gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
         match target {
-            Ok(target) if target.initramfs => continue,
+            Ok(target) if target.initramfs || target.manual => continue,
             Ok(_) => {}
             Err(error) if Target::path(sysfs, &name).is_err() => {
                 eprintln!("srpctl: {FOLDER}/{name}.conf skipped: {error}");
@@ -85,6 +85,7 @@ mod tests {
         for (name, text) in [
             ("disk1.conf", GOOD.to_string()),
             ("root.conf", format!("{GOOD}initramfs  =  true # here\n")),
+            ("manual.conf", format!("{GOOD}onboot = false\n")),
             ("wrong.conf", format!("{GOOD}queue_sise = 1\n")),
             // The quotes are in a comment and do not start a string.
             (

@@ -190,7 +190,8 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     report(&session, new);
     kept?;
     // The initramfs has no units, and targets that it logs in to have none.
-    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.initramfs);
+    let has_unit = !target.initramfs && !target.manual;
+    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && has_unit);
     let Some(name) = name else {
         return Ok(());
     };

@@ -96,7 +96,8 @@ const FILES: &str = "\
 A target to log in to at boot. srp-generator creates the service srp-connect@NAME for each such \
 file. Lines are `name = \"value\"`; numbers need no quotes, hexadecimal values do; `#` begins a \
 comment. Names are those of the options above with `_` instead of `-`: device, port, the login \
-options, the timeouts. dest may have a host name, which each login looks up. \
+options, the timeouts. dest may have a host name, which each login looks up. `onboot = false` \
+leaves the login to `srpctl connect`. \
 `initramfs = true` is for the target of the root file system: \
 `update-initramfs -u` copies it to the initramfs, which sets up the network as the kernel's \
 parameter ip= says and logs in; this session is never logged out. An invalid line is reported, and \

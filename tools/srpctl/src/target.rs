@@ -102,6 +102,8 @@ pub struct Target {
     pub port: Option<u32>,
     /// Whether the target has the root file system: the initramfs logs in, and no unit logs out.
     pub initramfs: bool,
+    /// Whether `onboot = false`: only `srpctl connect NAME` logs in.
+    pub manual: bool,
     /// Options for add_target.
     pub options: Vec<(&'static str, String)>,
     /// Timeouts of the session, by their sysfs names.
@@ -206,11 +208,17 @@ impl Target {
             let bad =
                 |why: String| Error::Usage(format!("{path}:{}: {why}", line(key.span().start)));
             let name = key.get_ref().as_str();
-            if name == "initramfs" {
+            if let "initramfs" | "onboot" = name {
                 let Value::Boolean(value) = value else {
-                    return Err(bad("initramfs: must be true or false".into()));
+                    return Err(bad(format!("{name}: must be true or false")));
                 };
-                target.initramfs = *value;
+                match name {
+                    "initramfs" => target.initramfs = *value,
+                    _ => target.manual = !value,
+                }
+                if target.initramfs && target.manual {
+                    return Err(bad("initramfs = true needs a login at boot".into()));
+                }
                 continue;
             }
             let text = match value {
@@ -379,6 +387,9 @@ impl Target {
         if self.initramfs {
             text += "initramfs = true\n";
         }
+        if self.manual {
+            text += "onboot = false\n";
+        }
         text
     }
 }
@@ -441,6 +452,11 @@ mod tests {
             (
                 with("src = 10.0.0.1"),
                 "x:8: expected newline, `#`; a value that is not a number must be in double quotes",
+            ),
+            (with("onboot = 0"), "x:8: onboot: must be true or false"),
+            (
+                with("onboot = false"),
+                "x:8: initramfs = true needs a login at boot",
             ),
             (
                 GOOD.replace("192.0.2.1", "storage.example.com")

@@ -9,6 +9,7 @@ use crate::{
     out::say,
     session::Session,
     sysfs::{self, Sysfs},
+    target::Target,
 };
 use std::{path::Path, process::Command};
 
@@ -136,15 +137,17 @@ fn targets(list: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the targets that have no session.
+/// Returns the targets that have no session, except those with `onboot = false`.
 fn lost<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
     let sessions = Session::hosts(sysfs);
     // A file that cannot be read counts as lost: the unit reports why.
     let is_there = |name: &str| {
         Session::named(sysfs, sessions.clone(), name).is_ok_and(|found| !found.is_empty())
     };
+    let is_manual = |name: &str| Target::named(sysfs, name).is_ok_and(|target| target.manual);
     let all = targets.iter().copied();
-    all.filter(|name| !is_there(name)).collect()
+    all.filter(|name| !is_there(name) && !is_manual(name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -199,5 +202,7 @@ mod tests {
         let host = folder.path().join("sys/class/scsi_host/host10");
         std::fs::remove_dir_all(host).unwrap();
         assert_eq!(lost(&sysfs, &["one"]), ["one"]);
+        std::fs::write(file.join("two.conf"), format!("{text}onboot = false\n")).unwrap();
+        assert_eq!(lost(&sysfs, &["one", "two"]), ["one"]);
     }
 }
