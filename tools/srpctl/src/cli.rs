@@ -35,6 +35,13 @@ pub enum Command {
     /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
     /// device that keeps another path that works may be removed.
     Disconnect(Disconnect),
+    /// Edit the file of a target with $VISUAL or $EDITOR
+    ///
+    /// The editor works on a copy. A valid copy replaces the file; otherwise the file stays as it
+    /// is. The session stays as it is until its next login.
+    Edit(Edit),
+    /// Check files of targets
+    Check(Check),
     /// Look for disks that have come, gone, or changed their size
     ///
     /// If a target reports a change by a unit attention, udev runs this command, at most every 30
@@ -106,6 +113,21 @@ pub struct Connect {
     /// Options of the login, and timeouts of the session.
     #[command(flatten)]
     pub settings: Settings,
+}
+
+/// `srpctl edit`.
+#[derive(Debug, Args)]
+pub struct Edit {
+    /// A target of /etc/srp/targets.d
+    pub name: String,
+}
+
+/// `srpctl check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// A target of /etc/srp/targets.d, or the path of a file; all targets if none is given
+    #[arg(value_name = "NAME|FILE")]
+    pub files: Vec<String>,
 }
 
 /// `srpctl disconnect`.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod check;
 mod cli;
 mod connect;
 mod disconnect;
@@ -12,6 +13,7 @@ mod discover;
 mod disk;
 mod doctor;
 mod draft;
+mod edit;
 mod error;
 mod explain;
 mod generate;
@@ -70,6 +72,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Connect(args) => connect::run(&sysfs, &args),
         Command::Disconnect(args) => disconnect::run(&sysfs, &args),
+        Command::Edit(args) => edit::run(&sysfs, &args),
+        Command::Check(args) => check::run(&sysfs, &args),
         Command::Rescan(args) => rescan::run(&sysfs, &args),
         Command::List(args) => list::run(&sysfs, &args),
         Command::Show(args) => show::run(&sysfs, &args),
