@@ -35,10 +35,17 @@ pub enum Command {
     /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
     /// device that keeps another path that works may be removed.
     Disconnect(Disconnect),
+    /// Make the sessions what the files in /etc/srp/targets.d say
+    ///
+    /// Logs in to targets without a session, and logs out of a target that srpctl has logged in to
+    /// and whose file is removed. A session with other login options than the file is logged out
+    /// and in again, unless a disk is in use; timeouts are set in place. Targets with
+    /// `onboot = false`, sessions without a file and those of other programs stay as they are.
+    Apply(Apply),
     /// Edit the file of a target with $VISUAL or $EDITOR
     ///
     /// The editor works on a copy. A valid copy replaces the file; otherwise the file stays as it
-    /// is. The session stays as it is until its next login.
+    /// is. The session stays as it is until `srpctl apply`.
     Edit(Edit),
     /// Check files of targets
     Check(Check),
@@ -86,8 +93,11 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Connect {
     /// A target of /etc/srp/targets.d
-    #[arg(conflicts_with_all = ["dest", "id_ext"], required_unless_present = "id_ext")]
+    #[arg(conflicts_with_all = ["dest", "id_ext"], required_unless_present_any = ["id_ext", "all"])]
     pub name: Option<String>,
+    /// All targets of /etc/srp/targets.d, except those with `onboot = false`
+    #[arg(long, conflicts_with_all = ["name", "id_ext", "device", "port", "save", "path"])]
+    pub all: bool,
     /// RDMA device, as mlx5_0
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
@@ -113,6 +123,35 @@ pub struct Connect {
     /// Options of the login, and timeouts of the session.
     #[command(flatten)]
     pub settings: Settings,
+}
+
+impl Connect {
+    /// Returns the arguments for a target of /etc/srp/targets.d, without options of the login.
+    pub fn one(&self, name: &str) -> Self {
+        Self {
+            name: Some(name.into()),
+            all: false,
+            device: None,
+            port: None,
+            save: None,
+            retry: self.retry,
+            path: false,
+            owner: self.owner.clone(),
+            unit: self.unit,
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// `srpctl apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Change nothing; exit with status 9 if something differs
+    #[arg(long)]
+    pub check: bool,
+    /// Print JSON, for programs: `changed`, and for each target what was done and why
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `srpctl edit`.
@@ -500,6 +539,8 @@ mod tests {
             "srpctl disconnect",
             "srpctl disconnect --all host1",
             "srpctl connect --port 0 --id-ext 1",
+            "srpctl connect --all a",
+            "srpctl connect --all --save a",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -36,10 +36,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a session that is logging out: it exists for a moment longer than its SCSI host.
 const LOGOUT: Duration = Duration::from_secs(5);
 
-/// A session without its disks, and whether this login created it.
-struct Login {
-    session: Session,
-    new: bool,
+/// A session, and whether this login created it.
+pub struct Login {
+    pub session: Session,
+    pub new: bool,
 }
 
 /// A login attempt through a chosen port.
@@ -129,10 +129,44 @@ fn extension(number: u64) -> String {
 
 /// Logs in, waits for the disks, and prints them.
 pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
+    if args.all {
+        return all(sysfs, args);
+    }
     let target = Target::of(sysfs, args)?;
     target.check()?;
+    let (login, kept) = log_in_as(sysfs, args, &target)?;
+    report(&login.session, login.new);
+    kept?;
+    start_unit(sysfs, args, &target)
+}
+
+/// Logs in to all targets with a file, except those with `onboot = false`. Returns the last error,
+/// and prints the others.
+fn all(sysfs: &Sysfs, args: &Connect) -> Result {
+    if !args.settings.options.is_empty() || !args.settings.timeouts.is_empty() {
+        let why = "--all logs in as the files say: leave out the options of the login";
+        return Err(Error::Usage(why.into()));
+    }
+    let mut result = Ok(());
+    for (name, target) in boot::files(sysfs) {
+        if target.is_ok_and(|target| target.manual) {
+            continue;
+        }
+        if let Err(error) = run(sysfs, &args.one(&name)) {
+            if let Err(before) = result {
+                eprintln!("srpctl: {before}");
+            }
+            result = Err(error.of(name));
+        }
+    }
+    result
+}
+
+/// Makes the session `target`, unless it is there, and records it. Returns it with its disks, and
+/// whether its file could be saved.
+pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Login, Result)> {
     let draft = match &args.save {
-        Some(name) => Some((name.as_str(), Draft::new(sysfs, name, &target)?)),
+        Some(name) => Some((name.as_str(), Draft::new(sysfs, name, target)?)),
         None => None,
     };
     load(sysfs)?;
@@ -142,7 +176,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     };
     let name = args.save.as_deref().or(args.name.as_deref());
     let try_one = |resolved: &Target| {
-        let attempt = Attempt::new(sysfs, &target, resolved, args.path)?;
+        let attempt = Attempt::new(sysfs, target, resolved, args.path)?;
         // The whole file is on the disk before the login. Afterwards it only has to be renamed.
         if let Some((_, draft)) = &draft {
             draft.write(&attempt.of_file())?;
@@ -171,7 +205,13 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     // Do not take over a session of another owner.
     if new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
         let (_, _, initiator_ext) = attempt.target.key()?;
-        Owner::record(sysfs, &session, &args.owner, name, &initiator_ext)?;
+        // The record of a session that is there keeps the options of its login.
+        let login = match new {
+            true => Some(attempt.of_file().login_string()),
+            false => Owner::of(sysfs, &session).and_then(|known| known.login),
+        };
+        let login = login.as_deref();
+        Owner::record(sysfs, &session, &args.owner, name, &initiator_ext, login)?;
     }
     // The next login need not wait for udev.
     drop(attempt);
@@ -187,8 +227,12 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     session.disks = Disk::all(sysfs, &[session.host])
         .remove(&session.host)
         .unwrap_or_default();
-    report(&session, new);
-    kept?;
+    Ok((Login { session, new }, kept))
+}
+
+/// Starts the unit that logs in again when the session is lost.
+pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
+    let name = args.save.as_deref().or(args.name.as_deref());
     // The initramfs has no units, and targets that it logs in to have none.
     let has_unit = !target.initramfs && !target.manual;
     let name = name.filter(|_| args.owner == "srpctl" && !args.unit && has_unit);
@@ -200,7 +244,7 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
         unit::reload()?;
     }
     // The unit would log in with the file alone, which makes another session.
-    if args.save.is_none() && !is_of_file(sysfs, name, &target)? {
+    if args.save.is_none() && !is_of_file(sysfs, name, target)? {
         eprintln!("srpctl: not as {name}.conf says; no login again when the session is gone");
         return Ok(());
     }
@@ -344,7 +388,6 @@ fn ended() -> Error {
 
 /// Checks that the existing session is the wanted one. The key alone does not tell.
 fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) -> Result {
-    let file = |file: &str| sysfs::text(session.folder(sysfs).join(file));
     let host = session.name();
     let other = |what: String| {
         Err(Error::Usage(format!(
@@ -352,22 +395,8 @@ fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) 
              initiator_ext"
         )))
     };
-    if let Some((src, dest)) = target.ends()? {
-        let present = End::parse(&session.address);
-        if present.is_some_and(|present| !present.is(&dest)) {
-            return other(format!("at {}", session.address));
-        }
-        let present = file("src").and_then(|text| End::parse(&text));
-        if let (Some(src), Some(present)) = (src, present) {
-            if src.ip.to_canonical() != present.ip.to_canonical() {
-                return other(format!("from {}", present.ip));
-            }
-        }
-    }
-    if let (Some(dgid), Some(present)) = (target.dgid()?, file("orig_dgid")) {
-        if dgid != present {
-            return other(format!("at {present}"));
-        }
+    if let Some(what) = elsewhere(sysfs, session, target)? {
+        return other(what);
     }
     match (name, session.target.as_deref()) {
         (Some(name), Some(known)) if name != known => {
@@ -380,6 +409,29 @@ fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) 
         }
         _ => Ok(()),
     }
+}
+
+/// Returns where a session leads to, unless it leads to `target`.
+pub fn elsewhere(sysfs: &Sysfs, session: &Session, target: &Target) -> Result<Option<String>> {
+    let file = |file: &str| sysfs::text(session.folder(sysfs).join(file));
+    if let Some((src, dest)) = target.ends()? {
+        let present = End::parse(&session.address);
+        if present.is_some_and(|present| !present.is(&dest)) {
+            return Ok(Some(format!("at {}", session.address)));
+        }
+        let present = file("src").and_then(|text| End::parse(&text));
+        if let (Some(src), Some(present)) = (src, present) {
+            if src.ip.to_canonical() != present.ip.to_canonical() {
+                return Ok(Some(format!("from {}", present.ip)));
+            }
+        }
+    }
+    if let (Some(dgid), Some(present)) = (target.dgid()?, file("orig_dgid")) {
+        if dgid != present {
+            return Ok(Some(format!("at {present}")));
+        }
+    }
+    Ok(None)
 }
 
 fn add_target(port: &Port, login: &str) -> Result {
@@ -484,7 +536,7 @@ mod tests {
         let folder = machine();
         let sysfs = Sysfs::below(folder.path());
         let (session, target) = one(&sysfs);
-        Owner::record(&sysfs, &session, "srpctl", Some("one"), &extension(0)).unwrap();
+        Owner::record(&sysfs, &session, "srpctl", Some("one"), &extension(0), None).unwrap();
         let (session, _) = one(&sysfs);
         agree(&sysfs, &session, &target, Some("one")).unwrap();
         agree(&sysfs, &session, &target, None).unwrap();

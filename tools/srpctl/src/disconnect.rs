@@ -40,7 +40,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         let names = unit::ours(sysfs)?;
         let (ending, failed) = begin(sysfs, &all, args.force, true)?;
         let stopped = unit::stop(&names);
-        return failed.and(wait(sysfs, &ending)).and(stopped);
+        return failed.and(wait(sysfs, &ending, say)).and(stopped);
     }
     let mut all = Vec::new();
     let mut targets = Vec::new();
@@ -84,8 +84,21 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
         true => forget(sysfs, &targets),
         false => Ok(()),
     };
-    let ended = wait(sysfs, &ending);
+    let ended = wait(sysfs, &ending, say);
     failed.and(ended).and(stopped).and(forgotten)
+}
+
+fn say(session: &Session) {
+    say!("{}: logged out", session.name());
+}
+
+/// Logs out of sessions without a word, and stops these units. Fails if a disk is in use.
+pub fn log_out(sysfs: &Sysfs, sessions: &[Session], units: &[String]) -> Result {
+    let _lock = unit::lock(sysfs)?;
+    let (ending, failed) = begin(sysfs, sessions, false, true)?;
+    let stopped = unit::stop(units);
+    let ended = wait(sysfs, &ending, |_| ());
+    failed.and(ended).and(stopped)
 }
 
 /// Removes the files of targets, and tells systemd.
@@ -148,8 +161,8 @@ fn begin<'a>(
     }
 }
 
-/// Waits until the sessions are gone.
-fn wait(sysfs: &Sysfs, sessions: &[&Session]) -> Result {
+/// Waits until the sessions are gone, and calls `say` for each.
+fn wait(sysfs: &Sysfs, sessions: &[&Session], say: fn(&Session)) -> Result {
     let end = Instant::now() + PATIENCE;
     for session in sessions {
         while session.folder(sysfs).exists() {
@@ -163,7 +176,7 @@ fn wait(sysfs: &Sysfs, sessions: &[&Session]) -> Result {
             sleep(Duration::from_millis(50));
         }
         Owner::forget(sysfs, session);
-        say!("{}: logged out", session.name());
+        say(session);
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub fn run(sysfs: &Sysfs, args: &Edit) -> Result {
         say!("{name}: not changed");
         return Ok(());
     }
-    say!("{name}: saved; the session stays as it is until its next login");
+    say!("{name}: saved; srpctl apply makes the session what the file says");
     // The file may have got or lost its login at boot.
     unit::reload()
 }

@@ -29,6 +29,9 @@ pub enum Error {
     /// A disk is in use.
     #[error("{0}")]
     Busy(String),
+    /// `srpctl apply --check` would change something.
+    #[error("{0}")]
+    Differs(String),
     /// The operation did not finish in time.
     #[error("{0}")]
     Late(String),
@@ -38,6 +41,9 @@ pub enum Error {
     /// Another program failed.
     #[error("{0}")]
     Program(String),
+    /// The error of one of several targets.
+    #[error("{name}: {error}")]
+    Of { name: String, error: Box<Error> },
 }
 
 /// The values of [`Error::status`], for the manual page.
@@ -51,7 +57,8 @@ Exit status:
   5  the module ib_srp is not loaded
   6  there is no such session or file
   7  a disk is in use
-  8  timed out";
+  8  timed out
+  9  apply --check: something differs from the files";
 
 impl Error {
     /// Creates an [`Error::NotRoot`] if permission was denied, otherwise an [`Error::Io`].
@@ -61,6 +68,12 @@ impl Error {
             return Self::NotRoot(path.display().to_string());
         }
         Self::Io { path, source }
+    }
+
+    /// Returns the error with the name of its target.
+    pub fn of(self, name: impl Into<String>) -> Self {
+        let (name, error) = (name.into(), Box::new(self));
+        Self::Of { name, error }
     }
 
     /// Returns whether a retry may succeed.
@@ -78,6 +91,8 @@ impl Error {
             Self::NotFound(_) => 6,
             Self::Busy(_) => 7,
             Self::Late(_) => 8,
+            Self::Differs(_) => 9,
+            Self::Of { error, .. } => error.status(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
 mod boot;
 mod check;
 mod cli;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Connect(args) => connect::run(&sysfs, &args),
         Command::Disconnect(args) => disconnect::run(&sysfs, &args),
+        Command::Apply(args) => apply::run(&sysfs, &args),
         Command::Edit(args) => edit::run(&sysfs, &args),
         Command::Check(args) => check::run(&sysfs, &args),
         Command::Rescan(args) => rescan::run(&sysfs, &args),

@@ -30,6 +30,9 @@ pub struct Owner {
     pub initiator_ext: String,
     /// Inode of the host's directory in sysfs, because host numbers are reused.
     pub inode: u64,
+    /// Login options of the target, as its file has them. A host name stays a name.
+    #[serde(default)]
+    pub login: Option<String>,
 }
 
 impl Owner {
@@ -39,6 +42,7 @@ impl Owner {
         owner: &str,
         target: Option<&str>,
         initiator_ext: &str,
+        login: Option<&str>,
     ) -> Result {
         let folder = sysfs.path(FOLDER);
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
@@ -47,6 +51,7 @@ impl Owner {
             target: target.map(str::to_string),
             initiator_ext: initiator_ext.into(),
             inode: inode(sysfs, session)?,
+            login: login.map(str::to_string),
         };
         let path = folder.join(session.name());
         let text = toml::to_string(&owner).map_err(|e| Error::Program(e.to_string()))?;
@@ -118,7 +123,7 @@ mod tests {
         let folder = root.path().join("run/srp");
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
-        Owner::record(&sysfs, &session, "srpctl", None, "0x1").unwrap();
+        Owner::record(&sysfs, &session, "srpctl", None, "0x1", None).unwrap();
         let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(folder.join("host0")), 0o644);
         assert_eq!(mode(folder.clone()), 0o755);

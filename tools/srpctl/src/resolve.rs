@@ -3,6 +3,7 @@
 //! A host name as the address of a target: each login looks it up.
 
 use crate::{
+    cli::OPTIONS,
     error::{Error, Result},
     target::{End, Target},
 };
@@ -87,6 +88,30 @@ impl Target {
             )));
         }
         Ok(all)
+    }
+
+    /// Returns the login options that differ from those of `other`, as `NAME VALUE (file: VALUE)`.
+    pub fn options_besides(&self, other: &Self) -> String {
+        let values = |target: &Self, name: &str| -> Vec<String> {
+            let all = target.options.iter().filter(|(known, _)| *known == name);
+            all.map(|(_, value)| value.clone()).collect()
+        };
+        let text = |values: &[String]| match values {
+            [] => "none".to_string(),
+            values => values.join(" and "),
+        };
+        let differing = OPTIONS.iter().filter_map(|(name, ..)| {
+            let (own, others) = (values(self, name), values(other, name));
+            // One value may be written in several ways, and a default may be left out.
+            let mut mixed = other.clone();
+            mixed.options.retain(|(known, _)| known != name);
+            for value in &own {
+                mixed.set(name, value.clone());
+            }
+            (!mixed.is_login_of(other))
+                .then(|| format!("{name} {} (file: {})", text(&own), text(&others)))
+        });
+        differing.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the login string with an address in place of a host name.

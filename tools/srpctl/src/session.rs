@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Returns whether the session matches `target`. Unknown and unspecified values match.
-    fn is_of(
+    pub fn is_of(
         &self,
         target: &Target,
         (id_ext, ioc_guid, initiator_ext): &(String, String, String),
@@ -309,7 +309,15 @@ pub mod tests {
         let folder = machine();
         let sysfs = below(folder.path());
         let session = &Session::all(&sysfs)[0];
-        Owner::record(&sysfs, session, "srpctl", Some("one"), "0x0000000000000000").unwrap();
+        Owner::record(
+            &sysfs,
+            session,
+            "srpctl",
+            Some("one"),
+            "0x0000000000000000",
+            None,
+        )
+        .unwrap();
         assert_eq!(Session::all(&sysfs)[0].owner.as_deref(), Some("srpctl"));
         // host9 is recorded as `one` although it does not match the file; host10 has no record.
         let meant = Session::meant(&sysfs, "one").unwrap();
@@ -339,9 +347,9 @@ pub mod tests {
         let folder = machine();
         let sysfs = below(folder.path());
         let session = &Session::all(&sysfs)[1];
-        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000001").unwrap();
+        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000001", None).unwrap();
         assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
-        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000000").unwrap();
+        Owner::record(&sysfs, session, "srpctl", None, "0x0000000000000000", None).unwrap();
         assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
         // The driver's value takes precedence over the record.
         let host = session.folder(&sysfs);

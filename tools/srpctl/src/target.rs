@@ -271,6 +271,15 @@ impl Target {
         Ok(target)
     }
 
+    /// Returns the target that a login string describes, or `None` if an option is unknown.
+    pub fn of_login(login: &str) -> Option<Self> {
+        let mut target = Self::default();
+        let mut pairs = login.split(',').filter_map(|pair| pair.split_once('='));
+        pairs
+            .all(|(name, value)| target.set(name, value.into()))
+            .then_some(target)
+    }
+
     /// Replaces a value, or adds it in the case of [`ANSWERS_FROM`]. Returns false if the name is
     /// unknown.
     pub fn set(&mut self, name: &str, value: String) -> bool {
@@ -319,6 +328,17 @@ impl Target {
     pub fn option(&self, name: &str) -> Option<&str> {
         let mut all = self.options.iter().filter(|(known, _)| *known == name);
         all.next().map(|(_, value)| value.as_str())
+    }
+
+    /// Returns whether both have the same login options, however they are written.
+    pub fn is_login_of(&self, other: &Self) -> bool {
+        let (own, others) = (self.checked_string(), other.checked_string());
+        let same = match (options(&own), options(&others)) {
+            (Ok(own), Ok(others)) => own == others,
+            _ => false,
+        };
+        let host = |target: &Self| target.host().map(|(host, _)| host.to_string());
+        host(self) == host(other) && (same || own == others)
     }
 
     /// Returns `id_ext`, `ioc_guid` and `initiator_ext` in the format of sysfs.
@@ -503,6 +523,25 @@ mod tests {
         // No other option is a list.
         let list = GOOD.replace("\"192.0.2.1:5555\"", "[\"192.0.2.1:5555\"]");
         assert!(Target::parse("x", &list).is_err());
+    }
+
+    #[test]
+    fn a_login_is_the_same_however_it_is_written() {
+        let login = |text: &str| Target::of_login(text).unwrap();
+        let one = login("id_ext=1,ioc_guid=2,dest=storage:5555,queue_size=62");
+        for (text, same) in [
+            ("dest=storage:0x15b3,ioc_guid=0x2,id_ext=01", true),
+            ("dest=storage:5556,ioc_guid=2,id_ext=1", false),
+            ("dest=other:5555,ioc_guid=2,id_ext=1", false),
+            ("dest=storage:5555,ioc_guid=2,id_ext=1,queue_size=61", false),
+            (
+                "dest=storage:5555,ioc_guid=2,id_ext=1,initiator_ext=1",
+                false,
+            ),
+        ] {
+            assert_eq!(one.is_login_of(&login(text)), same, "{text}");
+        }
+        assert!(Target::of_login("id_ext=1,queue_sise=1").is_none());
     }
 
     #[test]

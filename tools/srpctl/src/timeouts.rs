@@ -9,7 +9,7 @@ use crate::{
     session::Session,
     sysfs::{self, Sysfs},
 };
-use std::fs;
+use std::{fs, path::Path};
 
 /// Maximum of `fast_io_fail_tmo`, and of `dev_loss_tmo` if `fast_io_fail_tmo` is off, in seconds:
 /// SCSI_DEVICE_BLOCK_MAX_TIMEOUT.
@@ -29,11 +29,19 @@ impl Default for Timeouts {
 impl Timeouts {
     /// Returns the module parameters, which apply to new sessions.
     pub fn of_module(sysfs: &Sysfs) -> Self {
-        let read =
-            |name: &str| sysfs::text(sysfs.path(format!("/sys/module/ib_srp/parameters/{name}")));
+        Self::of(&sysfs.path("/sys/module/ib_srp/parameters"))
+    }
+
+    /// Returns the timeouts of a session.
+    pub fn of_session(sysfs: &Sysfs, session: &Session) -> Self {
+        Self::of(&Session::remote_port(sysfs, session.host))
+    }
+
+    /// Reads the files of a directory; defaults stand for those that it does not have.
+    fn of(folder: &Path) -> Self {
         let mut all = Self::default();
         for (place, (name, _)) in all.0.iter_mut().zip(TIMEOUTS) {
-            if let Some(value) = read(name).and_then(|text| parse(&text)) {
+            if let Some(value) = sysfs::text(folder.join(name)).and_then(|text| parse(&text)) {
                 *place = value;
             }
         }
@@ -43,6 +51,20 @@ impl Timeouts {
     /// Returns `reconnect_delay`, `fast_io_fail_tmo` and `dev_loss_tmo`.
     pub fn seconds(&self) -> [Option<u32>; 3] {
         self.0
+    }
+
+    /// Returns a phrase for each of the wanted timeouts that a session does not have.
+    pub fn differing(
+        sysfs: &Sysfs,
+        session: &Session,
+        wanted: &[(&'static str, String)],
+    ) -> Vec<String> {
+        let folder = Session::remote_port(sysfs, session.host);
+        let phrase = |(name, wanted): &(&'static str, String)| {
+            let present = sysfs::text(folder.join(name))?;
+            (parse(&present) != parse(wanted)).then(|| format!("{name} is {present}, not {wanted}"))
+        };
+        wanted.iter().filter_map(phrase).collect()
     }
 
     /// Applies changes. Returns [`Error::Usage`] if a value or the combination is invalid.
@@ -121,7 +143,11 @@ impl Timeouts {
 fn parse(text: &str) -> Option<Option<u32>> {
     match text {
         "off" | "-1" => Some(None),
-        _ => text.parse().ok().filter(|n| *n <= i32::MAX as u32).map(Some),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|n| *n <= i32::MAX as u32)
+            .map(Some),
     }
 }
 
@@ -183,5 +209,38 @@ mod tests {
         fs::write(folder.join("dev_loss_tmo"), "2147483647\n").unwrap();
         let with = Timeouts::of_module(&sysfs).with(&[("fast_io_fail_tmo", "7".into())]);
         assert_eq!(with.unwrap().0, [Some(10), Some(7), Some(2147483647)]);
+    }
+
+    #[test]
+    fn what_a_session_has_differently_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let session = Session::default();
+        let folder = Session::remote_port(&sysfs, session.host);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, value) in [
+            ("reconnect_delay", "10"),
+            ("fast_io_fail_tmo", "off"),
+            ("dev_loss_tmo", "600"),
+        ] {
+            fs::write(folder.join(name), format!("{value}\n")).unwrap();
+        }
+        let differs = |changes: &[(&'static str, &str)]| {
+            let changes: Vec<_> = changes.iter().map(|(n, v)| (*n, v.to_string())).collect();
+            Timeouts::differing(&sysfs, &session, &changes)
+        };
+        assert_eq!(
+            differs(&[("fast_io_fail_tmo", "-1"), ("dev_loss_tmo", "600")]),
+            [""; 0]
+        );
+        assert_eq!(
+            differs(&[("fast_io_fail_tmo", "5"), ("dev_loss_tmo", "60")]),
+            [
+                "fast_io_fail_tmo is off, not 5",
+                "dev_loss_tmo is 600, not 60"
+            ]
+        );
+        let own = Timeouts::of_session(&sysfs, &session);
+        assert_eq!(own.0, [Some(10), None, Some(600)]);
     }
 }

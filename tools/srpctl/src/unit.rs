@@ -89,6 +89,13 @@ pub fn ours(sysfs: &Sysfs) -> Result<Vec<String>> {
     Ok(names.into_iter().map(str::to_string).collect())
 }
 
+/// Returns the targets whose unit runs or starts; `None` without systemd.
+pub fn running() -> Result<Option<Vec<String>>> {
+    let units = list(&["--state=active,activating,reloading"])?;
+    let names = targets(&units).into_iter().map(str::to_string).collect();
+    Ok(is_there().then_some(names))
+}
+
 /// Returns the targets without sessions of other owners.
 fn without_others<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
     let sessions = Session::hosts(sysfs);
@@ -169,7 +176,8 @@ mod tests {
         let all = ["one", "none"];
         assert_eq!(without_others(&sysfs, &all), ["none"]);
         let session = &Session::hosts(&sysfs)[1];
-        let record = |owner| Owner::record(&sysfs, session, owner, Some("one"), "0x0").unwrap();
+        let record =
+            |owner| Owner::record(&sysfs, session, owner, Some("one"), "0x0", None).unwrap();
         record("initramfs");
         assert_eq!(without_others(&sysfs, &all), ["none"]);
         record("srpctl");
