@@ -65,6 +65,17 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     if sessions.is_empty() {
         return Err(Error::NotFound(format!("{}: not logged in", args.session)));
     }
+    let all = details(sysfs, &sessions);
+    // Prints one document for all named sessions.
+    if args.json {
+        return list::json(&all);
+    }
+    all.iter().for_each(print);
+    Ok(())
+}
+
+/// Reads the files of sessions.
+fn details<'a>(sysfs: &Sysfs, sessions: &'a [Session]) -> Vec<Details<'a>> {
     let all = sessions.iter().map(|session| {
         let read = |folder: std::path::PathBuf, names: &[&'static str]| {
             names
@@ -79,13 +90,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
             transport: read(Session::remote_port(sysfs, session.host), &TRANSPORT),
         }
     });
-    let all: Vec<Details<'_>> = all.collect();
-    // Prints one document for all named sessions.
-    if args.json {
-        return list::json(&all);
-    }
-    all.iter().for_each(print);
-    Ok(())
+    all.collect()
 }
 
 /// Formats the driver's `last_error` (seconds since 1970 and a reason) with the elapsed time.
@@ -151,7 +156,24 @@ fn print(details: &Details<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::session::tests::machine;
+    use std::{fs, time::Duration};
+
+    #[test]
+    fn two_sessions_are_one_document() {
+        let root = machine();
+        let sysfs = Sysfs::below(root.path());
+        // Without a device the file has the sessions of both ports.
+        let path = root.path().join("etc/srp/targets.d/one.conf");
+        let file = fs::read_to_string(&path).unwrap();
+        fs::write(&path, file.replace("device", "#device")).unwrap();
+        let sessions = Session::meant(&sysfs, "one").unwrap();
+        let document = serde_json::to_string(&details(&sysfs, &sessions)).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let hosts = document.as_array().unwrap().iter();
+        let hosts: Vec<_> = hosts.map(|session| session["host"].as_u64()).collect();
+        assert_eq!(hosts, [Some(9), Some(10)]);
+    }
 
     #[test]
     fn says_how_long_ago() {
