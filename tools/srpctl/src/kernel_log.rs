@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's messages about a login.
+//! The kernel's messages about sessions.
 
-use crate::{port::Port, target::Target};
+use crate::{port::Port, sysfs::Sysfs, target::Target};
+use nix::time::{clock_gettime, ClockId};
+use serde_json::Value;
 use std::{
     fs::{File, OpenOptions},
     io::{ErrorKind, Read, Seek, SeekFrom},
-    os::unix::fs::OpenOptionsExt,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
+    process::Command,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+const FILE: &str = "/dev/kmsg";
+/// The part of a line that names the driver.
+const DRIVER: &str = "ib_srp: ";
+
+/// A line of the kernel log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Line {
+    pub time: SystemTime,
+    pub text: String,
+}
 
 /// The kernel log, read from a given time on.
 pub struct KernelLog(File);
@@ -15,28 +33,33 @@ pub struct KernelLog(File);
 impl KernelLog {
     /// Skips all earlier messages. Returns `None` if this user may not read the log.
     pub fn from_now() -> Option<Self> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_NONBLOCK)
-            .open("/dev/kmsg")
-            .ok()?;
-        file.seek(SeekFrom::End(0)).ok()?;
-        Some(Self(file))
+        let mut log = Self::from_start(&Sysfs::system())?;
+        log.0.seek(SeekFrom::End(0)).ok()?;
+        Some(log)
     }
 
-    /// Returns the messages since the previous call, or since [`KernelLog::from_now`].
-    fn messages(&mut self) -> Vec<String> {
+    /// Begins with the oldest message in the kernel's buffer.
+    fn from_start(sysfs: &Sysfs) -> Option<Self> {
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(sysfs.path(FILE))
+            .ok()
+            .map(Self)
+    }
+
+    /// Returns the lines since the previous call, or since [`KernelLog::from_now`].
+    pub fn lines(&mut self) -> Vec<Line> {
         let mut found = Vec::new();
+        // The log counts from the boot.
+        let uptime = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Into::into);
+        let boot = SystemTime::now() - uptime;
         // Each read returns one record.
         let mut record = [0; 8192];
         loop {
             match self.0.read(&mut record) {
                 Ok(0) => break,
-                Ok(n) => {
-                    let text = String::from_utf8_lossy(&record[..n]);
-                    let message = text.split_once(';').map(|(_, rest)| rest);
-                    found.extend(message.and_then(|m| m.lines().next()).map(str::to_string));
-                }
+                Ok(n) => found.extend(line(&String::from_utf8_lossy(&record[..n]), boot)),
                 // Records were overwritten before they were read (EPIPE).
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
                 Err(_) => break,
@@ -47,20 +70,79 @@ impl KernelLog {
 
     /// Returns the reason for the failure of a login to `target` through `port`, if the log has it.
     pub fn reason(&mut self, port: &Port, target: &Target) -> Option<String> {
-        let messages = self.messages();
+        let lines = self.lines().into_iter();
+        let messages: Vec<String> = lines.map(|line| line.text).collect();
         reason(&messages, port, target)
     }
+}
+
+impl AsFd for KernelLog {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Parses a record: `PRIORITY,NUMBER,MICROSECONDS,...;TEXT`, then lines of other data.
+fn line(record: &str, boot: SystemTime) -> Option<Line> {
+    let (head, rest) = record.split_once(';')?;
+    let microseconds = head.split(',').nth(2)?.parse().ok()?;
+    Some(Line {
+        time: boot + Duration::from_micros(microseconds),
+        text: rest.lines().next()?.to_string(),
+    })
+}
+
+/// Returns the lines of the driver since the boot: from systemd's journal, or if that has none from
+/// the kernel's buffer, which is smaller. Returns `None` if this user may read neither.
+pub fn since_boot(sysfs: &Sysfs) -> Option<Vec<Line>> {
+    let journal = journal(sysfs).filter(|lines| !lines.is_empty());
+    journal.or_else(|| {
+        let mut lines = KernelLog::from_start(sysfs)?.lines();
+        lines.retain(|line| line.text.contains(DRIVER));
+        Some(lines)
+    })
+}
+
+/// Returns the lines of the driver in systemd's journal.
+fn journal(sysfs: &Sysfs) -> Option<Vec<Line>> {
+    if !sysfs.path("/run/systemd/journal").exists() {
+        return None;
+    }
+    let out = Command::new("journalctl")
+        .args(["--quiet", "--dmesg", "--boot", "--output=json"])
+        .args(["--output-fields=MESSAGE", "--grep", DRIVER])
+        .output()
+        .ok()?;
+    Some(entries(&String::from_utf8_lossy(&out.stdout)))
+}
+
+/// Parses what journalctl prints: one object a line.
+fn entries(text: &str) -> Vec<Line> {
+    let parse = |line: &str| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let microseconds = entry["__REALTIME_TIMESTAMP"].as_str()?.parse().ok()?;
+        Some(Line {
+            time: UNIX_EPOCH + Duration::from_micros(microseconds),
+            text: entry["MESSAGE"].as_str()?.to_string(),
+        })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// Returns how the log names a target: its 16 bytes in hexadecimal, with colons.
+pub fn target_id(id_ext: &str, ioc_guid: &str) -> String {
+    let digits: Vec<char> = [id_ext, ioc_guid]
+        .iter()
+        .flat_map(|number| number.trim_start_matches("0x").chars())
+        .collect();
+    let pairs = digits.chunks(2).map(|pair| pair.iter().collect::<String>());
+    pairs.collect::<Vec<_>>().join(":")
 }
 
 /// Returns the part of a message that names the target.
 pub fn id(target: &Target) -> Option<String> {
     let (id_ext, ioc_guid, _) = target.key().ok()?;
-    let digits = format!("{}{}", &id_ext[2..], &ioc_guid[2..]);
-    let pairs: Vec<&str> = (0..digits.len())
-        .step_by(2)
-        .map(|i| &digits[i..i + 2])
-        .collect();
-    Some(format!("target {}: ", pairs.join(":")))
+    Some(format!("target {}: ", target_id(&id_ext, &ioc_guid)))
 }
 
 /// Returns the reason in the last message about this login. Other logins may run on the same port.
@@ -125,5 +207,32 @@ mod tests {
             Some("the port has no GID")
         );
         assert_eq!(said(&["ib_srp: rxe1:1: login refused: no"]), None);
+    }
+
+    #[test]
+    fn a_line_has_its_time() {
+        let boot = UNIX_EPOCH + Duration::from_secs(1000);
+        let text = "scsi host7: ib_srp: x";
+        let record = format!("3,339,2500000,-;{text}\n SUBSYSTEM=scsi\n");
+        let expected = Line {
+            time: UNIX_EPOCH + Duration::from_millis(1_002_500),
+            text: text.into(),
+        };
+        assert_eq!(line(&record, boot), Some(expected.clone()));
+        let entry = format!(
+            "{{\"MESSAGE\":\"{text}\",\"__REALTIME_TIMESTAMP\":\"1002500000\"}}\n\
+             {{\"MESSAGE\":[1,2],\"__REALTIME_TIMESTAMP\":\"1\"}}\n"
+        );
+        assert_eq!(entries(&entry), [expected]);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_not_an_empty_one() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        assert_eq!(since_boot(&sysfs), None);
+        std::fs::create_dir(root.path().join("dev")).unwrap();
+        std::fs::write(root.path().join("dev/kmsg"), "6,1,1,-;eth0: up\n").unwrap();
+        assert_eq!(since_boot(&sysfs), Some(Vec::new()));
     }
 }

@@ -22,6 +22,7 @@ mod holder;
 mod kernel_log;
 mod list;
 mod lock;
+mod losses;
 mod lun;
 mod mount;
 mod multipath;

@@ -123,6 +123,12 @@ impl Session {
         }
     }
 
+    /// Returns whether the session has a connection. With fast_io_fail_tmo and dev_loss_tmo off, the
+    /// transport class reports `running` without one.
+    pub fn is_connected(&self) -> bool {
+        self.state == "running" && self.channels > 0
+    }
+
     /// Returns whether the session matches `target`. Unknown and unspecified values match.
     pub fn is_of(
         &self,

@@ -7,6 +7,7 @@ use crate::{
     disk,
     error::{Error, Result},
     list,
+    losses::{Loss, Losses},
     out::say,
     session::Session,
     statistics::Statistics,
@@ -29,6 +30,8 @@ struct Details<'a> {
     statistics: Statistics,
     /// Content of the transport class's files, by name.
     transport: BTreeMap<&'static str, String>,
+    /// Losses of the connection; `None` if the kernel log cannot be read.
+    losses: Option<Vec<&'a Loss>>,
 }
 
 /// Files of the driver, except for those in a [`Session`].
@@ -76,6 +79,7 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
 
 /// Reads the files of sessions.
 fn details<'a>(sysfs: &Sysfs, sessions: &'a [Session]) -> Vec<Details<'a>> {
+    let losses = Losses::read(sysfs);
     let all = sessions.iter().map(|session| {
         let read = |folder: std::path::PathBuf, names: &[&'static str]| {
             names
@@ -88,6 +92,7 @@ fn details<'a>(sysfs: &Sysfs, sessions: &'a [Session]) -> Vec<Details<'a>> {
             driver: read(session.folder(sysfs), &DRIVER),
             statistics: Statistics::of(sysfs, session.host),
             transport: read(Session::remote_port(sysfs, session.host), &TRANSPORT),
+            losses: losses.as_ref().map(|losses| losses.of(session)),
         }
     });
     all.collect()
@@ -133,6 +138,14 @@ fn print(details: &Details<'_>) {
     for (name, numbers) in &details.statistics.0 {
         let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
         say!("    {name:18} {}", numbers.join(" "));
+    }
+    match &details.losses {
+        None => say!("  losses: the kernel log cannot be read; root may read it"),
+        Some(losses) if losses.is_empty() => {}
+        Some(losses) => {
+            say!("  losses");
+            losses.iter().for_each(|loss| say!("    {loss}"));
+        }
     }
     for disk in &session.disks {
         say!("  disk {}", disk.name);

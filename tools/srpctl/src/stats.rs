@@ -32,7 +32,7 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
         .into_iter()
         .map(|session| Counters {
             statistics: Statistics::of(sysfs, session.host),
-            running: is_connected(&session),
+            running: session.is_connected(),
             host: session.host,
             id_ext: session.id_ext,
             ioc_guid: session.ioc_guid,
@@ -46,12 +46,6 @@ pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
         Format::Prometheus => out::write(format_args!("{}", prometheus(&all))),
     }
     Ok(())
-}
-
-/// Returns whether a session has a connection. With fast_io_fail_tmo and dev_loss_tmo off, the
-/// transport class reports `running` without one.
-fn is_connected(session: &Session) -> bool {
-    session.state == "running" && session.channels > 0
 }
 
 /// Formats the counters in the Prometheus text format, version 0.0.4.
@@ -170,15 +164,15 @@ mod tests {
             channels: 2,
             ..Session::default()
         };
-        assert!(is_connected(&session));
+        assert!(session.is_connected());
         session.channels = 0;
-        assert!(!is_connected(&session));
+        assert!(!session.is_connected());
         session = Session {
             state: "fail-fast".into(),
             channels: 2,
             ..session
         };
-        assert!(!is_connected(&session));
+        assert!(!session.is_connected());
     }
 
     #[test]
