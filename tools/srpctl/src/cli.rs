@@ -62,6 +62,13 @@ pub enum Command {
     Watch(Watch),
     /// Print counters of all sessions
     Stats(Stats),
+    /// Print what happens to the sessions, until interrupted
+    ///
+    /// Each line has the time, the session and one event: a login or logout, a lost connection with
+    /// its reason, its end, a change of channels or of the session's state, a disk that comes, goes
+    /// or changes its size, a path of a multipath device that fails or is used again. The first line
+    /// says how many sessions there are; everything after it is printed.
+    Events(Events),
     /// Look for targets
     ///
     /// An InfiniBand subnet is queried with ibsrpdm(1). On RoCE and iWARP there is no discovery.
@@ -242,6 +249,14 @@ pub struct Stats {
     /// Output format; `prometheus` is for the textfile collector of the node exporter
     #[arg(long, value_enum, default_value_t = Format::Json)]
     pub format: Format,
+}
+
+/// `srpctl events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Print JSON, one object per line, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How counters are written.

@@ -16,12 +16,15 @@ mod doctor;
 mod draft;
 mod edit;
 mod error;
+mod event;
+mod events;
 mod explain;
 mod generate;
 mod holder;
 mod kernel_log;
 mod list;
 mod lock;
+mod look;
 mod losses;
 mod lun;
 mod mount;
@@ -35,12 +38,14 @@ mod rescan;
 mod resolve;
 mod session;
 mod show;
+mod signals;
 mod statistics;
 mod stats;
 mod sysfs;
 mod target;
 mod timeouts;
 mod turn;
+mod uevent;
 mod unit;
 mod version;
 mod watch;
@@ -82,6 +87,7 @@ fn main() -> ExitCode {
         Command::Show(args) => show::run(&sysfs, &args),
         Command::Watch(args) => watch::run(&sysfs, &args),
         Command::Stats(args) => stats::run(&sysfs, &args),
+        Command::Events(args) => events::run(&sysfs, &args),
         Command::Discover => discover::run(&sysfs),
         Command::Doctor(args) => doctor::run(&sysfs, &args),
         Command::Explain(args) => explain::run(&args),

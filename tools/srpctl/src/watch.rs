@@ -8,13 +8,11 @@ use crate::{
     list,
     out::say,
     session::Session,
+    signals::Signals,
     statistics::Statistics,
     sysfs::{self, Sysfs},
 };
-use nix::sys::{
-    signal::{SigSet, Signal},
-    signalfd::{SfdFlags, SignalFd},
-};
+use nix::sys::signal::Signal;
 use ratatui::{
     crossterm::event::{self, Event, KeyCode, KeyModifiers},
     layout::{Constraint, Layout},
@@ -184,28 +182,13 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         }
         return Ok(());
     }
-    let signals = Signals::take().map_err(|e| Error::Program(format!("signals: {e}")))?;
+    let signals = Signals::take(&[Signal::SIGTERM, Signal::SIGHUP])
+        .map_err(|e| Error::Program(format!("signals: {e}")))?;
     let mut terminal = ratatui::try_init()
         .map_err(|e| Error::Program(format!("no terminal: {e}; --count needs none")))?;
     let result = until_quit(sysfs, interval, &signals, &mut terminal);
     ratatui::restore();
     result.map_err(|e| Error::Program(format!("terminal: {e}")))
-}
-
-/// The signals that end the program, which first restores the terminal.
-struct Signals(SignalFd);
-
-impl Signals {
-    fn take() -> nix::Result<Self> {
-        let all: SigSet = [Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-        all.thread_block()?;
-        SignalFd::with_flags(&all, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map(Self)
-    }
-
-    /// Returns whether a signal has arrived.
-    fn came(&self) -> bool {
-        matches!(self.0.read_signal(), Ok(Some(_)))
-    }
 }
 
 /// Maximum time until a signal is noticed.
@@ -436,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_signal_ends_it() {
-        let signals = Signals::take().unwrap();
+        let signals = Signals::take(&[Signal::SIGTERM, Signal::SIGHUP]).unwrap();
         assert!(!signals.came());
         nix::sys::signal::raise(Signal::SIGTERM).unwrap();
         assert!(signals.came());

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `srpctl events`. Device events and lines of the kernel log say when to look; the difference
+//! between two looks at sysfs says what has happened. So no event is lost with a message.
+
+use crate::{
+    cli::Events,
+    error::{Error, Result},
+    event::Event,
+    kernel_log::{KernelLog, Line},
+    look::{Look, Watcher},
+    out::say,
+    signals::Signals,
+    sysfs::Sysfs,
+    uevent::{Uevent, Uevents},
+};
+use nix::{
+    errno::Errno,
+    poll::{poll, PollFd, PollFlags, PollTimeout},
+    sys::signal::Signal,
+};
+use std::{
+    io::stdout,
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Time between two looks at the sessions, for what no message announces.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The same for the disks, which may be thousands.
+const DISKS: Duration = Duration::from_secs(30);
+/// Time between two looks at the disks while events arrive.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Looks at the disks after an event: that of a removal comes before the end of the removal.
+const LOOKS: u32 = 3;
+
+/// Prints what happens, until a signal arrives.
+pub fn run(sysfs: &Sysfs, args: &Events) -> Result {
+    let stop = Signals::take(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
+        .map_err(|e| Error::Program(format!("signals: {e}")))?;
+    let sources = Sources {
+        uevents: Uevents::listen()?,
+        log: KernelLog::from_now(),
+    };
+    if sources.log.is_none() {
+        eprintln!(
+            "srpctl: the kernel log cannot be read; of several losses within a second only the \
+             last has its reason; root may read it"
+        );
+    }
+    follow(sysfs, sources, stop.as_fd(), &mut |event| {
+        match args.json {
+            true => match serde_json::to_string(event) {
+                Ok(text) => say!("{text}"),
+                Err(e) => return Err(Error::Program(e.to_string())),
+            },
+            false => say!("{event}"),
+        }
+        Ok(())
+    })
+}
+
+/// What announces that something has happened.
+struct Sources {
+    uevents: Uevents,
+    log: Option<KernelLog>,
+}
+
+/// What has been announced since the last call.
+struct News {
+    lines: Vec<Line>,
+    uevents: Vec<Uevent>,
+    /// The disks may have changed.
+    disks: bool,
+}
+
+impl Sources {
+    fn take(&mut self) -> News {
+        let (mut uevents, lost) = self.uevents.take();
+        let subsystems = ["block", "scsi", "scsi_host", "srp_remote_ports"];
+        uevents.retain(|event| subsystems.contains(&event.get("SUBSYSTEM")));
+        // Partitions come and go with their disks.
+        uevents.retain(|event| event.get("DEVTYPE") != "partition");
+        News {
+            lines: self.log.as_mut().map_or(Vec::new(), KernelLog::lines),
+            disks: lost || !uevents.is_empty(),
+            uevents,
+        }
+    }
+
+    /// Waits for an announcement. Returns whether the program is to go on: `stop` is not readable,
+    /// and standard output has a reader.
+    fn wait(&self, stop: BorrowedFd<'_>, time: Duration) -> Result<bool> {
+        let out = stdout();
+        let mut files = vec![
+            PollFd::new(stop, PollFlags::POLLIN),
+            PollFd::new(out.as_fd(), PollFlags::empty()),
+            PollFd::new(self.uevents.as_fd(), PollFlags::POLLIN),
+        ];
+        let log = self.log.as_ref();
+        files.extend(log.map(|log| PollFd::new(log.as_fd(), PollFlags::POLLIN)));
+        let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut files, time) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(true),
+            Err(e) => return Err(Error::Program(format!("poll: {e}"))),
+        }
+        let ended = |file: &PollFd<'_>, flags| file.revents().is_some_and(|r| r.intersects(flags));
+        Ok(!ended(&files[0], PollFlags::POLLIN) && !ended(&files[1], PollFlags::POLLERR))
+    }
+}
+
+/// Passes the events to `emit` until `stop` is readable.
+fn follow(
+    sysfs: &Sysfs,
+    mut sources: Sources,
+    stop: BorrowedFd<'_>,
+    emit: &mut dyn FnMut(&Event) -> Result,
+) -> Result {
+    let (mut watcher, start) = Watcher::new(Look::all(sysfs), SystemTime::now());
+    emit(&start)?;
+    let mut looked = Instant::now();
+    let mut left = 0;
+    loop {
+        let time = if left > 0 { PAUSE } else { INTERVAL };
+        if !sources.wait(stop, time)? {
+            return Ok(());
+        }
+        let news = sources.take();
+        if news.disks {
+            left = LOOKS;
+        }
+        let paused = looked.elapsed() >= PAUSE;
+        let disks = left > 0 && paused || looked.elapsed() >= DISKS;
+        let now = match disks {
+            true => Look::all(sysfs),
+            false => Look::sessions(sysfs, &watcher),
+        };
+        if disks {
+            looked = Instant::now();
+            left = left.saturating_sub(1);
+        }
+        watcher.hear(&news.lines);
+        for event in watcher.see(now, SystemTime::now()) {
+            emit(&event)?;
+        }
+        for event in news.uevents.iter().filter_map(|e| watcher.path(sysfs, e)) {
+            emit(&event)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::machine;
+    use std::{fs, io::Write, os::unix::net::UnixStream, sync::mpsc, thread};
+
+    #[test]
+    fn what_happens_after_the_first_line_is_told_until_a_signal() {
+        let folder = machine();
+        let channels = folder.path().join("sys/class/scsi_host/host9/ch_count");
+        let (stop, mut signal) = UnixStream::pair().unwrap();
+        let (tell, told) = mpsc::channel();
+        // The thread is not joined, so a signal that is not seen is a failure, no hang.
+        thread::spawn(move || {
+            let sources = Sources {
+                uevents: Uevents::listen().unwrap(),
+                log: None,
+            };
+            let sysfs = Sysfs::below(folder.path());
+            let end = follow(&sysfs, sources, stop.as_fd(), &mut |event| {
+                tell.send(event.to_string()[25..].to_string()).unwrap();
+                Ok(())
+            });
+            tell.send(format!("{end:?}")).unwrap();
+        });
+        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(next(), "sessions: 2");
+        fs::write(channels, "3\n").unwrap();
+        assert!(next().ends_with(": channels: 3"));
+        signal.write_all(b"x").unwrap();
+        assert_eq!(next(), "Ok(())");
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        thread::spawn(|| {
+            let signals = Signals::take(&[Signal::SIGTERM]).unwrap();
+            let sources = Sources {
+                uevents: Uevents::listen().unwrap(),
+                log: None,
+            };
+            let wait = |sources: &Sources| sources.wait(signals.as_fd(), Duration::ZERO).unwrap();
+            assert!(wait(&sources));
+            nix::sys::signal::raise(Signal::SIGTERM).unwrap();
+            assert!(!wait(&sources));
+        })
+        .join()
+        .unwrap();
+    }
+}
