@@ -27,6 +27,8 @@ mod lock;
 mod look;
 mod losses;
 mod lun;
+#[cfg(test)]
+mod monitoring;
 mod mount;
 mod multipath;
 mod out;

@@ -3,12 +3,14 @@
 //! `srpctl stats`.
 
 use crate::{
+    boot,
     cli::{Format, Stats},
     error::Result,
     list, out,
     session::Session,
     statistics::Statistics,
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
+    target::Target,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,33 +25,57 @@ struct Counters {
     port: u32,
     target: Option<String>,
     running: bool,
+    channels: u32,
+    requested_channels: Option<u32>,
     statistics: Statistics,
 }
 
+/// The number of sessions with each target of targets.d.
+type Targets = BTreeMap<String, usize>;
+
 /// Prints the counters of all sessions.
 pub fn run(sysfs: &Sysfs, args: &Stats) -> Result {
-    let all: Vec<Counters> = Session::all(sysfs)
-        .into_iter()
-        .map(|session| Counters {
-            statistics: Statistics::of(sysfs, session.host),
-            running: session.is_connected(),
-            host: session.host,
-            id_ext: session.id_ext,
-            ioc_guid: session.ioc_guid,
-            device: session.device,
-            port: session.port,
-            target: session.target,
-        })
-        .collect();
+    let sessions = Session::hosts(sysfs);
+    let all = counters(sysfs, &sessions);
     match args.format {
         Format::Json => return list::json(&all),
-        Format::Prometheus => out::write(format_args!("{}", prometheus(&all))),
+        Format::Prometheus => {
+            let targets = targets(sysfs, &sessions);
+            out::write(format_args!("{}", prometheus(&all, &targets)));
+        }
     }
     Ok(())
 }
 
+fn counters(sysfs: &Sysfs, sessions: &[Session]) -> Vec<Counters> {
+    let all = sessions.iter().map(|session| Counters {
+        host: session.host,
+        id_ext: session.id_ext.clone(),
+        ioc_guid: session.ioc_guid.clone(),
+        device: session.device.clone(),
+        port: session.port,
+        target: session.target.clone(),
+        running: session.is_connected(),
+        channels: session.channels,
+        requested_channels: sysfs::number(session.folder(sysfs).join("requested_ch_count")),
+        statistics: Statistics::of(sysfs, session.host),
+    });
+    all.collect()
+}
+
+fn targets(sysfs: &Sysfs, sessions: &[Session]) -> Targets {
+    let names = boot::files(sysfs).into_iter().map(|(name, _)| name);
+    let count = |name: String| {
+        let found = Session::named(sysfs, sessions.to_vec(), &name);
+        (name, found.map_or(0, |found| found.len()))
+    };
+    // A name that cannot be a target's is no label.
+    let valid = names.filter(|name| Target::path(sysfs, name).is_ok());
+    valid.map(count).collect()
+}
+
 /// Formats the counters in the Prometheus text format, version 0.0.4.
-fn prometheus(all: &[Counters]) -> String {
+fn prometheus(all: &[Counters], targets: &Targets) -> String {
     let labels = |counters: &Counters| {
         let pairs = [
             ("host", counters.host.to_string()),
@@ -71,6 +97,14 @@ fn prometheus(all: &[Counters]) -> String {
             text += &format!("srp_{name}{{{labels}}} {value}\n");
         }
     };
+    let sessions = targets.iter();
+    let sessions = sessions.map(|(name, count)| (format!("target=\"{name}\""), *count as u64));
+    family(
+        "target_sessions",
+        "gauge",
+        "Sessions with this target of /etc/srp/targets.d.",
+        sessions.collect(),
+    );
     let running = all
         .iter()
         .map(|counters| (labels(counters), counters.running.into()));
@@ -79,6 +113,24 @@ fn prometheus(all: &[Counters]) -> String {
         "gauge",
         "Whether the session is connected.",
         running.collect(),
+    );
+    let channels = all
+        .iter()
+        .map(|counters| (labels(counters), counters.channels.into()));
+    family(
+        "channels",
+        "gauge",
+        "Channels that are connected.",
+        channels.collect(),
+    );
+    let requested = all
+        .iter()
+        .filter_map(|counters| Some((labels(counters), counters.requested_channels?.into())));
+    family(
+        "requested_channels",
+        "gauge",
+        "Channels that the login asked for.",
+        requested.collect(),
     );
     let names: BTreeSet<&String> = all
         .iter()
@@ -153,9 +205,29 @@ const HELP: [(&str, &str); 15] = [
     ),
 ];
 
+/// Returns the metrics of a session with all counters.
+#[cfg(test)]
+pub fn example() -> String {
+    let counters = HELP.map(|(name, _)| (name.to_string(), vec![1]));
+    let all = [Counters {
+        host: 7,
+        id_ext: String::new(),
+        ioc_guid: String::new(),
+        device: String::new(),
+        port: 1,
+        target: None,
+        running: true,
+        channels: 1,
+        requested_channels: Some(1),
+        statistics: Statistics(counters.into()),
+    }];
+    prometheus(&all, &[("disk1".into(), 1)].into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tests::machine;
 
     #[test]
     fn a_session_without_channels_is_not_connected() {
@@ -185,18 +257,39 @@ mod tests {
             port: 1,
             target: None,
             running: true,
+            channels: 1,
+            requested_channels: Some(2),
             statistics: Statistics(
                 [("commands".into(), vec![5, 6]), ("aborts".into(), vec![1])].into(),
             ),
         }];
+        let targets = [("disk1".into(), 0)].into();
         let labels =
             "host=\"7\",id_ext=\"0x1\",ioc_guid=\"0x2\",device=\"rxe0\",port=\"1\",target=\"\"";
         let expected = format!(
-            "# HELP srp_running Whether the session is connected.\n# TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
+            "# HELP srp_target_sessions Sessions with this target of /etc/srp/targets.d.\n\
+             # TYPE srp_target_sessions gauge\nsrp_target_sessions{{target=\"disk1\"}} 0\n\
+             # HELP srp_running Whether the session is connected.\n# TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
+             # HELP srp_channels Channels that are connected.\n\
+             # TYPE srp_channels gauge\nsrp_channels{{{labels}}} 1\n\
+             # HELP srp_requested_channels Channels that the login asked for.\n\
+             # TYPE srp_requested_channels gauge\nsrp_requested_channels{{{labels}}} 2\n\
              # HELP srp_aborts_total Commands aborted.\n# TYPE srp_aborts_total counter\nsrp_aborts_total{{{labels}}} 1\n\
              # HELP srp_commands_total Commands that the target has answered.\n# TYPE srp_commands_total counter\n\
              srp_commands_total{{{labels},channel=\"0\"}} 5\nsrp_commands_total{{{labels},channel=\"1\"}} 6\n"
         );
-        assert_eq!(prometheus(&all), expected);
+        assert_eq!(prometheus(&all, &targets), expected);
+    }
+
+    #[test]
+    fn a_target_without_a_session_counts() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let file = |name: &str| folder.path().join("etc/srp/targets.d").join(name);
+        std::fs::write(file("away.conf"), "id_ext = \"9\"\nioc_guid = \"2\"\n").unwrap();
+        std::fs::write(file("a \"b.conf"), "").unwrap();
+        let expected: Targets = [("away".into(), 0), ("one".into(), 1)].into();
+        let sessions = Session::hosts(&sysfs);
+        assert_eq!(targets(&sysfs, &sessions), expected);
     }
 }
