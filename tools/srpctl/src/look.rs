@@ -326,7 +326,7 @@ fn disks(session: &Session, now: &[Disk], time: SystemTime, events: &mut Vec<Eve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{owner::Owner, session::tests::machine};
+    use crate::{owner::Owner, schema, session::tests::machine};
     use std::os::unix::fs::symlink;
 
     /// A machine whose sessions, host9 and host10, have the driver's counters.
@@ -360,6 +360,7 @@ mod tests {
             }
             let (watcher, start) = Watcher::new(Look::all(&machine.sysfs), time);
             assert_eq!(start.to_string(), "1970-01-01T00:00:00.000Z sessions: 2");
+            schema::check("events", &start);
             machine.watcher = watcher;
             machine
         }
@@ -386,6 +387,7 @@ mod tests {
             self.time += Duration::from_secs(1);
             let look = Look::all(&self.sysfs);
             let events = self.watcher.see(look, self.time).into_iter();
+            let events = events.inspect(|event| schema::check("events", event));
             events
                 .map(|event| event.to_string()[25..].to_string())
                 .collect()
@@ -521,10 +523,12 @@ mod tests {
         symlink("../../class/block/sdb", numbers.join("8:16")).unwrap();
         let told = |action: &str, number: &str| {
             let event = format!(
-                "change@/x\0DM_ACTION={action}\0DM_PATH={number}\0DM_NAME=mpatha\0DM_NR_VALID_PATHS=1\0"
+                "change@/x\0DM_ACTION={action}\0DM_PATH={number}\0DM_NAME=mpatha\0\
+                 DM_NR_VALID_PATHS=1\0"
             );
             let event = Uevent::parse(event.as_bytes());
             let event = machine.watcher.path(&machine.sysfs, &event)?;
+            schema::check("events", &event);
             Some(event.to_string()[25..].to_string())
         };
         let failed = format!("{NINE}sdb is a failed path of mpatha, paths left: 1");

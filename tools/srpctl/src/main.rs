@@ -38,6 +38,8 @@ mod pattern;
 mod port;
 mod rescan;
 mod resolve;
+#[cfg(test)]
+mod schema;
 mod session;
 mod show;
 mod signals;

@@ -123,8 +123,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the session has a connection. With fast_io_fail_tmo and dev_loss_tmo off, the
-    /// transport class reports `running` without one.
+    /// Returns whether the session has a connection. With fast_io_fail_tmo and dev_loss_tmo off,
+    /// the transport class reports `running` without one.
     pub fn is_connected(&self) -> bool {
         self.state == "running" && self.channels > 0
     }
@@ -200,7 +200,7 @@ pub fn host(argument: &str) -> Option<u32> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::{cli::List, list};
+    use crate::{cli::List, list, schema};
     use std::{fs, os::unix::fs::symlink, path::Path};
 
     /// A machine with two sessions, two paths to one disk, and a disk of another driver.
@@ -285,6 +285,7 @@ pub mod tests {
         assert_eq!(disk.by_path.as_deref(), Some("/dev/disk/by-path/srp-rxe0"));
         assert_eq!(disk.model, "LIO-ORG disk");
         assert_eq!(disk.paths, ["sdb", "sdc"]);
+        schema::check("list", &all);
         list::run(&sysfs, &List { json: true }).unwrap();
         let table = list::table(&all).to_string();
         let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();

@@ -68,7 +68,8 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
     if sessions.is_empty() {
         return Err(Error::NotFound(format!("{}: not logged in", args.session)));
     }
-    let all = details(sysfs, &sessions);
+    let losses = Losses::read(sysfs);
+    let all = details(sysfs, &sessions, losses.as_ref());
     // Prints one document for all named sessions.
     if args.json {
         return list::json(&all);
@@ -78,8 +79,11 @@ pub fn run(sysfs: &Sysfs, args: &Show) -> Result {
 }
 
 /// Reads the files of sessions.
-fn details<'a>(sysfs: &Sysfs, sessions: &'a [Session]) -> Vec<Details<'a>> {
-    let losses = Losses::read(sysfs);
+fn details<'a>(
+    sysfs: &Sysfs,
+    sessions: &'a [Session],
+    losses: Option<&'a Losses>,
+) -> Vec<Details<'a>> {
     let all = sessions.iter().map(|session| {
         let read = |folder: std::path::PathBuf, names: &[&'static str]| {
             names
@@ -92,7 +96,7 @@ fn details<'a>(sysfs: &Sysfs, sessions: &'a [Session]) -> Vec<Details<'a>> {
             driver: read(session.folder(sysfs), &DRIVER),
             statistics: Statistics::of(sysfs, session.host),
             transport: read(Session::remote_port(sysfs, session.host), &TRANSPORT),
-            losses: losses.as_ref().map(|losses| losses.of(session)),
+            losses: losses.map(|losses| losses.of(session)),
         }
     });
     all.collect()
@@ -169,7 +173,7 @@ fn print(details: &Details<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{schema, session::tests::machine};
     use std::{fs, time::Duration};
 
     #[test]
@@ -181,7 +185,7 @@ mod tests {
         let file = fs::read_to_string(&path).unwrap();
         fs::write(&path, file.replace("device", "#device")).unwrap();
         let sessions = Session::meant(&sysfs, "one").unwrap();
-        let document = serde_json::to_string(&details(&sysfs, &sessions)).unwrap();
+        let document = serde_json::to_string(&details(&sysfs, &sessions, None)).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         let hosts = document.as_array().unwrap().iter();
         let hosts: Vec<_> = hosts.map(|session| session["host"].as_u64()).collect();
@@ -196,5 +200,31 @@ mod tests {
             "connection lost (10 s ago)"
         );
         assert_eq!(ago("connection lost", now), "connection lost");
+    }
+
+    #[test]
+    fn json_has_its_schema() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let sessions = Session::all(&sysfs);
+        assert!(Losses::read(&sysfs).is_none());
+        let unreadable = details(&sysfs, &sessions, None);
+        assert_eq!(unreadable[0].losses, None);
+        schema::check("show", &unreadable);
+        // A file that is not the kernel's has one record.
+        let log = "3,1,1000000,-;scsi host9: ib_srp: rxe0:1 target \
+                   00:00:00:00:00:00:00:01:00:00:00:00:00:00:00:02: connection lost: x\n";
+        fs::write(folder.path().join("dev/kmsg"), log).unwrap();
+        fs::write(
+            sysfs.path("/sys/class/scsi_host/host9/src"),
+            "192.0.2.2:1\n",
+        )
+        .unwrap();
+        let losses = Losses::read(&sysfs);
+        let all = details(&sysfs, &sessions, losses.as_ref());
+        let of = |n: usize| all[n].losses.as_ref().map(Vec::len);
+        assert_eq!((of(0), of(1)), (Some(1), Some(0)));
+        assert_eq!(all[0].driver["src"], "192.0.2.2:1");
+        schema::check("show", &all);
     }
 }

@@ -227,7 +227,7 @@ pub fn example() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{schema, session::tests::machine};
 
     #[test]
     fn a_session_without_channels_is_not_connected() {
@@ -291,5 +291,17 @@ mod tests {
         let expected: Targets = [("away".into(), 0), ("one".into(), 1)].into();
         let sessions = Session::hosts(&sysfs);
         assert_eq!(targets(&sysfs, &sessions), expected);
+    }
+
+    #[test]
+    fn json_has_its_schema() {
+        let folder = machine();
+        let counters_of = folder.path().join("sys/class/scsi_host/host9/statistics");
+        std::fs::create_dir(&counters_of).unwrap();
+        std::fs::write(counters_of.join("busy"), "3 4\n").unwrap();
+        let sysfs = Sysfs::below(folder.path());
+        let all = counters(&sysfs, &Session::hosts(&sysfs));
+        assert_eq!(all[0].statistics.sum("busy"), 7);
+        schema::check("stats", &all);
     }
 }
