@@ -4,11 +4,11 @@
 
 use crate::{
     cli::{Cli, Generate},
+    complete,
     error::{Error, Result, STATUS},
     version,
 };
 use clap::{Command, CommandFactory};
-use clap_complete::{generate_to, Shell};
 use clap_mangen::Man;
 use std::{fs, path::Path};
 
@@ -18,32 +18,7 @@ pub fn run(args: &Generate) -> Result {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     pages(folder, &command)?;
-    for shell in [Shell::Bash, Shell::Zsh] {
-        let mut command = completed(&Cli::command(), shell);
-        generate_to(shell, &mut command, "srpctl", folder).map_err(|e| Error::io(folder, e))?;
-    }
-    Ok(())
-}
-
-/// Returns the command without its hidden subcommands and options, which the completion generators
-/// would offer. In zsh a colon ends the name of a value, so it is escaped.
-fn completed(command: &Command, shell: Shell) -> Command {
-    let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
-    let mut result = Command::new(command.get_name().to_string())
-        .disable_help_subcommand(true)
-        .args(arguments.map(|arg| match arg.get_value_names() {
-            Some([name]) if shell == Shell::Zsh => arg.clone().value_name(name.replace(':', "\\:")),
-            _ => arg.clone(),
-        }))
-        .subcommands(parts.map(|part| completed(part, shell)));
-    if let Some(about) = command.get_about() {
-        result = result.about(about.clone());
-    }
-    if let Some(version) = command.get_version() {
-        result = result.version(version.to_string());
-    }
-    result
+    complete::scripts(folder)
 }
 
 /// Writes `srpctl.8`, `srpctl-connect.8` and so on.
@@ -121,7 +96,6 @@ Held while a login or a logout goes on.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{collections::BTreeSet, process, str};
 
     fn generated() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -132,118 +106,12 @@ mod tests {
         folder
     }
 
-    /// Returns the visible commands with their long options.
-    fn visible() -> Vec<(String, BTreeSet<String>)> {
-        let command = Cli::command();
-        let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
-        parts
-            .map(|part| {
-                let arguments = part.get_arguments().filter(|arg| !arg.is_hide_set());
-                let options = arguments.filter_map(|arg| Some(format!("--{}", arg.get_long()?)));
-                let all = options.chain(["--help".to_string()]).collect();
-                (part.get_name().to_string(), all)
-            })
-            .collect()
-    }
-
-    /// Returns bash's completions of the last word of each line. Words are separated by commas, and
-    /// the last word, which may be empty, is followed by a dot.
-    fn bash(folder: &Path, lines: &[String]) -> Vec<BTreeSet<String>> {
-        const SCRIPT: &str = r#"
-            . "$1/srpctl.bash"
-            complete -p srpctl | grep -q -- '-F _srpctl srpctl$' || exit 1
-            for line in "${@:2}"; do
-                IFS=, read -ra COMP_WORDS <<<"$line"
-                COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
-                COMP_WORDS[COMP_CWORD]=${COMP_WORDS[COMP_CWORD]%.}
-                _srpctl srpctl "${COMP_WORDS[@]: -1}" "${COMP_WORDS[@]: -2:1}"
-                echo "${COMPREPLY[*]}"
-            done"#;
-        let out = process::Command::new("bash")
-            .args(["--norc", "-uc", SCRIPT, "bash"])
-            .arg(folder)
-            .args(lines)
-            .output()
-            .unwrap();
-        let errors = str::from_utf8(&out.stderr).unwrap();
-        assert!(out.status.success() && errors.is_empty(), "{errors}");
-        let words = |line: &str| line.split(' ').map(str::to_string).collect();
-        let text = str::from_utf8(&out.stdout).unwrap();
-        text.lines().map(words).collect()
-    }
-
-    /// Completes commands, options and values in bash.
-    #[test]
-    fn bash_completes_commands_and_options() {
-        let folder = generated();
-        let visible = visible();
-        let mut lines: Vec<String> = ["srpctl,.", "srpctl,disconn.", "srpctl,stats,--format,."]
-            .map(String::from)
-            .into();
-        lines.extend(visible.iter().map(|(name, _)| format!("srpctl,{name},--.")));
-        let offered = bash(folder.path(), &lines);
-        assert_eq!(offered.len(), lines.len());
-
-        let commands: BTreeSet<_> = offered[0].iter().filter(|w| !w.starts_with('-')).collect();
-        assert_eq!(commands, visible.iter().map(|(name, _)| name).collect());
-        assert_eq!(offered[1], ["disconnect".to_string()].into());
-        assert_eq!(offered[2], ["json", "prometheus"].map(String::from).into());
-        for ((name, options), offered) in visible.iter().zip(&offered[3..]) {
-            assert_eq!(offered, options, "{name}");
-        }
-    }
-
-    /// Checks the zsh completions without zsh: they are quoted as in bash, and each option takes at
-    /// most one value.
-    #[test]
-    fn zsh_is_offered_commands_and_options() {
-        let folder = generated();
-        let path = folder.path().join("_srpctl");
-        let parsed = process::Command::new("bash")
-            .arg("-n")
-            .arg(&path)
-            .output()
-            .unwrap();
-        assert!(parsed.status.success() && parsed.stderr.is_empty());
-
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("#compdef srpctl\n"));
-        let list = text.split_once("\n_srpctl_commands() {").unwrap().1;
-        let list = list.split_once("\n}").unwrap().0;
-        let entries = list.lines().filter_map(|line| line.strip_prefix('\''));
-        let names: Vec<_> = entries.map(|e| e.split_once(':').unwrap().0).collect();
-        let visible = visible();
-        assert_eq!(
-            names,
-            visible.iter().map(|(name, _)| name).collect::<Vec<_>>()
-        );
-
-        for (name, options) in &visible {
-            let block = text.split_once(&format!("({name})\n")).unwrap().1;
-            let block = block.split_once(";;").unwrap().0;
-            let mut offered = BTreeSet::new();
-            for line in block.lines() {
-                // The excluded options come first: '(--all)--forget[...]'.
-                let spec = line.trim_start_matches(['\'', '*']);
-                let spec = match spec.strip_prefix('(') {
-                    Some(spec) => spec.split_once(')').unwrap().1,
-                    None => spec,
-                };
-                if !spec.starts_with("--") {
-                    continue;
-                }
-                offered.insert(spec[..spec.find(['=', '[']).unwrap()].to_string());
-                let colons = spec.replace("\\:", "").matches(':').count();
-                assert_eq!(colons, if spec.contains("=[") { 2 } else { 0 }, "{line}");
-            }
-            assert_eq!(&offered, options, "{name}");
-        }
-    }
-
     #[test]
     fn each_command_has_a_page() {
         let folder = generated();
-        for (name, _) in visible() {
+        let command = Cli::command();
+        let visible = command.get_subcommands().filter(|part| !part.is_hide_set());
+        for name in visible.map(Command::get_name) {
             let page = fs::read_to_string(folder.path().join(format!("srpctl-{name}.8"))).unwrap();
             assert!(page.contains(&format!(".TH srpctl-{name} 8")), "{name}");
         }

@@ -8,6 +8,7 @@ mod apply;
 mod boot;
 mod check;
 mod cli;
+mod complete;
 mod connect;
 mod disconnect;
 mod discover;
@@ -72,6 +73,7 @@ use std::process::ExitCode;
 use sysfs::Sysfs;
 
 fn main() -> ExitCode {
+    complete::answer();
     let sysfs = Sysfs::system();
     let cli = match Cli::try_parse() {
         Err(asked) if asked.kind() == DisplayVersion => {
