@@ -86,6 +86,7 @@ install-srpctl:
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/dracut/modules.d/95srp tools/dracut/module-setup.sh tools/dracut/srp-login.sh
 	@to=$$(mktemp -d) && $(srpctl) generate $$to && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $$to/*.8 && \
+	install -D -m 644 -t $(DESTDIR)/usr/share/man/man5 $$to/*.5 && \
 	install -D -m 644 $$to/srpctl.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/srpctl.fish && \
 	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \
 	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to

@@ -6,7 +6,7 @@ use crate::{
     cli::{Cli, Generate},
     complete,
     error::{Error, Result, STATUS},
-    version,
+    manual, version,
 };
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -18,6 +18,10 @@ pub fn run(args: &Generate) -> Result {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     pages(folder, &command)?;
+    for (name, text) in manual::pages() {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
+    }
     complete::scripts(folder)
 }
 
@@ -44,7 +48,9 @@ fn pages(folder: &Path, command: &Command) -> Result {
     let io = |e| Error::io(&path, e);
     man.render_title(&mut text).map_err(io)?;
     man.render_name_section(&mut text).map_err(io)?;
-    man.render_synopsis_section(&mut text).map_err(io)?;
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
+    text.extend_from_slice(format!(".SH SYNOPSIS\n{usage}\n").as_bytes());
     man.render_description_section(&mut text).map_err(io)?;
     man.render_options_section(&mut text).map_err(io)?;
     if command.get_subcommands().any(|part| !part.is_hide_set()) {
@@ -58,7 +64,9 @@ fn pages(folder: &Path, command: &Command) -> Result {
     if command.get_name() == "connect" {
         end += FILES;
     }
-    end += ".SH \"SEE ALSO\"\nsrpctl(8), srp_daemon(8), systemd.unit(5), fstab(5), multipath.conf(5)\n";
+    end += &manual::examples(command.get_name());
+    end += ".SH \"SEE ALSO\"\nsrpctl(8), targets.d(5), srp\\-connect@.service(8), srp_daemon(8), \
+            multipath.conf(5)\n";
     text.extend_from_slice(end.as_bytes());
     fs::write(&path, text).map_err(io)
 }
@@ -68,22 +76,7 @@ const FILES: &str = "\
 .SH FILES
 .TP
 .I /etc/srp/targets.d/NAME.conf
-A target to log in to at boot. srp-generator creates the service srp-connect@NAME for each such \
-file. Lines are `name = \"value\"`; numbers need no quotes, hexadecimal values do; `#` begins a \
-comment. Names are those of the options above with `_` instead of `-`: device, port, the login \
-options, the timeouts. dest may have a host name, which each login looks up. `onboot = false` \
-leaves the login to `srpctl connect`. \
-`initramfs = true` is for the target of the root file system: \
-`update-initramfs -u` copies it to the initramfs, which sets up the network as the kernel's \
-parameter ip= says and logs in; this session is never logged out. An invalid line is reported, and \
-nothing is done; `update-initramfs` and `dracut` then fail.
-.IP
-At boot the login is retried for 60 seconds before remote file systems are mounted, then every few \
-seconds while the boot continues; when it succeeds, failed mounts are retried. When the session is \
-gone later, because of dev_loss_tmo, the adapter or the module, srp-restore.timer has the service \
-log in again, until `srpctl disconnect`. In fstab such a \
-file system needs the option _netdev, and nofail if the machine must boot without it. At shutdown \
-the logout follows after the file systems are unmounted.
+A target to log in to at boot, see targets.d(5).
 .TP
 .I /run/srp/hostN
 The program that created the session: srpctl or initramfs. A session without such a file was \
@@ -114,7 +107,12 @@ mod tests {
         for name in visible.map(Command::get_name) {
             let page = fs::read_to_string(folder.path().join(format!("srpctl-{name}.8"))).unwrap();
             assert!(page.contains(&format!(".TH srpctl-{name} 8")), "{name}");
+            assert!(page.contains(&format!("\nsrpctl {name}")), "{name}");
+            assert!(page.contains("\n.SH EXAMPLES\n.PP\n"), "{name}");
         }
+        let page = fs::read_to_string(folder.path().join("targets.d.5")).unwrap();
+        assert!(page.starts_with(".TH targets.d 5 "));
+        assert!(folder.path().join("srp-connect@.service.8").exists());
         assert!(folder.path().join("srpctl.8").exists());
         assert!(!folder.path().join("srpctl-generate.8").exists());
     }

@@ -19,6 +19,7 @@ mod edit;
 mod error;
 mod event;
 mod events;
+mod examples;
 mod explain;
 mod generate;
 mod holder;
@@ -28,6 +29,7 @@ mod lock;
 mod look;
 mod losses;
 mod lun;
+mod manual;
 #[cfg(test)]
 mod monitoring;
 mod mount;
