@@ -80,6 +80,7 @@ install-srpctl:
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(srpctl)
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system tools/systemd/*.service tools/systemd/*.timer
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/61-srp-rescan.rules
+	@install -D -m 644 -t $(DESTDIR)/usr/share/srpctl/schema tools/srpctl/schema/*.json
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/systemd/system-generators tools/systemd/srp-generator
 	@install -D -m 755 tools/initramfs/hook $(DESTDIR)/usr/share/initramfs-tools/hooks/srp
 	@install -D -m 755 tools/initramfs/local-top $(DESTDIR)/usr/share/initramfs-tools/scripts/local-top/srp
