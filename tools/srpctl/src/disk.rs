@@ -42,8 +42,10 @@ impl Disk {
     /// because a machine may have thousands of disks.
     pub fn all(sysfs: &Sysfs, hosts: &[u32]) -> BTreeMap<u32, Vec<Self>> {
         let numbered = links(sysfs, "/dev", "srp");
-        // systemd's names of disks below a PCI device change from login to login.
-        let by_paths = links(sysfs, "/dev/disk/by-path", "srp-");
+        // systemd's names of disks below a PCI device change from login to login, and a rename of
+        // the adapter changes the path by its name.
+        let mut by_paths = links(sysfs, "/dev/disk/by-path", "srp-");
+        by_paths.extend(links(sysfs, "/dev/disk/by-path", "srp-0x"));
         let mut found: BTreeMap<u32, Vec<Self>> = BTreeMap::new();
         for block in sysfs.entries("/sys/class/block") {
             let Some((host, lun)) = address(&block) else {
@@ -236,6 +238,13 @@ mod tests {
         let disks = Disk::all(&Sysfs::below(folder.path()), &[0]);
         let name = disks[&0][3].by_path.as_deref();
         assert_eq!(name, Some("/dev/disk/by-path/srp-0-lun-3"));
+        // `-` comes before `0`.
+        for path in ["srp--1-lun-3", "srp-0x01-1-lun-3"] {
+            symlink("../../sd3", by_path.join(path)).unwrap();
+        }
+        let disks = Disk::all(&Sysfs::below(folder.path()), &[0]);
+        let name = disks[&0][3].by_path.as_deref();
+        assert_eq!(name, Some("/dev/disk/by-path/srp-0x01-1-lun-3"));
     }
 
     #[test]
