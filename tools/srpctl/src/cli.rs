@@ -105,7 +105,7 @@ pub struct Connect {
     /// All targets of /etc/srp/targets.d, except those with `onboot = false`
     #[arg(long, conflicts_with_all = ["name", "id_ext", "device", "port", "save", "path"])]
     pub all: bool,
-    /// RDMA device, as mlx5_0
+    /// RDMA device, as mlx5_0, or its node GUID
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Port of the RDMA device

@@ -3,7 +3,7 @@
 //! `srpctl connect`.
 
 use crate::{
-    boot,
+    adapter, boot,
     cli::Connect,
     disk::{self, Disk},
     draft::Draft,
@@ -67,7 +67,7 @@ impl Attempt {
             let number = unused(sysfs, &target, &port)?;
             target.set("initiator_ext", format!("{number:x}"));
         }
-        target.device = Some(port.device.clone());
+        target.device = Some(adapter::lasting(sysfs, &port.device));
         target.port = Some(port.number);
         Ok(Self {
             target,
@@ -258,7 +258,14 @@ pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
 /// Returns whether the file `name` alone leads to the same session as `target`.
 fn is_of_file(sysfs: &Sysfs, name: &str, target: &Target) -> Result<bool> {
     let file = Target::named(sysfs, name)?;
-    Ok((&file.device, file.port) == (&target.device, target.port)
+    let is_device = match (&file.device, &target.device) {
+        (Some(file), Some(target)) => {
+            adapter::is(sysfs, file, target) || adapter::is(sysfs, target, file)
+        }
+        (file, target) => file == target,
+    };
+    Ok(is_device
+        && file.port == target.port
         && file.key()? == target.key()?
         && file.host() == target.host()
         && file.ends()? == target.ends()?
@@ -525,6 +532,12 @@ mod tests {
         }
         let mut other = target.clone();
         other.device = Some("rxe0".into());
+        assert!(!is(&other));
+        // The name of the adapter in the file.
+        adapter::tests::put(folder.path(), "rxe1", "0000:00ff:fe00:0001");
+        other.device = Some("0x000000fffe000001".into());
+        assert!(is(&other));
+        other.device = Some("0x000000fffe000002".into());
         assert!(!is(&other));
         other = target.clone();
         other.set("queue_size", "5".into());

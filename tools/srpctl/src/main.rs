@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod apply;
 mod boot;
 mod check;

@@ -3,6 +3,7 @@
 //! RDMA ports with an `add_target` file, and the choice of one for a target.
 
 use crate::{
+    adapter,
     error::{Error, Result},
     sysfs::{self, Sysfs},
     target::{End, Target},
@@ -255,7 +256,7 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
     }
     let mut fit: Vec<&Port> = all
         .iter()
-        .filter(|port| device.is_none_or(|device| port.device == device))
+        .filter(|port| device.is_none_or(|device| adapter::is(sysfs, device, &port.device)))
         .filter(|port| number.is_none_or(|number| port.number == number))
         .collect();
     let names = |ports: &[&Port]| {

@@ -3,6 +3,7 @@
 //! Sessions: SCSI hosts of ib_srp.
 
 use crate::{
+    adapter,
     disk::Disk,
     error::{Error, Result},
     owner::Owner,
@@ -132,6 +133,7 @@ impl Session {
     /// Returns whether the session matches `target`. Unknown and unspecified values match.
     pub fn is_of(
         &self,
+        sysfs: &Sysfs,
         target: &Target,
         (id_ext, ioc_guid, initiator_ext): &(String, String, String),
     ) -> bool {
@@ -144,7 +146,7 @@ impl Session {
             && target
                 .device
                 .as_ref()
-                .is_none_or(|device| *device == self.device)
+                .is_none_or(|device| adapter::is(sysfs, device, &self.device))
             && target.port.is_none_or(|port| port == self.port)
     }
 
@@ -153,7 +155,7 @@ impl Session {
         let key = target.key()?;
         let mut all = Self::hosts(sysfs);
         all.retain(|session| {
-            session.is_of(target, &key)
+            session.is_of(sysfs, target, &key)
                 && session.device == port.device
                 && session.port == port.number
         });
@@ -186,7 +188,7 @@ impl Session {
         // Otherwise, the sessions that match the file and are not recorded under another name.
         let target = Target::named(sysfs, name)?;
         let key = target.key()?;
-        all.retain(|session| session.target.is_none() && session.is_of(&target, &key));
+        all.retain(|session| session.target.is_none() && session.is_of(sysfs, &target, &key));
         Ok(all)
     }
 }
@@ -307,6 +309,17 @@ pub mod tests {
         assert_eq!(hosts("host9"), [9]);
         assert_eq!(hosts("10"), [10]);
         assert_eq!(hosts("one"), [10]);
+        // The file names the adapter by its GUID.
+        adapter::tests::put(folder.path(), "rxe1", "0000:00ff:fe00:0001");
+        let file = folder.path().join("etc/srp/targets.d/one.conf");
+        let text = fs::read_to_string(&file).unwrap();
+        for (guid, found) in [
+            ("0x000000fffe000001", &[10][..]),
+            ("0x000000fffe000002", &[]),
+        ] {
+            fs::write(&file, text.replace("rxe1", guid)).unwrap();
+            assert_eq!(hosts("one"), found);
+        }
         assert_eq!(Session::meant(&sysfs, "host0").unwrap_err().status(), 6);
         assert_eq!(Session::meant(&sysfs, "two").unwrap_err().status(), 6);
     }

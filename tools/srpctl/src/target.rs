@@ -96,11 +96,12 @@ impl From<Address<'_>> for End {
 pub struct Target {
     /// Name of the file, without `.conf`.
     pub name: Option<String>,
-    /// Name of the RDMA device.
+    /// Name or node GUID of the RDMA device.
     pub device: Option<String>,
     /// Port number on the RDMA device, starting at 1.
     pub port: Option<u32>,
-    /// Whether the target has the root file system: the initramfs logs in, and no unit logs out.
+    /// Whether the target has the root file system: the initramfs logs in, too, and no unit logs
+    /// out.
     pub initramfs: bool,
     /// Whether `onboot = false`: only `srpctl connect NAME` logs in.
     pub manual: bool,
