@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # dracut.modules(7): adds the targets in /etc/srp/targets.d with `initramfs = true`, and the tools to log in to them.
 
-marked() { srpctl targets --root "${dracutsysrootdir:-/}"; }
+marked() { srpctl targets --root "${dracutsysrootdir:-/}" "$@"; }
 
 # If a check fails, dracut skips the module and continues, so install must report errors.
 check() {
@@ -21,9 +21,8 @@ installkernel() {
 }
 
 install() {
-	local file files
-	files=$(marked) || { dfatal "srp: the targets that log in at boot are not known"; exit 1; }
-	for file in $files; do inst_simple "$file"; done
+	# shellcheck disable=SC2154 # dracut sets it.
+	marked --into "$initdir" >/dev/null || { dfatal "srp: the targets that log in at boot are not known"; exit 1; }
 	inst_multiple srpctl flock
 	inst_rules 60-srp.rules
 	inst /usr/lib/udev/srp-name

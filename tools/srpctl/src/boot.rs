@@ -3,6 +3,7 @@
 //! Logins at boot: `srpctl generator` for systemd, `srpctl targets` for the initramfs hooks.
 
 use crate::{
+    adapter,
     cli::{Generator, Targets},
     error::{Error, Result},
     out::say,
@@ -27,14 +28,15 @@ pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
         .collect()
 }
 
-/// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file. A
-/// target with `initramfs = true` gets no unit: the initramfs logs in to it, and no unit may log
-/// out. Nor does one with `onboot = false`. An invalid file also gets a unit, which fails and reports why.
+/// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file, except
+/// with `onboot = false`. The unit of a target with `initramfs = true` finds the session of the
+/// initramfs, or logs in if that path was away; its stop does not log out. An invalid file also gets
+/// a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
         match target {
-            Ok(target) if target.initramfs || target.manual => continue,
+            Ok(target) if target.manual => continue,
             Ok(_) => {}
             Err(error) if Target::path(sysfs, &name).is_err() => {
                 eprintln!("srpctl: {FOLDER}/{name}.conf skipped: {error}");
@@ -52,14 +54,20 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     Ok(())
 }
 
-/// Prints the files of the targets that the initramfs logs in to. An invalid file may be one of
-/// them, so it causes an error, which is returned after all valid files are printed.
+/// Prints the files of the targets that the initramfs logs in to, and copies them below `--into`.
+/// There the adapter may have another name, so the copies have its node GUID. An invalid file may be
+/// one of them, so it causes an error, which is returned after all valid files are printed.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
     let mut result = Ok(());
     for (name, target) in files(&sysfs) {
         match target {
-            Ok(target) if target.initramfs => say!("{FOLDER}/{name}.conf"),
+            Ok(target) if target.initramfs => {
+                if let Some(image) = &args.into {
+                    copy(&sysfs, target, &name, &Sysfs::below(image))?;
+                }
+                say!("{FOLDER}/{name}.conf");
+            }
             Ok(_) => {}
             Err(error) => {
                 if let Err(before) = std::mem::replace(&mut result, Err(error)) {
@@ -71,6 +79,15 @@ pub fn targets(args: &Targets) -> Result {
     result
 }
 
+/// Writes the file of a target to `image`, the root of an initramfs.
+fn copy(sysfs: &Sysfs, mut target: Target, name: &str, image: &Sysfs) -> Result {
+    target.device = target.device.map(|device| adapter::lasting(sysfs, &device));
+    let folder = image.path(FOLDER);
+    fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
+    let path = folder.join(format!("{name}.conf"));
+    fs::write(&path, target.to_file()).map_err(|e| Error::io(&path, e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +95,7 @@ mod tests {
     const GOOD: &str = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"192.0.2.1:5555\"\n";
 
     #[test]
-    fn each_file_but_that_of_the_root_has_a_unit() {
+    fn each_file_has_a_unit() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("etc/srp/targets.d");
         fs::create_dir_all(&folder).unwrap();
@@ -122,6 +139,7 @@ mod tests {
             links,
             [
                 "srp-connect@disk1.service",
+                "srp-connect@root.service",
                 "srp-connect@text.service",
                 "srp-connect@wrong.service"
             ]
@@ -134,11 +152,41 @@ mod tests {
         assert_eq!(marked, ["root"]);
         let args = Targets {
             root: root.path().to_path_buf(),
+            into: None,
         };
         assert!(targets(&args).is_err());
         for name in ["wrong.conf", "a b.conf"] {
             fs::remove_file(folder.join(name)).unwrap();
         }
         targets(&args).unwrap();
+    }
+
+    #[test]
+    fn the_initramfs_knows_adapters_by_their_guid() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("etc/srp/targets.d");
+        fs::create_dir_all(&folder).unwrap();
+        adapter::tests::put(root.path(), "rocep1s0", "506b:4b03:0000:a1b2");
+        for (name, device) in [("new", "rocep1s0"), ("old", "mlx5_0")] {
+            let text = format!("{GOOD}device = \"{device}\"\ninitramfs = true\n");
+            fs::write(folder.join(format!("{name}.conf")), text).unwrap();
+        }
+        fs::write(folder.join("disk.conf"), GOOD).unwrap();
+        let image = root.path().join("image");
+        targets(&Targets {
+            root: root.path().to_path_buf(),
+            into: Some(image.clone()),
+        })
+        .unwrap();
+        let image = Sysfs::below(&image);
+        let found: Vec<_> = files(&image)
+            .into_iter()
+            .map(|(name, target)| (name, target.unwrap().device.unwrap()))
+            .collect();
+        let wanted = [("new", "0x506b4b030000a1b2"), ("old", "mlx5_0")];
+        assert_eq!(
+            found,
+            wanted.map(|(name, device)| (name.into(), device.into()))
+        );
     }
 }

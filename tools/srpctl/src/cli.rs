@@ -310,6 +310,9 @@ pub struct Targets {
     /// The root of the system whose initramfs is made
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub root: PathBuf,
+    /// The initramfs to copy the files to
+    #[arg(long, value_name = "FOLDER")]
+    pub into: Option<PathBuf>,
 }
 
 /// The one option that may be given more than once.

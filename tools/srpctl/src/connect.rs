@@ -233,9 +233,8 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
 /// Starts the unit that logs in again when the session is lost.
 pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
     let name = args.save.as_deref().or(args.name.as_deref());
-    // The initramfs has no units, and targets that it logs in to have none.
-    let has_unit = !target.initramfs && !target.manual;
-    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && has_unit);
+    // The initramfs has no units.
+    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.manual);
     let Some(name) = name else {
         return Ok(());
     };

@@ -45,6 +45,10 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     let mut all = Vec::new();
     let mut targets = Vec::new();
     for argument in &args.sessions {
+        // The root file system is on it until the machine is off.
+        if args.unit && Target::named(sysfs, argument).is_ok_and(|target| target.initramfs) {
+            continue;
+        }
         let meant = match Session::meant(sysfs, argument) {
             // If --forget stops a unit, the unit's file may already be gone.
             Err(Error::NotFound(_)) if args.unit => Vec::new(),
@@ -226,6 +230,25 @@ mod tests {
             begin(&sysfs, &sessions, false, false).unwrap_err().status(),
             7
         );
+    }
+
+    #[test]
+    fn the_unit_of_the_root_does_not_log_out() {
+        let root = machine();
+        let sysfs = Sysfs::below(root.path());
+        let file = Target::path(&sysfs, "one").unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text + "initramfs = true\n").unwrap();
+        let args = Disconnect {
+            sessions: vec!["one".into()],
+            all: false,
+            forget: false,
+            force: true,
+            unit: true,
+        };
+        run(&sysfs, &args).unwrap();
+        let delete = Session::remote_port(&sysfs, 10).join("delete");
+        assert!(!delete.exists());
     }
 
     #[test]

@@ -15,7 +15,8 @@ const KEYS: [(&str, &str, &str); 4] = [
     (
         "device",
         "\"DEVICE\"",
-        "RDMA device, as mlx5_0; without it the route to the target decides",
+        "RDMA device, by its node GUID or its name, which may change; --save writes the GUID. Without \
+         it the route to the target decides",
     ),
     ("port", "NUMBER", "Port of the RDMA device"),
     (
@@ -27,9 +28,9 @@ const KEYS: [(&str, &str, &str); 4] = [
     (
         "initramfs",
         "true|false",
-        "The target has the root file system. `update-initramfs -u` and `dracut` copy the file to \
-         the initramfs, which sets up the network as the kernel's parameter ip= says and logs in. \
-         This session is never logged out, and the target has no unit",
+        "A path to the root file system. `update-initramfs -u` and `dracut` copy the file to the \
+         initramfs, which sets up the network as the kernel's parameter ip= says and logs in to all \
+         paths at once; one suffices to boot. The units log in to the others, and never log out",
     ),
 ];
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the login scripts of the initramfs, with an srpctl that only waits.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// Time that `slow` needs for its login, or to fail.
+const SLOW: Duration = Duration::from_secs(8);
+
+/// Runs a script with the targets in `names`, and returns how long it took and the logins that have
+/// begun. A target `slow` takes a while, one whose name ends in `away` fails.
+fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    };
+    for name in names {
+        put(&format!("etc/srp/targets.d/{name}.conf"), "");
+    }
+    let functions = "configure_networking() { :; }\nlog_warning_msg() { echo \"$@\"; }\n";
+    put("scripts/functions", functions);
+    put("lib/dracut-lib.sh", "warn() { echo \"$@\"; }\n");
+    let began = root.path().join("began");
+    let stub = format!(
+        "#!/bin/sh\nfor name; do :; done\necho $name >>{}\n\
+         case $name in slow*) sleep {} ;; esac\ncase $name in *away) exit 1 ;; esac\n",
+        began.display(),
+        SLOW.as_secs()
+    );
+    put("bin/srpctl", &stub);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(script);
+    let mut text = fs::read_to_string(path).unwrap();
+    for folder in [" /etc/", " /scripts/", " /lib/", "=/run/"] {
+        let (before, rest) = folder.split_at(1);
+        text = text.replace(folder, &format!("{before}{}{rest}", root.path().display()));
+    }
+    put("script", &text);
+    let path = std::env::var("PATH").unwrap();
+    let start = Instant::now();
+    let status = Command::new("sh")
+        .arg(root.path().join("script"))
+        .env("PATH", format!("{}/bin:{path}", root.path().display()))
+        .status()
+        .unwrap();
+    let took = start.elapsed();
+    assert!(status.success());
+    let all = || fs::read_to_string(&began).unwrap_or_default();
+    while all().lines().count() < names.len() {
+        assert!(start.elapsed() < SLOW, "not all at once: {}", all());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut all: Vec<String> = all().lines().map(str::to_string).collect();
+    all.sort();
+    (took, all)
+}
+
+#[test]
+fn a_path_that_is_away_delays_no_other() {
+    for script in ["initramfs/local-top", "dracut/srp-login.sh"] {
+        let names = ["root", "slow-a.away", "slow-b"];
+        let (took, began) = run(script, &names);
+        assert_eq!(began, names, "{script}");
+        assert!(took < SLOW, "{script}: {took:?}");
+    }
+}
+
+#[test]
+fn one_path_is_waited_for() {
+    let (took, _) = run("initramfs/local-top", &["away", "slow"]);
+    assert!(took >= SLOW, "{took:?}");
+    // All fail.
+    let (took, began) = run("initramfs/local-top", &["away", "b.away"]);
+    assert!(took < SLOW, "{took:?}");
+    assert_eq!(began.len(), 2);
+    let (_, began) = run("initramfs/local-top", &[]);
+    assert!(began.is_empty());
+}
