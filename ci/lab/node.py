@@ -62,7 +62,7 @@ class Node(vm.Guest):
                 debugfs(f"dump /var/lib/testbed/efi/{name} /tmp/{to}")
             return "by shim, with Secure Boot"
         if how in ("reboot-srp", "reboot-dracut"):
-            self.root = f"/dev/disk/by-path/srp-rxe0-1-{2 * '000000fffe000001-'}lun-0"
+            self.root = f"/dev/disk/by-path/srp-0x000000fffe000001-1-{2 * '000000fffe000001-'}lun-0"
             # dracut's network daemon configures the port's address; the script for initramfs-tools does it itself.
             address = "10.0.0.1:::255.255.255.0::dummy0:none"
             self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else f" ip={address}"
