@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# make deb: builds the Debian packages of the commit in build/deb, and runs lintian. deb.sh VERSION DIRECTORY: the same
-# with another version, in DIRECTORY.
+# make deb: builds the Debian packages of the commit in build/deb, runs lintian, and makes the folder an apt repository,
+# which SIGN=KEYID signs. deb.sh VERSION DIRECTORY: the same with another version, in DIRECTORY.
 . "$(dirname "$0")/lib.sh"
 
 version=${1-} to=${2:-$top/build/deb}
@@ -16,8 +16,8 @@ build() {
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/}
-		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir tools/renew-initramfs \
-			debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
+		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir tools/lio-example \
+			tools/renew-initramfs debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
 		dpkg-buildpackage -d -us -uc
 		lintian --allow-root --fail-on error,warning ../*.changes
 		# What rpm does not know is installed, too.
@@ -35,4 +35,7 @@ debs=$(step deb "3 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" buil
 rm -rf "$to"
 mkdir -p "$to"
 cp "$debs"/* "$to"
+"$top/ci/repository.sh" test
+"$top/ci/repository.sh" "$to"
+"$top/ci/repository.sh" check "$to"
 du -h "$to"/*.deb

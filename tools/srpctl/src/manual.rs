@@ -142,8 +142,8 @@ srp\\-connect@.service, srp\\-generator \\- log in to SRP targets at boot
 .SH SYNOPSIS
 srp\\-connect@NAME.service
 .SH DESCRIPTION
-srp\\-generator enables this service for each file NAME.conf in /etc/srp/targets.d, except for a \
-target of the initramfs.
+srp\\-generator enables this service for each file NAME.conf in /etc/srp/targets.d, except for one \
+with `onboot = false`. Its stop does not log out of a target with `initramfs = true`.
 .PP
 At boot the login is retried for 60 seconds before remote file systems are mounted, then every few \
 seconds while the boot continues; when it succeeds, failed mounts are retried. In fstab such a \
