@@ -82,6 +82,11 @@ pub enum Command {
     Doctor(Doctor),
     /// Explain lines of the kernel log or the journal
     Explain(Explain),
+    /// On a target: print the command that logs in, for each of its ports
+    ///
+    /// The target is the kernel's (LIO) or SCST, on this machine. What a port lacks is printed with
+    /// the command that adds it.
+    TargetInfo(TargetInfo),
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
     Generate(Generate),
@@ -281,6 +286,11 @@ pub struct Doctor {
 pub struct Explain {
     /// A line, with or without the prefix of the journal; without it, standard input
     pub line: Vec<String>,
+}
+
+/// `srpctl target-info`.
+#[derive(Debug, Args)]
+pub struct TargetInfo {
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

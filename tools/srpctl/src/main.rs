@@ -51,6 +51,7 @@ mod statistics;
 mod stats;
 mod sysfs;
 mod target;
+mod target_info;
 mod timeouts;
 mod turn;
 mod uevent;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Discover => discover::run(&sysfs),
         Command::Doctor(args) => doctor::run(&sysfs, &args),
         Command::Explain(args) => explain::run(&args),
+        Command::TargetInfo(args) => target_info::run(&sysfs, &args),
         Command::Generate(args) => generate::run(&args),
         Command::Generator(args) => boot::generator(&sysfs, &args),
         Command::Targets(args) => boot::targets(&args),

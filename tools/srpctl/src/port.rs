@@ -137,6 +137,10 @@ struct Own {
 }
 
 impl Own {
+    fn is_link_local(&self) -> bool {
+        matches!(self.address, IpAddr::V6(ip) if ip.is_unicast_link_local())
+    }
+
     /// Returns whether `other` is in the subnet of this address.
     fn is_near(&self, other: IpAddr) -> bool {
         match (self.address, self.mask, other) {
@@ -213,7 +217,7 @@ pub fn source(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Option<IpAddr> {
     let mut own = own_addresses().ok()?;
     own.retain(|own| {
         own.address.is_ipv4() == dest.is_ipv4()
-            && !matches!(own.address, IpAddr::V6(ip) if ip.is_unicast_link_local())
+            && !own.is_link_local()
             && port.has(sysfs, &own.interface, &links)
     });
     nearest(own, dest.ip())
@@ -322,6 +326,13 @@ pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let of_net = sysfs.entries("/sys/class/net").into_iter().map(sysfs::name);
     let of_net = of_net.filter(|name| port.has(sysfs, name, &links));
     of_gids.into_iter().chain(of_links).chain(of_net).collect()
+}
+
+/// Returns the addresses of these network interfaces that other machines can name.
+pub fn addresses(interfaces: &BTreeSet<String>) -> Vec<IpAddr> {
+    let own = own_addresses().unwrap_or_default().into_iter();
+    let own = own.filter(|own| interfaces.contains(&own.interface) && !own.is_link_local());
+    own.map(|own| own.address).collect()
 }
 
 #[cfg(test)]
