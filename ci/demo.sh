@@ -10,6 +10,9 @@ kernel=${KERNEL:-stock}
 log=demo${1:+-$1}
 [ "$kernel" = stock ] || log+=-$kernel
 module=()
+# The module's build has mostly one thread.
+[ -n "${1-}" ] || "$top/ci/tools.sh" srpctl >/dev/null &
+building=$!
 if [ "${DRIVER-}" != c ]; then
 	"$top/ci/module.sh" "$kernel" "$built/$kernel" >&2
 	module=(--module "$built/$kernel/rust/ib_srp.ko")
@@ -22,8 +25,11 @@ wss | xorset)
 		bash "/srp/tests/$test" rxe
 	;;
 *)
+	wait $building
+	srpctl=$("$top/ci/tools.sh" srpctl)
 	mkdir -p "$built/log"
-	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" -- bash /srp/tests/demo.sh | tee "$built/log/$log.out"
+	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" --file "$srpctl/srpctl" -- \
+		bash /srp/tests/demo.sh | tee "$built/log/$log.out"
 	# The last line of a good demo states the verified amount.
 	tail -n 1 "$built/log/$log.out" | grep -qE '^demo: ok: /dev/srp0 .* MiB verified$' || die "the last line is not that of a good demo"
 	;;

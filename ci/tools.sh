@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Prints the directory with the compiled programs of the guest tests: user-verbs, srpctl, srp-target, srp-hostile,
-# odd-target, wss, xorset.
+# odd-target, wss, xorset. tools.sh srpctl: the one with srpctl alone.
 . "$(dirname "$0")/lib.sh"
 
 build() {
@@ -11,11 +11,15 @@ build() {
 }
 
 srpctl() { make_srpctl srpctl && cp "$cache/cargo/${root##*/}/release/srpctl" "$1"; }
-all() { build "$1"; srpctl "$1"; "$top/storage/run" build "$1"; }
+all() { build "$1"; cp "$alone/srpctl" "$1"; "$top/storage/run" build "$1"; }
+# digest FILE...: prints a hash of these files, and of those in these folders.
+digest() { (cd "$top" && find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum); }
 
 root=$("$top/ci/root.sh")
-sources=$(find "$top/userspace-tests/guest/user-verbs.c" \
-	"$top/tools/srpctl" "$top/tools/Cargo.toml" "$top/rust/ib_srp/srp/proto" "$top/docs/troubleshooting.md" \
-	"$top/storage" "$top/userspace-tests/hostile" "$top/userspace-tests/odd-target" -type f -print0 |
-	sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum)
-step tools "6 $root $sources" all
+alone=$(step srpctl "1 $root $(digest tools/srpctl tools/Cargo.toml rust/ib_srp/srp/proto docs/troubleshooting.md)" srpctl)
+if [ "${1-}" = srpctl ]; then
+	echo "$alone"
+	exit
+fi
+sources=$(digest userspace-tests/{guest/user-verbs.c,hostile,odd-target} storage)
+step tools "7 $alone $sources" all
