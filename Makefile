@@ -20,7 +20,7 @@ llvm = $(if $(LLVM),,$(if $(shell grep -sx CONFIG_CC_IS_CLANG=y $(KDIR)/.config)
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -121,7 +121,7 @@ one:
 lint:
 	@ci/lint.sh all
 
-clippy fmt fmt-check doc:
+clippy fmt fmt-check doc docs:
 	@ci/lint.sh $@
 
 rust-analyzer:
@@ -171,7 +171,7 @@ help:
 	@echo '                      6.12 is Debian 13 itself). KDIR=test: for the test kernel.'
 	@echo '  make kdir           prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo '  make srpctl         the program srpctl, with cargo'
-	@echo '  make deb            the Debian packages ib-srp-rs-dkms and srp-rs-tools, in build/deb'
+	@echo '  make deb            the Debian packages, an apt repository in build/deb (SIGN=KEYID: signed)'
 	@echo '  make rpm            the same packages for rpm, in build/rpm, with rpmbuild'
 	@echo '  make clean          removes build/; kernels and tools stay in the cache'
 	@echo
@@ -192,6 +192,7 @@ help:
 	@echo '  make lint           all checks of the source (make clippy: that alone)'
 	@echo '  make fmt            formats the Rust files (fmt-check: only looks)'
 	@echo '  make doc            rustdoc of the crate, private items included, in build/doc'
+	@echo '  make docs           the pictures of README, in docs/, from docs/performance.md and ci/drawings.py'
 	@echo '  make rust-analyzer  rust-project.json for an editor'
 	@echo
 	@echo 'Test and measure'

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages|lab: checks the source
-# with the tools of the toolchain root. `all` runs all of them except `doc`. SRC selects another source tree.
+# lint.sh clippy [KERNEL...]|fmt|fmt-check|doc|docs|unsafe|cycles|abi|reasons|reports|bounds|pages|drawings|lab: checks
+# the source with the tools of the toolchain root. `all` runs all of them except `doc` and `docs`. SRC selects another
+# source tree.
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
@@ -114,6 +115,9 @@ bounds() {
 # All files and names mentioned on the developers' pages must exist in the tree.
 pages() { in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- python3 /srp/ci/pages.py /srp; }
 
+# The kept pictures must be those that their sources make. `docs` makes them.
+drawings() { in_root "$("$top/ci/root.sh")" "$src:/srp" -- python3 -B /srp/ci/drawings.py /srp "${1:-check}"; }
+
 # The tests of ci/lab, among them one that reads the headers of all guest tests.
 lab_tests() {
 	in_root "$("$top/ci/root.sh")" "$src:/srp:ro" -- env -C /srp/ci python3 -B -m unittest discover -b -t . -s lab/tests
@@ -121,15 +125,16 @@ lab_tests() {
 
 all() {
 	local check bad=0
-	for check in fmt-check lab unsafe cycles abi reasons reports bounds pages clippy; do "$0" $check || bad=1; done
+	for check in fmt-check lab unsafe cycles abi reasons reports bounds pages drawings clippy; do "$0" $check || bad=1; done
 	[ $bad = 0 ]
 }
 
 case ${1-} in
-all|doc|unsafe|cycles|abi|reasons|reports|bounds|pages) "$1" ;;
+all|doc|unsafe|cycles|abi|reasons|reports|bounds|pages|drawings) "$1" ;;
+docs) drawings make ;;
 lab) lab_tests ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
 fmt-check) fmt --check && echo "fmt: clean" ;;
-*) die "usage: lint.sh all|clippy|fmt|fmt-check|doc|unsafe|cycles|abi|reasons|reports|bounds|pages|lab" ;;
+*) die "usage: lint.sh all|clippy|fmt|fmt-check|doc|docs|unsafe|cycles|abi|reasons|reports|bounds|pages|drawings|lab" ;;
 esac

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# node.sh: follows the section "On a Debian 13 node" of README.md, with exactly its commands, on a clean Debian 13 with
-# systemd and a disk of its own, and checks the results: userspace-tests/node. A build takes about ten times as long on
-# an emulated CPU, so the first installation is done in a chroot of the disk, by this machine's CPUs, before the disk
-# boots. LONG=1 adds an archive on a second disk, where backports first has the previous kernel series. The guest then
-# upgrades kernel and package, runs the package's own tests, and installs the module built from source with the commands
-# of README. STEPS="NAME ..." selects steps, with the steps that they need.
+# node.sh: follows the section "On a Debian 13 node" of README.md, docs/boot.md and docs/from-source.md, with exactly
+# their commands, on a clean Debian 13 with systemd and a disk of its own, and checks the results:
+# userspace-tests/node. A build takes about ten times as long on an emulated CPU, so the first installation is done in
+# a chroot of the disk, by this machine's CPUs, before the disk boots. LONG=1 adds an archive on a second disk, where
+# backports first has the previous kernel series. The guest then upgrades kernel and package, runs the package's own
+# tests, and installs the module built from source with the commands of README. STEPS="NAME ..." selects steps, with the
+# steps that they need.
 . "$(dirname "$0")/lib.sh"
 
 counted "$@"

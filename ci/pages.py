@@ -11,7 +11,7 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1])
-PAGES = ["README.md", "CONTRIBUTING.md", "storage/README.md", *(f"docs/{p}.md" for p in ("adapters", "architecture", "kernels", "security", "testing", "performance", "upstreaming", "vfab"))]
+PAGES = ["README.md", "CONTRIBUTING.md", "storage/README.md", *(f"docs/{p}.md" for p in ("adapters", "architecture", "boot", "from-source", "kernels", "security", "testing", "performance", "upstreaming", "vfab"))]
 # Files of the kernel, or made by a build.
 ELSEWHERE = re.compile(r"(/|~|build/|drivers/|kernel/|arch/|lib/|include/(rdma|linux|scsi)/|ib_srp\.ko|multipath\.conf)")
 FILE = re.compile(r"[\w.@*-]*(?:/[\w.@*-]*)*(?:\.(?:rs|sh|py|c|h|md|tsv|config|patch|conf)|/)")

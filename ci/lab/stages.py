@@ -35,6 +35,7 @@ reasons       tools    -      -        ci/lint.sh reasons
 bounds        tools    -      -        ci/lint.sh bounds
 lab           tools    quiet  -        ci/lint.sh lab
 pages         tools    -      -        ci/lint.sh pages
+drawings      tools    -      -        ci/lint.sh drawings
 host          tools    -      -        userspace-tests/host/run
 fabric        tools    -      -        storage/run test
 reports       tools    -      -        ci/lint.sh reports

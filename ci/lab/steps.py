@@ -186,15 +186,16 @@ def in_disk(tree, *words, stdout=STDERR, check=True):
 
 
 def make_testbed(late):
-    """Makes the disk at /testbed: the tests, README, our packages and their source. The storage is LATE seconds late at
-    boot."""
+    """Makes the disk at /testbed: the tests, the pages with commands, our packages with their index, and their source. The
+    storage is LATE seconds late at boot."""
     remove(TESTBED)
     for folder in "bin", "source":
         (TESTBED / folder).mkdir(parents=True)
     guest = TESTS / "guest"
-    files = [*(TESTS / "node").iterdir(), guest / "lib", guest / "lib.sh", TOP / "README.md", OURS / "root-bin"]
+    files = [*(TESTS / "node").iterdir(), guest / "lib", guest / "lib.sh", OURS / "root-bin"]
+    files += [TOP / page for page in ("README.md", "docs/boot.md", "docs/from-source.md")]
     must("cp", "-r", *files, TESTBED)
-    must("cp", *packages(TOP / "build/deb"), TESTBED)
+    must("cp", *packages(TOP / "build/deb"), *(TOP / "build/deb" / name for name in ("Packages", "Release")), TESTBED)
     must("git", "-C", TOP, "archive", f"--output={WORK}/source.tar", "HEAD")
     must("tar", "-x", "-C", TESTBED / "source", "-f", WORK / "source.tar")
     (WORK / "source.tar").unlink()
