@@ -62,6 +62,7 @@ class Lab:
             self.files.append(f"{tools}/{name}")
         # 27-wall runs the bench.
         self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
+        self.files += [f"{TOP}/tools/lio-example", f"{TOP}/README.md"]
         self.files += [f"{TOP}/tools/srplat", f"{TOP}/tools/srplat:srpslow"]
         self.files += [f"{BENCH}/{name}" for name in ("measure.py", "report.py", "counts.py", "workloads.tsv")]
 
