@@ -3,7 +3,7 @@
 //! `srpctl apply`: makes the sessions what the files in targets.d say.
 
 use crate::{
-    boot,
+    adapter, boot,
     cli::{Apply, Connect, Settings},
     connect, disconnect,
     error::{Error, Result},
@@ -230,12 +230,12 @@ fn difference(
     if target
         .device
         .as_ref()
-        .is_some_and(|device| *device != session.device)
+        .is_some_and(|device| !adapter::is(sysfs, device, &session.device))
         || target.port.is_some_and(|port| port != session.port)
     {
         return Ok(Some(format!("logged in through {through}")));
     }
-    if !session.is_of(target, &target.key()?) {
+    if !session.is_of(sysfs, target, &target.key()?) {
         let initiator_ext = session.initiator_ext.as_deref().unwrap_or("unknown");
         return Ok(Some(format!(
             "logged in with id_ext {}, ioc_guid {}, initiator_ext {initiator_ext}",

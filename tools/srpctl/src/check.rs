@@ -3,7 +3,7 @@
 //! `srpctl check`: checks files of targets without a login.
 
 use crate::{
-    boot,
+    adapter, boot,
     cli::Check,
     error::{Error, Result},
     out::say,
@@ -21,7 +21,7 @@ pub fn run(sysfs: &Sysfs, args: &Check) -> Result {
     }
     if args.files.is_empty() {
         checked = boot::files(sysfs);
-        conflicts(&mut checked);
+        conflicts(sysfs, &mut checked);
     }
     let mut result = Ok(());
     for (name, target) in checked {
@@ -51,20 +51,20 @@ fn one(sysfs: &Sysfs, argument: &str) -> Result<Target> {
 }
 
 /// Refuses each file whose session is that of an earlier one: one port, one key.
-fn conflicts(files: &mut [(String, Result<Target>)]) {
+fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
     for i in 0..files.len() {
         let (earlier, later) = files.split_at_mut(i);
         let Some((name, Ok(target))) = later.first() else {
             continue;
         };
-        let Some(session) = session(target) else {
+        let Some(session) = session(sysfs, target) else {
             continue;
         };
         let is_same = |file: &&(String, Result<Target>)| {
             let (_, target) = file;
             target
                 .as_ref()
-                .is_ok_and(|other| self::session(other).as_ref() == Some(&session))
+                .is_ok_and(|other| self::session(sysfs, other).as_ref() == Some(&session))
         };
         let Some((other, _)) = earlier.iter().find(is_same) else {
             continue;
@@ -78,8 +78,9 @@ fn conflicts(files: &mut [(String, Result<Target>)]) {
 }
 
 /// Returns what a session is known by, if the file alone says it.
-fn session(target: &Target) -> Option<(&str, u32, (String, String, String))> {
-    Some((target.device.as_deref()?, target.port?, target.key().ok()?))
+fn session(sysfs: &Sysfs, target: &Target) -> Option<(String, u32, (String, String, String))> {
+    let device = adapter::lasting(sysfs, target.device.as_deref()?);
+    Some((device, target.port?, target.key().ok()?))
 }
 
 #[cfg(test)]

@@ -286,6 +286,9 @@ pub struct Doctor {
 pub struct Explain {
     /// A line, with or without the prefix of the journal; without it, standard input
     pub line: Vec<String>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `srpctl target-info`.

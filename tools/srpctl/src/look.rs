@@ -546,7 +546,7 @@ mod tests {
         assert_eq!(machine.see(), ["host10 one: channels: 3 of 4"]);
         let session = &Session::all(&machine.sysfs)[0];
         let name = Some("one");
-        Owner::record(&machine.sysfs, session, "srpctl", name, "0x0").unwrap();
+        Owner::record(&machine.sysfs, session, "srpctl", name, "0x0", None).unwrap();
         machine.put(9, "ch_count", "3");
         machine.put(10, "ch_count", "4");
         let named = machine.see();

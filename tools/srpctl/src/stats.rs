@@ -64,7 +64,12 @@ fn counters(sysfs: &Sysfs, sessions: &[Session]) -> Vec<Counters> {
 }
 
 fn targets(sysfs: &Sysfs, sessions: &[Session]) -> Targets {
-    let names = boot::files(sysfs).into_iter().map(|(name, _)| name);
+    // With `onboot = false`, a target without a session is as it should be.
+    let is_manual = |target: &Result<Target>| target.as_ref().is_ok_and(|target| target.manual);
+    let files = boot::files(sysfs).into_iter();
+    let names = files
+        .filter(|(_, target)| !is_manual(target))
+        .map(|(name, _)| name);
     let count = |name: String| {
         let found = Session::named(sysfs, sessions.to_vec(), &name);
         (name, found.map_or(0, |found| found.len()))

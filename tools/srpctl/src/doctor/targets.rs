@@ -9,7 +9,7 @@
 
 use super::{machine::Machine, port::Port, Report};
 use crate::{
-    boot, kernel_log,
+    adapter, boot, kernel_log,
     page::Page,
     session::Session,
     target::{End, Target, FOLDER},
@@ -170,7 +170,7 @@ fn path(
         target
             .device
             .as_ref()
-            .is_some_and(|device| *device == port.device)
+            .is_some_and(|device| adapter::is(machine.sysfs, device, &port.device))
             && target.port.is_none_or(|number| number == port.number)
     };
     let device = ports.iter().find(of_target);

@@ -50,17 +50,17 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
     let unit_of = |name: &str| format!("srp-connect@{name}.service");
     for (name, target) in &files {
         let unit = unit_of(name);
-        let in_initramfs = target.as_ref().is_ok_and(|target| target.initramfs);
+        let manual = target.as_ref().is_ok_and(|target| target.manual);
         match units.get(unit.as_str()) {
-            None if !in_initramfs => report.error(
+            None if !manual => report.error(
                 format!("{FOLDER}/{name}.conf has no unit: no login at boot"),
                 format!("systemctl daemon-reload && systemctl start {unit}"),
             ),
-            Some(("active", _)) if in_initramfs => report.warning(
-                format!("{unit} runs, and its target has initramfs = true: its stop logs out"),
-                format!("systemctl daemon-reload; srpctl show {name}"),
+            Some(("active", _)) if manual => report.warning(
+                format!("{unit} runs, and its file has onboot = false: no login at the next boot"),
+                format!("systemctl stop {unit}; or srpctl edit {name}"),
             ),
-            Some(("inactive", _)) if !in_initramfs => report.note(
+            Some(("inactive", _)) if !manual => report.note(
                 format!("{unit} is stopped: no login again until the next boot"),
                 format!("systemctl start {unit}"),
             ),
@@ -113,7 +113,7 @@ mod tests {
     fn machine(units: &str) -> Made {
         let mut made = Made::new();
         made.target("disk1", "");
-        made.target("root", "initramfs = true\n");
+        made.target("manual", "onboot = false\n");
         made.says(&LIST.join(" "), units);
         made
     }
@@ -131,10 +131,10 @@ mod tests {
         let made = machine(&GOOD.replace("disk1", "disk2"));
         let bad = made.bad(check);
         assert!(bad[1].starts_with("warning: srp-connect@disk2.service runs without a file"));
-        let more = GOOD.replace("disk1", "root") + GOOD;
+        let more = GOOD.replace("disk1", "manual") + GOOD;
         let bad = machine(&more).bad(check);
         assert_eq!(bad.len(), 1);
-        assert!(bad[0].starts_with("warning: srp-connect@root.service runs, and its target"));
+        assert!(bad[0].starts_with("warning: srp-connect@manual.service runs, and its file"));
         assert!(Made::new().bad(check)[0].starts_with("note: the units are not known"));
     }
 
