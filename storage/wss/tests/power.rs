@@ -76,14 +76,18 @@ fn reads_do_not_go_back() {
     }
 }
 
-/// Without a lost write no flush fails: if all was flushed, or only the process of the RS died.
+/// Without a lost write no flush fails: if all was flushed, also if another SE had answered it, or
+/// if only the process of the RS died.
 #[test]
 fn nothing_is_told_without_a_loss() {
     for seed in seeds() {
         let mut world = up(seed, 2, 1);
         write(&mut world, 0, 12);
         quiet(&mut world);
-        if seed % 2 == 0 {
+        if seed % 3 < 2 {
+            if seed % 3 == 1 {
+                replace_se(&mut world);
+            }
             flush(&mut world);
             lose(&mut world, 0);
         } else {
@@ -95,6 +99,55 @@ fn nothing_is_told_without_a_loss() {
         assert_eq!((world.told, world.initiators[0].owed), (0, None));
         done(world);
     }
+}
+
+/// A new SE takes the place of the first one.
+fn replace_se(world: &mut World) {
+    world.kill(SE);
+    world.for_ms(1000);
+    world.start(SE);
+    world.until("the new SE is attached to all RSs", 60_000, |w| {
+        w.attached.len() == w.rss.len()
+    });
+}
+
+/// A new SE knows none of the writes before it, and tells of their loss: both initiators, also if
+/// they log in, or write, after or before the loss.
+#[test]
+fn a_new_se_tells_of_lost_writes() {
+    let mut owed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 2);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        replace_se(&mut world);
+        if seed % 3 > 0 {
+            world.until("all are logged in", 100_000, |w| {
+                w.initiators.iter().all(|i| i.up())
+            });
+        }
+        if seed % 3 > 1 {
+            // The SE learns of one initiator only.
+            initiator::want(&mut world, 1, Kind::Write, 0, 2, false);
+            quiet(&mut world);
+        }
+        lose(&mut world, 0);
+        for n in 0..2 {
+            owed += u64::from(world.initiators[n].owed.is_some());
+            initiator::want(&mut world, n, Kind::Flush, 0, 0, false);
+            quiet(&mut world);
+            assert_eq!(world.initiators[n].owed, None);
+        }
+        let told = world.told;
+        assert_eq!(told, 2);
+        for n in 0..2 {
+            initiator::want(&mut world, n, Kind::Flush, 0, 0, false);
+        }
+        quiet(&mut world);
+        assert_eq!(world.told, told);
+        done(world);
+    }
+    assert!(owed > 60, "{owed}");
 }
 
 /// The power goes amid writes and flushes of two initiators. Each is told, also one whose session

@@ -4,6 +4,8 @@
 //!
 //! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION,
 //! and its next flush of the unit fails, once: a flush that succeeds promises all writes before it.
+//! An SE does not know the writes that earlier ones have answered, and takes it that each initiator
+//! has some in each object, until it has flushed the object.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,18 +34,37 @@ struct Initiator {
 }
 
 /// The writes and losses of all objects.
-#[derive(Default)]
 pub(super) struct Losses {
     /// Counts writes.
     time: u64,
     /// Time of the last write of each object that is not flushed.
     written: BTreeMap<Object, u64>,
+    /// Objects without a flush by this SE: they may have writes that an earlier SE has answered, of
+    /// any initiator.
+    inherited: BTreeSet<Object>,
     /// Boot of each RS.
     boots: BTreeMap<u32, u64>,
     initiators: HashMap<[u8; 16], Initiator>,
+    /// Whether an initiator was forgotten.
+    forgotten: bool,
+    /// Units with lost writes that may be of initiators which are not remembered.
+    strangers: BTreeSet<usize>,
 }
 
 impl Losses {
+    /// Creates the losses of an SE with these objects.
+    pub(super) fn new(objects: impl Iterator<Item = Object>) -> Self {
+        Self {
+            time: 0,
+            written: BTreeMap::new(),
+            inherited: objects.collect(),
+            boots: BTreeMap::new(),
+            initiators: HashMap::new(),
+            forgotten: false,
+            strangers: BTreeSet::new(),
+        }
+    }
+
     /// Number of the last write.
     pub(super) fn time(&self) -> u64 {
         self.time
@@ -57,17 +78,35 @@ impl Losses {
 
     /// Records a flush that was requested at time `begun`.
     pub(super) fn flushed(&mut self, object: Object, begun: u64) {
+        self.inherited.remove(&object);
         self.written.retain(|o, time| *o != object || *time > begun);
     }
 
     /// Remembers an initiator.
     pub(super) fn known(&mut self, initiator: &[u8; 16], session: u64) {
-        self.initiators.entry(*initiator).or_default().session = session;
+        let new = || Initiator {
+            untold: self.strangers.clone(),
+            ..Initiator::default()
+        };
+        let this = self.initiators.entry(*initiator).or_insert_with(new);
+        this.session = session;
         if self.initiators.len() > INITIATORS {
             let oldest = self.initiators.iter().min_by_key(|(_, i)| i.session);
             if let Some(oldest) = oldest.map(|(id, _)| *id) {
-                self.initiators.remove(&oldest);
+                let untold = self.initiators.remove(&oldest).map(|i| i.untold);
+                self.strangers.extend(untold.into_iter().flatten());
+                self.forgotten = true;
             }
+        }
+    }
+
+    /// Records a loss of writes of a unit. `any`: also of initiators that are not remembered.
+    fn lost(&mut self, unit: usize, any: bool) {
+        for initiator in self.initiators.values_mut() {
+            initiator.untold.insert(unit);
+        }
+        if any || self.forgotten {
+            self.strangers.insert(unit);
         }
     }
 
@@ -112,18 +151,21 @@ impl<B: Buffer> Engine<B> {
                 lost.insert((extent.store, extent.object));
             }
         }
-        lost.extend(self.losses.written.keys());
+        lost.extend(self.losses.written.keys().chain(&self.losses.inherited));
         lost.retain(|(s, _)| *s == store);
         self.losses.written.retain(|o, _| !lost.contains(o));
-        let units = self.settings.units.iter().enumerate();
-        let units = units.filter(|(_, objects)| objects.iter().any(|o| lost.contains(o)));
-        for unit in units.map(|(unit, _)| unit).collect::<Vec<_>>() {
-            self.say(format!(
-                "RS {store} has lost its power, and unit {unit} writes that were not flushed"
-            ));
-            for initiator in self.losses.initiators.values_mut() {
-                initiator.untold.insert(unit);
+        let inherited: BTreeSet<_> = lost.intersection(&self.losses.inherited).copied().collect();
+        self.losses.inherited.retain(|o| !lost.contains(o));
+        for unit in 0..self.settings.units.len() {
+            let objects = &self.settings.units[unit];
+            if !objects.iter().any(|o| lost.contains(o)) {
+                continue;
             }
+            let any = objects.iter().any(|o| inherited.contains(o));
+            self.losses.lost(unit, any);
+            self.say(format!(
+                "RS {store} has lost its power, and unit {unit} perhaps writes that were not flushed"
+            ));
             self.target.attention(unit, Sense::POWER_ON);
         }
     }

@@ -204,7 +204,7 @@ impl<B: Buffer> Engine<B> {
             jobs: BTreeMap::new(),
             execs: HashMap::new(),
             requests: BTreeMap::new(),
-            losses: losses::Losses::default(),
+            losses: losses::Losses::new(settings.units.iter().flatten().copied()),
             next: 1,
             actions: Vec::new(),
             settings,

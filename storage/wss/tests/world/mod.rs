@@ -78,8 +78,8 @@ pub struct World {
     pub disks: Vec<Vec<u8>>,
     /// What a power loss leaves of each object for certain.
     durable: Vec<Vec<u8>>,
-    /// Start of the current SE.
-    se_since: u64,
+    /// RSs to which the current SE has been attached.
+    pub attached: BTreeSet<usize>,
     /// Number of flushes that failed because of a power loss.
     pub told: u64,
     pub initiators: Vec<Initiator>,
@@ -115,7 +115,7 @@ impl World {
             rss: Vec::new(),
             disks: vec![vec![0; OBJECT as usize * 512]; 2],
             durable: vec![vec![0; OBJECT as usize * 512]; 2],
-            se_since: 0,
+            attached: BTreeSet::new(),
             told: 0,
             initiators: (0..initiators).map(Initiator::new).collect(),
             conns: BTreeMap::new(),
@@ -207,7 +207,6 @@ impl World {
                     epoch: self.now << 20,
                 };
                 self.se = Some(se::Engine::new(settings, self.now));
-                self.se_since = self.clock;
             }
             Node::Ce(n) => {
                 let settings = ce::Settings {
@@ -237,7 +236,8 @@ impl World {
         match node {
             Node::Se => {
                 self.se = None;
-                // The next SE does not know of writes before it.
+                // An SE that ends before it has told of a loss tells nothing.
+                self.attached.clear();
                 for initiator in &mut self.initiators {
                     initiator.owed = None;
                 }
@@ -289,9 +289,10 @@ impl World {
             ends.extend(self.history.lost(n * OBJECT as usize + block, value));
             self.disks[n][range.clone()].copy_from_slice(&self.durable[n][range]);
         }
-        let since = self.se_since;
-        let lost = ends.into_iter().filter(|end| *end > since).min();
-        for initiator in self.initiators.iter_mut().filter(|_| self.se.is_some()) {
+        // An SE that has not seen the boot before a loss cannot tell of it.
+        let lost = ends.into_iter().filter(|_| self.attached.contains(&n));
+        let lost = lost.min();
+        for initiator in &mut self.initiators {
             initiator.owed = initiator.owed.into_iter().chain(lost).min();
         }
     }

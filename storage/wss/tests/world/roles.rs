@@ -91,7 +91,9 @@ impl World {
             Receive { .. } | Free { .. } => {}
             Say(what) => {
                 if let Some(number) = what.strip_prefix("attached to RS 10") {
-                    let first = number.parse::<usize>().unwrap() * OBJECT as usize;
+                    let number = number.parse::<usize>().unwrap();
+                    self.attached.insert(number);
+                    let first = number * OBJECT as usize;
                     self.history
                         .certain(first..first + OBJECT as usize, self.clock);
                 }
