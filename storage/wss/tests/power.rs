@@ -9,6 +9,7 @@ use world::{
     scene::*,
     Node, World,
 };
+use wss::rs::Work;
 
 fn flush(world: &mut World) {
     initiator::want(world, 0, Kind::Flush, 0, 0, false);
@@ -145,6 +146,62 @@ fn a_new_se_tells_of_lost_writes() {
         }
         quiet(&mut world);
         assert_eq!(world.told, told);
+        done(world);
+    }
+    assert!(owed > 60, "{owed}");
+}
+
+/// A sync of an RS's file fails, which the kernel reports once, and the RS is started again. Each
+/// initiator is told once, also one that asked for no sync: of a flush, an aborted one, or a write
+/// with FUA.
+#[test]
+fn a_failed_sync_is_told_to_all() {
+    let mut owed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 2);
+        for n in 0..2 {
+            let lba = n as u64 * 8;
+            initiator::want(&mut world, n, Kind::Write, lba, 8, false);
+        }
+        quiet(&mut world);
+        world.rss[0].bad_sync = true;
+        let (kind, count) = match seed % 3 {
+            0 => (Kind::Write, 1),
+            _ => (Kind::Flush, 0),
+        };
+        initiator::want(&mut world, 0, kind, 16, count, true);
+        if seed % 3 == 2 {
+            world.until("the RS flushes", 60_000, |w| {
+                let flush = |(_, work, _): &_| matches!(work, Work::Flush { .. });
+                w.rss[0].pending.iter().any(flush)
+            });
+            world.stuck.insert(0);
+            initiator::commands::abort_any(&mut world, 0);
+            world.for_ms(1000);
+            world.stuck.clear();
+        }
+        quiet(&mut world);
+        world.until("the sync has failed", 60_000, |w| {
+            !w.rss[0].bad_sync && w.history.settled()
+        });
+        for lba in [0, 8] {
+            read(&mut world, lba, 8);
+        }
+        quiet(&mut world);
+        world.kill(Node::Rs(0));
+        world.start(Node::Rs(0));
+        for n in [1, 0] {
+            owed += u64::from(world.initiators[n].owed.is_some());
+            initiator::want(&mut world, n, Kind::Flush, 0, 0, false);
+            quiet(&mut world);
+            assert_eq!(world.initiators[n].owed, None);
+        }
+        assert_eq!(world.told, 2);
+        for n in 0..2 {
+            initiator::want(&mut world, n, Kind::Flush, 0, 0, false);
+        }
+        quiet(&mut world);
+        assert_eq!(world.told, 2);
         done(world);
     }
     assert!(owed > 60, "{owed}");

@@ -95,14 +95,16 @@ impl<B: Buffer> Engine<B> {
         let Stage::Flushing(ids, worst) = &mut job.stage else {
             return;
         };
-        ids.remove(&id);
+        if !ids.remove(&id) {
+            return;
+        }
         if status != Status::Good {
             *worst = status;
         }
         if ids.is_empty() {
             let (worst, unit) = (*worst, job.remote.unit);
             let (initiator, numbers) = (job.remote.initiator, (id, self.next));
-            let tell = worst == Status::Good && self.losses.tell(&initiator, unit, numbers);
+            let tell = self.losses.tell(&initiator, unit, numbers);
             let outcome = match worst {
                 _ if tell => Outcome::Failed(Sense::LOST),
                 Status::Good => Outcome::Good,
@@ -270,8 +272,9 @@ impl<B: Buffer> Engine<B> {
         match &job.stage {
             Stage::Waiting => self.over(task, Outcome::Over),
             Stage::Flushing(..) => {
+                // One that an RS has may fail, which concerns all initiators.
                 let mine = |r: &Request| matches!(r.what, What::Flush(t, _) if t == task);
-                self.requests.retain(|_, r| !mine(r));
+                self.requests.retain(|_, r| r.sent.is_some() || !mine(r));
                 self.over(task, Outcome::Over);
             }
             Stage::Parts(parts) => {
@@ -316,6 +319,18 @@ impl<B: Buffer> Engine<B> {
             }
         }
         let all: Option<Vec<_>> = parts.iter().map(|p| p.status).collect();
+        // The flush of a command with FUA may have failed.
+        let blocks = match job.remote.command {
+            _ if status != Status::WriteError => None,
+            Command::Read { lba, count, .. }
+            | Command::Verify { lba, count, .. }
+            | Command::Write {
+                lba,
+                count,
+                fua: true,
+            } => Some((lba, count)),
+            _ => None,
+        };
         if let Some(all) = all {
             let initiator = job.remote.initiator;
             let outcome = outcome(&all);
@@ -330,6 +345,12 @@ impl<B: Buffer> Engine<B> {
                 self.end_session(&initiator, "a CE has lost a command");
             }
             self.over(task, outcome);
+        }
+        let pieces = blocks.map(|(lba, count)| self.maps[unit].pieces(lba, count));
+        for piece in pieces.into_iter().flatten() {
+            let extent = &self.maps[unit].extents()[piece.extent];
+            let object = (extent.store, extent.object);
+            self.unflushable(object);
         }
         self.go_on();
     }

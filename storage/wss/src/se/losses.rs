@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes that are not flushed, and those that a power loss of an RS has taken.
+//! Writes that are not flushed, and those that a power loss of an RS or a failed flush has taken.
 //!
 //! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION,
 //! and its next flush of the unit fails, once: a flush that succeeds promises all writes before it.
@@ -135,8 +135,21 @@ impl<B: Buffer> Engine<B> {
         if before.is_none_or(|before| before == boot) {
             return;
         }
+        let why = format!("RS {store} has lost its power");
+        self.lose(|(s, _)| *s == store, &why);
+    }
+
+    /// Handles an object that an RS cannot flush: the kernel reports lost writes once, and a later
+    /// flush may succeed.
+    pub(super) fn unflushable(&mut self, object: Object) {
+        let why = format!("RS {}: a flush has failed", object.0);
+        self.lose(|o| *o == object, &why);
+    }
+
+    /// Handles the loss of all writes of these objects that are not flushed.
+    fn lose(&mut self, which: impl Fn(&Object) -> bool, why: &str) {
         let extents = self.maps.iter_mut().flat_map(Map::extents);
-        for extent in extents.filter(|e| e.store == store) {
+        for extent in extents.filter(|e| which(&(e.store, e.object))) {
             extent.stale = true;
         }
         // A write in flight may have been done before the loss.
@@ -152,7 +165,7 @@ impl<B: Buffer> Engine<B> {
             }
         }
         lost.extend(self.losses.written.keys().chain(&self.losses.inherited));
-        lost.retain(|(s, _)| *s == store);
+        lost.retain(which);
         self.losses.written.retain(|o, _| !lost.contains(o));
         let inherited: BTreeSet<_> = lost.intersection(&self.losses.inherited).copied().collect();
         self.losses.inherited.retain(|o| !lost.contains(o));
@@ -164,7 +177,7 @@ impl<B: Buffer> Engine<B> {
             let any = objects.iter().any(|o| inherited.contains(o));
             self.losses.lost(unit, any);
             self.say(format!(
-                "RS {store} has lost its power, and unit {unit} perhaps writes that were not flushed"
+                "{why}, and unit {unit} has perhaps lost writes that were not flushed"
             ));
             self.target.attention(unit, Sense::POWER_ON);
         }

@@ -245,6 +245,8 @@ impl<B: Buffer> Engine<B> {
                     Some((What::Flush(task, object), begun)) => {
                         if status == Status::Good {
                             self.losses.flushed(object, begun);
+                        } else {
+                            self.unflushable(object);
                         }
                         self.flushed(task, id, status);
                     }

@@ -193,12 +193,7 @@ impl World {
     pub(super) fn work(&mut self, n: usize, op: u64, work: rs::Work, blocks: u32) {
         let disk = &mut self.disks[n];
         match work {
-            rs::Work::Read {
-                at, blocks, stable, ..
-            } => {
-                if stable {
-                    self.durable[n].clone_from(disk);
-                }
+            rs::Work::Read { at, blocks, .. } => {
                 let bytes = disk[at as usize * 512..][..blocks as usize * 512].to_vec();
                 self.rss[n].memory.insert(op, bytes);
             }
@@ -211,13 +206,7 @@ impl World {
                 let len = blocks as usize * 512;
                 disk[at as usize * 512..][..len].fill(0);
             }
-            rs::Work::Flush { .. } => self.durable[n].clone_from(disk),
-        }
-        let (rs::Work::Write { stable, .. } | rs::Work::Zero { stable, .. }) = work else {
-            return;
-        };
-        if stable {
-            self.durable[n].clone_from(&self.disks[n]);
+            rs::Work::Flush { .. } => {}
         }
     }
 
@@ -248,6 +237,16 @@ impl World {
             _ => (0, Status::Good),
         };
         self.work(n, op, work, blocks);
+        let stable = match work {
+            rs::Work::Read { stable, .. }
+            | rs::Work::Write { stable, .. }
+            | rs::Work::Zero { stable, .. } => stable,
+            rs::Work::Flush { .. } => true,
+        };
+        let status = match status {
+            Status::Good if stable => self.sync(n),
+            other => other,
+        };
         self.rss[n].store.as_mut().unwrap().executed(op, status);
         self.pump(Node::Rs(n));
     }

@@ -26,7 +26,7 @@ use connections::Conn;
 use history::History;
 use initiator::Initiator;
 use srp_target::target::Settings;
-use wss::{ce, rs, se};
+use wss::{ce, message::Status, rs, se};
 
 /// Line size in bytes: four blocks, so that most commands use several lines.
 pub const LINE: u32 = 2048;
@@ -62,6 +62,11 @@ pub struct RsNode {
     memory: HashMap<u64, Vec<u8>>,
     /// Boot of the host.
     boot: u64,
+    /// Whether the next sync of the file fails: it is reported once, and what it should have
+    /// written is lost.
+    pub bad_sync: bool,
+    /// Whether a sync has failed: all fail until the process is started again.
+    failed: bool,
     /// Pending file I/O, executed in any order, not before the event with this number.
     pub pending: Vec<(u64, rs::Work, u64)>,
 }
@@ -145,6 +150,8 @@ impl World {
                 store: None,
                 memory: HashMap::new(),
                 boot: 1,
+                bad_sync: false,
+                failed: false,
                 pending: Vec::new(),
             });
         }
@@ -257,6 +264,7 @@ impl World {
                     self.work(n, op, work, blocks as u32);
                 }
                 self.rss[n].memory.clear();
+                self.rss[n].failed = false;
             }
             Node::Initiator(_) => unreachable!(),
         }
@@ -271,6 +279,26 @@ impl World {
         self.kill(Node::Rs(n));
         self.note(|| format!("Rs({n}) has lost its power"));
         self.rss[n].boot += 1;
+        self.lose(n);
+    }
+
+    /// A sync of the file of an RS.
+    fn sync(&mut self, n: usize) -> Status {
+        if std::mem::take(&mut self.rss[n].bad_sync) {
+            self.note(|| format!("Rs({n}): a sync fails"));
+            self.rss[n].failed = true;
+            self.disks_failed = true;
+            self.lose(n);
+        }
+        if self.rss[n].failed {
+            return Status::WriteError;
+        }
+        self.durable[n].clone_from(&self.disks[n]);
+        Status::Good
+    }
+
+    /// Loses any of the blocks of an RS that are not durable.
+    fn lose(&mut self, n: usize) {
         let mut ends = Vec::new();
         for block in 0..OBJECT as usize {
             let range = block * 512..(block + 1) * 512;

@@ -97,6 +97,12 @@ impl World {
                     self.history
                         .certain(first..first + OBJECT as usize, self.clock);
                 }
+                if let Some(at) = what.find(": a flush has failed") {
+                    let number = what[..at].strip_prefix("RS 10").unwrap();
+                    let first = number.parse::<usize>().unwrap() * OBJECT as usize;
+                    self.history
+                        .certain(first..first + OBJECT as usize, self.clock);
+                }
                 self.note(|| format!("Se: {what}"));
             }
             Fetch {
