@@ -5,7 +5,10 @@
 
 mod world;
 
-use world::{initiator, Node, World};
+use world::{
+    initiator::{self, Kind},
+    Node, World,
+};
 
 /// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,15 @@ fn repair(world: &mut World) {
     }
 }
 
+fn flush_all(world: &mut World) {
+    for n in 0..world.initiators.len() {
+        initiator::want(world, n, Kind::Flush, 0, 0, false);
+    }
+    world.until("all have flushed", 100_000, |w| {
+        w.initiators.iter().all(|i| i.idle())
+    });
+}
+
 fn schedule(seed: u64) -> [u64; 5] {
     let mut rng = world::Rng(seed ^ 0x5eed);
     let ces = 1 + rng.below(3) as usize;
@@ -113,6 +125,14 @@ fn schedule(seed: u64) -> [u64; 5] {
     }
     world.heal();
     world.judge();
+    // Without a loss no flush fails. A failed write with FUA may be a loss.
+    let lossless = !faults.power && !faults.bad_disk;
+    assert!(!lossless || world.told == 0, "{} flushes", world.told);
+    flush_all(&mut world);
+    let told = world.told;
+    flush_all(&mut world);
+    assert_eq!(world.told, told, "a loss is told twice");
+    assert!(!lossless || world.told == 0, "{} flushes", world.told);
     let mut sum = [0, 0, 0, 0, world.history.judged];
     for i in &world.initiators {
         for (n, count) in [i.answered, i.by_ce, i.aborted, i.sessions]
