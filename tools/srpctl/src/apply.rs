@@ -332,7 +332,7 @@ fn result(items: Vec<Item>, check: bool) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{schema, session::tests::machine};
     use std::{fs, path::Path};
 
     const ONE: &str =
@@ -352,7 +352,17 @@ mod tests {
             "away" => Err(std::io::ErrorKind::TimedOut.into()),
             _ => Ok(vec!["10.0.0.9:0".parse().unwrap()]),
         };
-        compare(sysfs, None, &lookup)
+        checked(compare(sysfs, None, &lookup))
+    }
+
+    fn checked(items: Vec<Item>) -> Vec<Item> {
+        let report = Report {
+            changed: false,
+            check: true,
+            targets: &items,
+        };
+        schema::check("apply", &report);
+        items
     }
 
     fn actions(sysfs: &Sysfs) -> Vec<(String, Action)> {
@@ -412,7 +422,7 @@ mod tests {
         let lookup = |_: &str| Ok(Vec::new());
         let with = |units: &[&str]| {
             let units: Vec<String> = units.iter().map(|name| name.to_string()).collect();
-            compare(&sysfs, Some(&units), &lookup)[0].action
+            checked(compare(&sysfs, Some(&units), &lookup))[0].action
         };
         assert_eq!(with(&["two", "one"]), Action::None);
         assert_eq!(with(&["two"]), Action::StartUnit);

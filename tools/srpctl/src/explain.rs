@@ -92,6 +92,7 @@ fn text_of(explained: &Explained<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema;
 
     const LINES: &str = include_str!("../../../userspace-tests/kernel-lines.tsv");
 
@@ -140,6 +141,7 @@ mod tests {
             usb 1-1: new device\n";
         let (found, unknown) = explain(&page, text);
         assert_eq!(unknown, ["usb 1-1: new device"]);
+        schema::check("explain", &found);
         let [one] = &found[..] else {
             panic!("{found:?}");
         };
@@ -155,6 +157,7 @@ mod tests {
     fn a_paragraph_is_told_as_it_is() {
         let page = Page::new();
         let (found, _) = explain(&page, "scsi host0: ib_srp: reconnected, 2 of 2 channels");
+        schema::check("explain", &found);
         assert!(text_of(&found[0]).contains("  Lines without an error\n  `logged in at ADDRESS"));
     }
 }

@@ -3,6 +3,7 @@
 //! Tests with made-up trees of LIO and SCST.
 
 use super::*;
+use crate::schema;
 use std::fs;
 use tempfile::TempDir;
 
@@ -62,6 +63,7 @@ impl Machine {
         };
         let mut found = find(&Sysfs::below(self.0.path()), &addresses).expect("a port");
         assert_eq!(found.len(), 1);
+        schema::check("target-info", &found);
         found.remove(0)
     }
 
