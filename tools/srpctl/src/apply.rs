@@ -157,8 +157,7 @@ impl Item {
         if !timeouts.is_empty() {
             return item.to(Action::SetTimeouts, timeouts.join(", "));
         }
-        // The initramfs logs in to these, and no unit may log out.
-        let runs = target.initramfs || units.is_none_or(|units| units.contains(&name));
+        let runs = units.is_none_or(|units| units.contains(&name));
         match runs {
             true => item,
             false => item.to(Action::StartUnit, "its unit does not run"),
@@ -427,7 +426,7 @@ mod tests {
         assert_eq!(with(&["two", "one"]), Action::None);
         assert_eq!(with(&["two"]), Action::StartUnit);
         put(root.path(), "one.conf", &format!("{ONE}initramfs = true\n"));
-        assert_eq!(with(&["two"]), Action::None);
+        assert_eq!(with(&["two"]), Action::StartUnit);
     }
 
     #[test]
