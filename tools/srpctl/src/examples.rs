@@ -3,7 +3,7 @@
 //! The examples of the manual pages.
 
 /// For each command: what is to be done, and what to type. `srpctl` is the first page.
-pub const EXAMPLES: [(&str, &[(&str, &str)]); 10] = [
+pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
     (
         "srpctl",
         &[
@@ -13,6 +13,7 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 10] = [
                  192.0.2.1:5555 --save disk1",
             ),
             ("See its disks:", "srpctl list"),
+            ("Find out why it has none:", "srpctl doctor"),
             ("Log out until the next boot:", "srpctl disconnect disk1"),
             (
                 "Log out, and forget the target:",
@@ -55,6 +56,37 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 10] = [
                 "srpctl disconnect --all",
             ),
             ("Log out of one path of several:", "srpctl disconnect host7"),
+        ],
+    ),
+    (
+        "apply",
+        &[
+            (
+                "Show what differs, and change nothing:",
+                "srpctl apply --check",
+            ),
+            ("Make the sessions what the files say:", "srpctl apply"),
+            (
+                "Print the targets that were changed:",
+                "srpctl apply --json | jq -r '.targets[] | select(.changed).target'",
+            ),
+        ],
+    ),
+    (
+        "edit",
+        &[(
+            "Change the file of a target; `srpctl apply` then changes the session:",
+            "srpctl edit disk1",
+        )],
+    ),
+    (
+        "check",
+        &[
+            ("Check all files:", "srpctl check"),
+            (
+                "Check a file before it is copied to /etc/srp/targets.d:",
+                "srpctl check ./disk2.conf",
+            ),
         ],
     ),
     (
@@ -127,6 +159,39 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 10] = [
             "srpctl discover",
         )],
     ),
+    (
+        "doctor",
+        &[
+            ("Check this machine:", "srpctl doctor"),
+            (
+                "Print errors only, each with what to type:",
+                "srpctl doctor --json | jq -r '.[] | select(.level == \"error\") | .what, .todo'",
+            ),
+        ],
+    ),
+    (
+        "explain",
+        &[
+            (
+                "Explain what the driver has logged since the boot:",
+                "journalctl -b -k -g ib_srp | srpctl explain",
+            ),
+            (
+                "Explain one line:",
+                "srpctl explain 'login failed: connection rejected: invalid service ID (reason 8)'",
+            ),
+        ],
+    ),
+    (
+        "target-info",
+        &[
+            ("Show each port, and what it lacks:", "srpctl target-info"),
+            (
+                "Print only the commands that log in:",
+                "srpctl target-info --json | jq -r .[].logins[]",
+            ),
+        ],
+    ),
 ];
 
 #[cfg(test)]
@@ -146,7 +211,8 @@ mod tests {
         }
         for (name, examples) in EXAMPLES {
             for (_, line) in examples {
-                let typed = line.split(" | ").next().unwrap();
+                let mut parts = line.split(" | ");
+                let typed = parts.find(|part| part.starts_with("srpctl ")).unwrap();
                 let parsed = Cli::try_parse_from(typed.split(' '));
                 assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
                 assert!(
