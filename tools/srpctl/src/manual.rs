@@ -199,12 +199,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("etc/srp/targets.d");
         std::fs::create_dir_all(&folder).unwrap();
-        // Also with all that is a comment there.
-        for text in [EXAMPLE.to_string(), EXAMPLE.replace("\n#", "\n")] {
-            let lines = text
-                .lines()
-                .filter(|line| line.starts_with('#') || line.contains(" = "));
-            let text: Vec<&str> = lines.collect();
+        // Also with all that is a comment there, except for a key that excludes another.
+        let all = EXAMPLE.replace("\n#", "\n");
+        for (text, without) in [(EXAMPLE, "#"), (&all, "onboot"), (&all, "initramfs")] {
+            let lines = text.lines().filter(|line| line.contains(" = "));
+            let text: Vec<&str> = lines.filter(|line| !line.starts_with(without)).collect();
             std::fs::write(folder.join("disk1.conf"), text.join("\n")).unwrap();
             Target::named(&Sysfs::below(root.path()), "disk1").unwrap();
         }
