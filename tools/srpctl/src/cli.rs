@@ -9,7 +9,7 @@ use clap::{
 };
 use std::path::PathBuf;
 
-/// Log in to SRP targets, log out, show sessions.
+/// Log in to SRP targets, log out, show sessions, find faults.
 #[derive(Debug, Parser)]
 #[command(name = "srpctl", version = version::OURS, after_help = STATUS, max_term_width = 100)]
 pub struct Cli {
@@ -24,23 +24,26 @@ pub enum Command {
     /// Log in to a target, and show its disks
     ///
     /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which
-    /// has the same names as add_target, `device` and `port`, as `name = "value"`. The RDMA port is
-    /// that of --device and --port, or the one that has the address --src, or the one that the
-    /// route to the target goes through. Without --src the address is the port's. A session that
-    /// already exists is no error, unless it leads to another address, or is that of another file.
+    /// targets.d(5) describes. The RDMA port is that of --device and --port, or the one that has the
+    /// address --src, or the one that the route to the target goes through. Without --src the
+    /// address is the port's. A session that already exists is no error, unless it leads to another
+    /// address, or is that of another file. With a file, systemd logs in again when the session is
+    /// gone, unless the file has `onboot = false`.
     Connect(Connect),
     /// Log out
     ///
     /// Fails if a disk is in use, and says by what: a file system in any mount namespace, swap, a
     /// volume, an array, a loop device, a back end of a target, a process. A path of a multipath
-    /// device that keeps another path that works may be removed.
+    /// device that keeps another path that works may be removed. There is no login again until
+    /// `srpctl connect`, `srpctl apply` or the next boot.
     Disconnect(Disconnect),
     /// Make the sessions what the files in /etc/srp/targets.d say
     ///
     /// Logs in to targets without a session, and logs out of a target that srpctl has logged in to
     /// and whose file is removed. A session with other login options than the file is logged out
-    /// and in again, unless a disk is in use; timeouts are set in place. Targets with
-    /// `onboot = false`, sessions without a file and those of other programs stay as they are.
+    /// and in again, unless a disk is in use; timeouts are set in place, and a unit that is stopped
+    /// is started. Targets with `onboot = false`, sessions without a file and those of other
+    /// programs stay as they are.
     Apply(Apply),
     /// Edit the file of a target with $VISUAL or $EDITOR
     ///
@@ -48,6 +51,9 @@ pub enum Command {
     /// is. The session stays as it is until `srpctl apply`.
     Edit(Edit),
     /// Check files of targets
+    ///
+    /// An error names the file and the line. The check of all files also finds two that would be
+    /// one session. There is no login, and no host name is looked up.
     Check(Check),
     /// Look for disks that have come, gone, or changed their size
     ///
@@ -57,6 +63,8 @@ pub enum Command {
     /// List all sessions and their disks
     List(List),
     /// Show everything about a session
+    ///
+    /// Also its last 32 losses, from the kernel log.
     Show(Show),
     /// Show the activity of each session, updated until `q` is pressed
     Watch(Watch),
@@ -81,6 +89,9 @@ pub enum Command {
     /// error.
     Doctor(Doctor),
     /// Explain lines of the kernel log or the journal
+    ///
+    /// Prints what a line means and what to do; of lines with the same explanation only the first.
+    /// Exits with status 6 if there is no explanation for a line.
     Explain(Explain),
     /// On a target: print the command that logs in, for each of its ports
     ///
@@ -336,7 +347,7 @@ pub const OPTIONS: [(&str, &str, &str); 23] = [
     (
         "dest",
         "ADDRESS:PORT",
-        "Where the target listens: IPv4:PORT or [IPv6%INTERFACE]:PORT",
+        "Where the target listens: IPv4:PORT, [IPv6%INTERFACE]:PORT or NAME:PORT",
     ),
     (
         "id_ext",

@@ -55,7 +55,7 @@ Exit status:
   3  no RDMA port leads to the target
   4  not root
   5  the module ib_srp is not loaded
-  6  there is no such session or file
+  6  there is no such session, file or explanation
   7  a disk is in use
   8  timed out
   9  apply --check: something differs from the files";
