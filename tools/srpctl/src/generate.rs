@@ -107,7 +107,7 @@ mod tests {
         for name in visible.map(Command::get_name) {
             let page = fs::read_to_string(folder.path().join(format!("srpctl-{name}.8"))).unwrap();
             assert!(page.contains(&format!(".TH srpctl-{name} 8")), "{name}");
-            let usage = format!("\nsrpctl {}", name.replace('-', "\\-"));
+            let usage = format!("\n.SH SYNOPSIS\nsrpctl {}", name.replace('-', "\\-"));
             assert!(page.contains(&usage), "{name}");
             assert!(page.contains("\n.SH EXAMPLES\n.PP\n"), "{name}");
         }
