@@ -151,7 +151,8 @@ works disconnect --all
 mkdir -p /etc/srp
 mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
 works connect $here_is --dest $dest --save disk-1
-grep -qx 'device = "rxe10"' /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
+node_guid=$(tr -d : </sys/class/infiniband/rxe10/node_guid)
+grep -qx "device = \"0x$node_guid\"" /etc/srp/targets.d/disk-1.conf || fail "the file: $(cat /etc/srp/targets.d/*)"
 srpctl connect $here_is --dest $dest --save disk-1
 [ $status = 2 ] && says "target disk-1 already exists" || fail "--save again: status $status: $said"
 [ "$(stat -c %a /etc/srp/targets.d/disk-1.conf)" = 644 ] || fail "the file: $(ls -l /etc/srp/targets.d)"
