@@ -19,7 +19,7 @@ use std::{
 
 use crate::layout::{xor, Cell, Mask, Size, Span, BLOCK, NODES};
 use checked::{DIGEST, PAGE};
-use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, STATE, WHOLE, WRITE};
+use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, NEW, NO_NEW, SOME_NEW, STATE, WHOLE, WRITE};
 
 pub use checked::unreadable;
 
@@ -61,6 +61,9 @@ fn bad(why: &str) -> io::Error {
 
 type Found = (u64, u64, u64, Entry, Vec<u8>);
 
+/// New content of a block: bytes, and the offset in them; `None` if the block is bad.
+type New = Option<(Arc<[u8]>, usize)>;
+
 /// The cells and the log of a node.
 pub struct Journal<M> {
     media: M,
@@ -79,10 +82,11 @@ pub struct Journal<M> {
     epoch: u64,
     since: u64,
     set: u64,
-    /// Cell content that waits for its log record: record number, block on the node, bytes.
-    pending: VecDeque<(u64, u64, Arc<[u8]>)>,
-    /// Latest pending content by block: record number, bytes, offset in them.
-    overlay: BTreeMap<u64, (u64, Arc<[u8]>, usize)>,
+    /// Cell content that waits for its log record: record number, block on the node, bytes, and
+    /// which of their blocks are bad (none, if empty).
+    pending: VecDeque<(u64, u64, Arc<[u8]>, Vec<bool>)>,
+    /// Latest pending content by block, and its record number.
+    overlay: BTreeMap<u64, (u64, New)>,
     records: BTreeMap<Name, Record>,
     /// For another node: the lowest number of its writes that may still arrive. For this node: the
     /// number of its next write.
@@ -277,9 +281,11 @@ impl<M: Media> Journal<M> {
                         .retain(|(o, seq), _| *o != entry.owner || *seq >= entry.seq);
                 }
                 WRITE => {
-                    if entry.content {
+                    if entry.content != NO_NEW {
                         let place = span.of(own).place(&self.size);
-                        self.in_place(place, &bytes[len..])?;
+                        let (new, map) = bytes[len..].split_at(len);
+                        let bad: Vec<_> = map.iter().map(|b| *b != 0).collect();
+                        self.apply(place, new, &bad)?;
                     }
                     let record = Record {
                         span,
@@ -330,8 +336,10 @@ impl<M: Media> Journal<M> {
                 }
             }
         }
-        for (block, (_, from, offset)) in self.overlay.range(place..place + u64::from(span.blocks))
-        {
+        for (block, (_, new)) in self.overlay.range(place..place + u64::from(span.blocks)) {
+            let Some((from, offset)) = new else {
+                return Err(io::Error::other(checked::tainted(*block)));
+            };
             let to = (block - place) as usize * BLOCK;
             bytes[to..to + BLOCK].copy_from_slice(&from[*offset..offset + BLOCK]);
         }
@@ -402,17 +410,17 @@ impl<M: Media> Journal<M> {
         while self
             .pending
             .front()
-            .is_some_and(|(end, _, _)| *end <= self.durable)
+            .is_some_and(|(end, ..)| *end <= self.durable)
         {
-            let Some((end, place, bytes)) = self.pending.pop_front() else {
+            let Some((end, place, bytes, bad)) = self.pending.pop_front() else {
                 break;
             };
-            self.in_place(place, &bytes)?;
+            self.apply(place, &bytes, &bad)?;
             for block in place..place + (bytes.len() / BLOCK) as u64 {
                 if self
                     .overlay
                     .get(&block)
-                    .is_some_and(|(last, _, _)| *last == end)
+                    .is_some_and(|(last, _)| *last == end)
                 {
                     self.overlay.remove(&block);
                 }
@@ -427,12 +435,27 @@ impl<M: Media> Journal<M> {
         self.synced(self.lsn)
     }
 
-    fn content(&mut self, place: u64, bytes: Arc<[u8]>) {
+    fn content(&mut self, place: u64, bytes: Arc<[u8]>, bad: Vec<bool>) {
         for n in 0..bytes.len() / BLOCK {
-            let block = (self.lsn, bytes.clone(), n * BLOCK);
-            self.overlay.insert(place + n as u64, block);
+            let good = !bad.get(n).is_some_and(|b| *b);
+            let new = good.then(|| (bytes.clone(), n * BLOCK));
+            self.overlay.insert(place + n as u64, (self.lsn, new));
         }
-        self.pending.push_back((self.lsn, place, bytes));
+        self.pending.push_back((self.lsn, place, bytes, bad));
+    }
+
+    /// Writes new content to the cells; the bad blocks become unreadable.
+    fn apply(&mut self, place: u64, bytes: &[u8], bad: &[bool]) -> io::Result<()> {
+        if !bad.contains(&true) {
+            return self.in_place(place, bytes);
+        }
+        for ((place, block), bad) in (place..).zip(bytes.chunks(BLOCK)).zip(bad) {
+            match bad {
+                true => self.taint(place)?,
+                false => self.in_place(place, block)?,
+            }
+        }
+        Ok(())
     }
 
     /// Logs a write. `delta` belongs to `span`, a data cell. `row` is the row of this node's cell
@@ -445,19 +468,67 @@ impl<M: Media> Journal<M> {
         row: u8,
         delta: Arc<[u8]>,
     ) -> io::Result<()> {
+        let new = self.read(span.of(Cell { row, column: 0 }))?;
+        self.log((name, span, lost, row, delta), new, Vec::new())
+    }
+
+    /// Like [`Journal::write`], for a write that its owner has done already. Blocks of this node's
+    /// cell that are bad stay bad, whatever the file returns later. Returns whether there are any.
+    pub fn follow(
+        &mut self,
+        name: Name,
+        span: Span,
+        lost: Mask,
+        row: u8,
+        delta: Arc<[u8]>,
+    ) -> io::Result<bool> {
         let own = span.of(Cell { row, column: 0 });
-        let mut new = self.read(own)?;
+        let (mut new, mut bad) = (Vec::new(), Vec::new());
+        match self.read(own) {
+            Ok(bytes) => new = bytes,
+            Err(e) if unreadable(&e) => {
+                for block in span.block..span.block + span.blocks {
+                    let one = Span {
+                        block,
+                        blocks: 1,
+                        ..own
+                    };
+                    let bytes = match self.read(one) {
+                        Err(e) if !unreadable(&e) => return Err(e),
+                        bytes => bytes.ok(),
+                    };
+                    bad.push(bytes.is_none());
+                    new.extend(bytes.unwrap_or_else(|| vec![0; BLOCK]));
+                }
+            }
+            Err(e) => return Err(e),
+        }
+        let any = bad.contains(&true);
+        self.log((name, span, lost, row, delta), new, bad)?;
+        Ok(any)
+    }
+
+    fn log(
+        &mut self,
+        (name, span, lost, row, delta): (Name, Span, Mask, u8, Arc<[u8]>),
+        mut new: Vec<u8>,
+        bad: Vec<bool>,
+    ) -> io::Result<()> {
         xor(&mut new, &delta);
+        let mut map: Vec<u8> = bad.iter().map(|b| u8::from(*b)).collect();
+        if !map.is_empty() {
+            map.resize(BLOCK, 0);
+        }
         let entry = Entry {
             lost,
-            content: true,
+            content: if map.is_empty() { NEW } else { SOME_NEW },
             row,
             cell: span.cell.number(),
             block: span.block,
             blocks: span.blocks,
             ..Entry::new(WRITE, name.0, name.1, span.stripe)
         };
-        self.append(entry, &[&delta, &new])?;
+        self.append(entry, &[&delta, &new, &map])?;
         let record = Record {
             span,
             lost,
@@ -466,7 +537,8 @@ impl<M: Media> Journal<M> {
         };
         self.records.insert(name, record);
         self.used(name);
-        self.content(own.place(&self.size), new.into());
+        let place = span.of(Cell { row, column: 0 }).place(&self.size);
+        self.content(place, new.into(), bad);
         Ok(())
     }
 
@@ -480,7 +552,7 @@ impl<M: Media> Journal<M> {
             ..Entry::new(CONTENT, 0, 0, span.stripe)
         };
         self.append(entry, &[&bytes])?;
-        self.content(span.place(&self.size), bytes.into());
+        self.content(span.place(&self.size), bytes.into(), Vec::new());
         Ok(())
     }
 

@@ -102,8 +102,6 @@ pub struct Node<M> {
     /// Start time of the sync in progress.
     syncing: Option<u64>,
     complained: u64,
-    /// Whether a delta cannot be applied, as blocks of this node are unreadable.
-    spoilt: bool,
     /// Stripe that is read next, to find bad blocks early, and the time.
     scrub: (u64, u64),
     ended: bool,
@@ -138,7 +136,6 @@ impl<M: Media> Node<M> {
             waiting: VecDeque::new(),
             syncing: None,
             complained: 0,
-            spoilt: false,
             scrub: (0, now),
             ended: false,
             actions: Vec::new(),
@@ -285,6 +282,16 @@ impl<M: Media> Node<M> {
         Ok(())
     }
 
+    /// Reports bad blocks in a stripe to the client, which has them rebuilt. If it is not open, it
+    /// ignores the report, and the scrub finds the blocks.
+    fn spoilt(&mut self, stripe: u64) {
+        self.say(format!("bad blocks in stripe {stripe}"));
+        if let Some(client) = self.client {
+            let epoch = self.journal.epoch();
+            self.tell(client, Message::Spoilt { epoch, stripe });
+        }
+    }
+
     /// Reports unresponsive nodes to the client. If the file of this node does not respond, it
     /// cannot judge others, and reports only itself.
     fn complain(&mut self) {
@@ -298,7 +305,7 @@ impl<M: Media> Node<M> {
         let epoch = map.epoch;
         let old = |n: usize| self.relays.values().any(|r| r.overdue(n, now));
         let down = |n: usize| n != self.number && (old(n) || self.links[n].down(now) >= GRACE);
-        let list: Vec<_> = match self.waits() || self.spoilt {
+        let list: Vec<_> = match self.waits() {
             true => vec![self.number],
             false => (0..NODES)
                 .filter(|n| map.states[*n] != State::Out && down(*n))

@@ -162,6 +162,37 @@ fn run(seed: u64) {
     }
 }
 
+/// A block that was bad when a write came stays bad until it is written, also if its sector returns
+/// the old content; the other blocks have the write.
+#[test]
+fn a_bad_block_that_lacks_a_write_stays_bad() {
+    for flush in [false, true] {
+        let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+        Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+        let mut journal = Journal::open(disk.clone()).unwrap();
+        let (all, at) = (span(1, 3, 0, 2), 4096 + 2 * LOG + (4 + 3) * 2 * 512);
+        disk.spoil(at);
+        let delta = vec![7; all.len()];
+        assert!(journal.follow((1, 1), all, 0, 3, delta.into()).unwrap());
+        disk.mend(at);
+        let check = |journal: &mut Journal<Disk>| {
+            assert!(journal.read(span(1, 3, 0, 1)).is_err());
+            assert_eq!(journal.read(span(1, 3, 1, 1)).unwrap(), [7; 512]);
+        };
+        check(&mut journal);
+        if flush {
+            journal.flush().unwrap();
+            check(&mut journal);
+        }
+        drop(journal);
+        let mut journal = Journal::open(disk.clone()).unwrap();
+        check(&mut journal);
+        journal.rebuilt(span(1, 3, 0, 1), vec![9; 512]).unwrap();
+        let mut journal = Journal::open(disk).unwrap();
+        assert_eq!(journal.read(span(1, 3, 0, 1)).unwrap(), [9; 512]);
+    }
+}
+
 #[test]
 fn the_power_is_lost_at_any_moment() {
     let mut bad = Vec::new();

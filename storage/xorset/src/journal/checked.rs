@@ -20,6 +20,11 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
+/// The error of a block that is bad by the log.
+pub(super) fn tainted(place: u64) -> Unreadable {
+    Unreadable(place, "it lacks a write".into())
+}
+
 /// Returns whether an error of [`Journal::read`] or [`Journal::write`] concerns only the blocks
 /// read. Then nothing was done.
 pub fn unreadable(e: &io::Error) -> bool {
@@ -56,8 +61,20 @@ impl<M: Media> Journal<M> {
         self.media.write(at, bytes)?;
         let sums = bytes.chunks(BLOCK).flat_map(|b| digest(b).to_le_bytes());
         let sums: Vec<u8> = sums.collect();
+        self.set_sums(place, &sums)
+    }
+
+    /// Gives a block a wrong checksum, so that it is unreadable until it is written.
+    pub(super) fn taint(&mut self, place: u64) -> io::Result<()> {
+        let (mut block, at) = ([0; BLOCK], self.base(2) + place * BLOCK as u64);
+        // A block that cannot be read may have any content later.
+        let _ = self.media.read(at, &mut block);
+        self.set_sums(place, &(digest(&block) ^ 1).to_le_bytes())
+    }
+
+    fn set_sums(&mut self, place: u64, sums: &[u8]) -> io::Result<()> {
         let at = self.digest_at(place);
-        match self.media.write(at, &sums) {
+        match self.media.write(at, sums) {
             Ok(()) => Ok(()),
             Err(_) => self.renew(at, at + sums.len() as u64),
         }

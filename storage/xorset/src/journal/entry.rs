@@ -17,14 +17,22 @@ pub(super) const FLOOR: u8 = 5;
 
 pub(super) const WHOLE: u8 = 6;
 
+/// The payload of a write has no content of a cell of this node.
+pub(super) const NO_NEW: u8 = 0;
+/// It has the new content of all its blocks.
+pub(super) const NEW: u8 = 1;
+/// It has the new content, and a block with a byte for each of its blocks: 0, or 1 if the block is
+/// bad and the content does not count.
+pub(super) const SOME_NEW: u8 = 2;
+
 /// The header of a log record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) kind: u8,
     pub(super) owner: u8,
     pub(super) lost: Mask,
-    /// Whether the payload has, after the delta, the new content of a cell of this node.
-    pub(super) content: bool,
+    /// What the payload has after the delta: [`NO_NEW`], [`NEW`] or [`SOME_NEW`].
+    pub(super) content: u8,
     /// Row of the cell with the new content.
     pub(super) row: u8,
     pub(super) cell: u8,
@@ -60,7 +68,7 @@ impl Entry {
             kind,
             owner,
             lost: 0,
-            content: false,
+            content: NO_NEW,
             row: 0,
             cell: 0,
             block: 0,
@@ -73,11 +81,12 @@ impl Entry {
 
     pub(super) fn len(&self) -> usize {
         let parts = match self.kind {
-            WRITE => 1 + usize::from(self.content),
+            WRITE => 1 + usize::from(self.content != NO_NEW),
             CONTENT => 1,
             _ => 0,
         };
-        parts * usize::from(self.blocks) * BLOCK
+        let map = usize::from(self.kind == WRITE && self.content == SOME_NEW);
+        (parts * usize::from(self.blocks) + map) * BLOCK
     }
 
     pub(super) fn build(&self, before: u64, generation: u64, lsn: u64, bytes: &[&[u8]]) -> Vec<u8> {
@@ -88,7 +97,7 @@ impl Entry {
             self.kind,
             self.owner,
             self.lost,
-            self.content.into(),
+            self.content,
             self.row,
             self.cell,
         ];
@@ -112,7 +121,7 @@ impl Entry {
             kind: head[24],
             owner: head[25],
             lost: head[26],
-            content: head[27] != 0,
+            content: head[27],
             row: head[28],
             cell: head[29],
             block: half(30),

@@ -82,7 +82,6 @@ impl<M: Media> Node<M> {
         self.client = Some(peer);
         self.telling = true;
         self.opened = false;
-        self.spoilt = false;
         self.map = Some(map.clone());
         let me = self.number as u8;
         let ours = |name: &Name| name.0 == me || !Self::lives(&map, *name);

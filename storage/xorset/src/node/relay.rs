@@ -100,20 +100,15 @@ impl<M: Media> Node<M> {
         let lsn = match known {
             _ if old => 0,
             Some(lsn) => lsn,
-            None => match self.journal.write(name, span, lost, row, payload.into()) {
-                Ok(()) => self.journal.lsn(),
-                Err(e) if unreadable(&e) => {
-                    // The owner has the new content already, so only a rebuild without this node's
-                    // blocks helps: the node complains about itself and is excluded.
-                    if !std::mem::replace(&mut self.spoilt, true) {
-                        self.say(e.to_string());
-                    }
-                    let status = Status::Stale;
-                    self.tell(peer, Message::Ack { status, owner, seq });
-                    return Ok(());
+            None => {
+                let bad = self.journal.follow(name, span, lost, row, payload.into())?;
+                if bad {
+                    // The owner has the new content already. The other blocks of the stripe have
+                    // it, too, so a rebuild computes the bad ones.
+                    self.spoilt(span.stripe);
                 }
-                Err(e) => return Err(e),
-            },
+                self.journal.lsn()
+            }
         };
         self.acks.push((lsn, peer, name));
         Ok(())

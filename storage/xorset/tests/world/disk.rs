@@ -93,6 +93,11 @@ impl Disk {
         self.0.borrow_mut().bad.insert(at / BLOCK as u64);
     }
 
+    /// The sector at an offset can be read again, with its old content.
+    pub fn mend(&self, at: u64) {
+        self.0.borrow_mut().bad.remove(&(at / BLOCK as u64));
+    }
+
     /// Changes a byte without notice.
     pub fn rot(&self, at: u64) {
         let state = &mut *self.0.borrow_mut();

@@ -40,6 +40,28 @@ impl World {
             let clear = |p: &Slot| p.disk.bad() == 0;
             w.slots.iter().all(clear)
         });
+        let end = self.now + 120_000;
+        while !self.readable() {
+            let next = self.now + 500;
+            assert!(next < end, "some blocks stay unreadable");
+            self.until("some time is over", 2000, |w| w.now >= next);
+        }
+    }
+
+    /// Returns whether all nodes can read all of their blocks.
+    fn readable(&mut self) -> bool {
+        let size = self.size;
+        let mut nodes = self.slots.iter_mut().filter_map(|p| p.node.as_mut());
+        nodes.all(|node| {
+            let cells = (0..size.stripes).flat_map(|s| (0..ROWS as u8).map(move |row| (s, row)));
+            let mut spans = cells.map(|(stripe, row)| Span {
+                stripe,
+                cell: Cell { row, column: 0 },
+                block: 0,
+                blocks: size.cell,
+            });
+            spans.all(|span| node.journal().read(span).is_ok())
+        })
     }
 
     /// Checks all blocks and all parities.

@@ -69,13 +69,6 @@ pub struct Slot {
     lost: bool,
 }
 
-impl Slot {
-    /// The node may be excluded: its file is at fault.
-    pub fn blame_allowed(&mut self) {
-        self.spoilt = true;
-    }
-}
-
 pub struct Seat {
     pub client: Option<Client>,
     pub id: u64,
