@@ -24,7 +24,7 @@ use wss::peer::Peer;
 
 use crate::{
     coordinator::{Answer, Request, TTL},
-    layout::{Size, NODES},
+    layout::{Mask, Size, NODES},
     link::{Due, Link, LinkAction, Watch},
     map::{Map, State},
     message::{Message, Role},
@@ -123,7 +123,7 @@ struct Partner {
     let_in: u64,
     /// The node is not admitted before this time.
     rest: u64,
-    /// Its valid stripes. If it is up, all are, in the view of a client that has opened an epoch.
+    /// Its valid stripes. If it is up in an open epoch, the others have bad blocks.
     cells: Cells,
     /// Earliest time of the next rebuild of a stripe.
     next: u64,
@@ -158,6 +158,8 @@ pub struct Client {
     /// The current map.
     map: Option<Map>,
     size: Option<Size>,
+    /// Nodes that are up in a map which etcd may have accepted.
+    rising: Mask,
     open: bool,
     ready: bool,
     commands: BTreeMap<CommandId, Command>,
@@ -201,6 +203,7 @@ impl Client {
             first: 0,
             map: None,
             size: None,
+            rising: 0,
             open: false,
             ready: false,
             commands: BTreeMap::new(),

@@ -7,7 +7,7 @@ mod world;
 use world::{command::done, up, Who, World};
 use xorset::{
     layout::{column, Cell, DATA, NODES, ROWS},
-    map::State,
+    map::{Map, State},
 };
 
 const STRIPES: u64 = 3;
@@ -264,6 +264,60 @@ fn the_client_ends_before_the_repair() {
         let seat = world.seat().unwrap();
         world.command(seat, lba + 1, 2, false);
         world.quiet();
+        done(world);
+    }
+}
+
+/// A rebuilt node has a bad block while its change to up is on the way to etcd. No write passes it
+/// over: neither this client nor the next one reads old content.
+#[test]
+fn a_bad_block_as_a_node_gets_up() {
+    for seed in 0..40 {
+        let mut world = world::World::new(seed, STRIPES);
+        world.kill(Who::Client(0));
+        world.lease = 60_000;
+        world.add_client();
+        world.until("the set is open", 60_000, |w| w.seat().is_some());
+        let seat = world.seat().unwrap();
+        for lba in (0..world.size.blocks()).step_by(8) {
+            world.command(seat, lba, 8, true);
+            world.quiet();
+        }
+        let stripe = seed % STRIPES;
+        let n = xorset::layout::node(stripe, 0);
+        world.lose(n);
+        world.until("the node is out", 60_000, |w| {
+            w.states().is_some_and(|s| s[n] == State::Out)
+        });
+        world.start(n);
+        world.until("it is rebuilt", 60_000, |w| w.rises(seat, n));
+        world.cut(Who::Client(seat), Who::Etcd);
+        world.slots[n].disk.spoil(world.offset(stripe, 0, 0));
+        let lba = stripe * DATA as u64 * u64::from(world.size.cell);
+        // The write waits for the read.
+        world.command(seat, lba, 1, false);
+        world.command(seat, lba, 3, true);
+        let spoilt = |w: &World| w.seats[seat].said.iter().any(|s| s.contains("bad blocks"));
+        world.until("the client knows", 5000, spoilt);
+        // The next client takes over before the stripe is rebuilt.
+        let next = seed % 2 == 0;
+        world.mute = next.then_some(n);
+        wait(&mut world, 1000);
+        world.cuts.clear();
+        world.until("etcd has the node up", 60_000, |w| {
+            let map = w.etcd.map.as_ref().and_then(|(_, m)| Map::parse(m));
+            map.is_some_and(|m| m.states[n] == State::Up)
+        });
+        if next {
+            world.kill(Who::Client(seat));
+            world.mute = None;
+            world.add_client();
+        }
+        world.until("the set is open", 90_000, |w| w.seat().is_some());
+        let seat = world.seat().unwrap();
+        world.command(seat, lba + 1, 2, false);
+        world.quiet();
+        assert_eq!(world.failed, 0);
         done(world);
     }
 }

@@ -13,8 +13,8 @@ const MOST: usize = 1 << 20;
 /// The valid stripes of a node.
 #[derive(Debug)]
 pub(super) enum Cells {
-    /// All before the first number, and these after it.
-    Built(u64, BTreeSet<u64>),
+    /// All before the first number except the second set, and those in the first set after it.
+    Built(u64, BTreeSet<u64>, BTreeSet<u64>),
     /// All except these.
     Except(BTreeSet<u64>),
 }
@@ -22,7 +22,7 @@ pub(super) enum Cells {
 impl Cells {
     /// No valid stripe.
     pub(super) fn none() -> Self {
-        Self::Built(0, BTreeSet::new())
+        Self::Built(0, BTreeSet::new(), BTreeSet::new())
     }
 
     /// All stripes.
@@ -33,17 +33,17 @@ impl Cells {
     /// Returns whether a stripe is valid.
     pub(super) fn valid(&self, stripe: u64) -> bool {
         match self {
-            Self::Built(first, more) => stripe < *first || more.contains(&stripe),
+            Self::Built(first, more, bad) => match stripe < *first {
+                true => !bad.contains(&stripe),
+                false => more.contains(&stripe),
+            },
             Self::Except(set) => !set.contains(&stripe),
         }
     }
 
     /// Returns whether all stripes are valid.
-    pub(super) fn whole(&self, stripes: u64) -> bool {
-        match self {
-            Self::Built(first, _) => *first == stripes,
-            Self::Except(set) => set.is_empty(),
-        }
+    pub(super) fn whole(&self) -> bool {
+        matches!(self, Self::Except(set) if set.is_empty())
     }
 
     /// The node is out: stripes that are not known to be valid are rebuilt from the start.
@@ -56,11 +56,10 @@ impl Cells {
     /// A stripe changes without the node, or has bad blocks there.
     pub(super) fn spoil(&mut self, stripe: u64) {
         match self {
-            Self::Built(first, more) => {
+            Self::Built(first, more, _) if stripe >= *first => {
                 more.remove(&stripe);
-                *first = stripe.min(*first);
             }
-            Self::Except(set) => {
+            Self::Built(_, _, set) | Self::Except(set) => {
                 set.insert(stripe);
                 if set.len() > MOST {
                     *self = Self::none();
@@ -69,13 +68,19 @@ impl Cells {
         }
     }
 
-    /// A stripe is rebuilt.
-    pub(super) fn made(&mut self, stripe: u64) {
+    /// A stripe of `stripes` is rebuilt.
+    pub(super) fn made(&mut self, stripe: u64, stripes: u64) {
         match self {
-            Self::Built(first, more) => {
-                more.insert(stripe);
+            Self::Built(first, more, bad) => {
+                match stripe < *first {
+                    true => bad.remove(&stripe),
+                    false => more.insert(stripe),
+                };
                 while more.remove(first) {
                     *first += 1;
+                }
+                if *first == stripes {
+                    *self = Self::Except(std::mem::take(bad));
                 }
             }
             Self::Except(set) => {
@@ -88,8 +93,9 @@ impl Cells {
     pub(super) fn next(&self, stripes: u64, skip: &BTreeSet<u64>, count: usize) -> Vec<u64> {
         let free = |s: &u64| !skip.contains(s);
         match self {
-            Self::Built(first, more) => {
+            Self::Built(first, more, bad) => {
                 let left = (*first..stripes).filter(|s| !more.contains(s));
+                let left = bad.iter().copied().chain(left);
                 left.filter(free).take(count).collect()
             }
             Self::Except(set) => set.iter().copied().filter(free).take(count).collect(),
@@ -107,17 +113,28 @@ mod tests {
         let skip = BTreeSet::from([1]);
         assert_eq!(cells.next(5, &skip, 3), [0, 2, 3]);
         for stripe in [2, 0, 4] {
-            cells.made(stripe);
+            cells.made(stripe, 5);
         }
         let valid = |c: &Cells| (0..5).filter(|s| c.valid(*s)).collect::<Vec<_>>();
         assert_eq!(valid(&cells), [0, 2, 4]);
         assert_eq!(cells.next(5, &skip, 3), [3]);
-        cells.made(1);
-        assert!(!cells.whole(5));
-        cells.made(3);
-        assert!(cells.whole(5));
+        cells.made(1, 5);
+        // A bad block discards only its stripe.
+        cells.spoil(0);
+        cells.spoil(4);
+        assert_eq!(valid(&cells), [1, 2]);
+        assert_eq!(cells.next(5, &skip, 2), [0, 3]);
+        for stripe in [4, 3] {
+            cells.made(stripe, 5);
+            assert!(!cells.whole());
+        }
+        assert_eq!(valid(&cells), [1, 2, 3, 4]);
+        cells.made(0, 5);
+        assert!(cells.whole());
         cells.spoil(3);
-        assert_eq!(valid(&cells), [0, 1, 2]);
+        assert_eq!(valid(&cells), [0, 1, 2, 4]);
+        let mut cells = Cells::none();
+        cells.made(0, 5);
         cells.out();
         assert_eq!(valid(&cells), []);
     }
@@ -130,8 +147,8 @@ mod tests {
         cells.out();
         assert_eq!(cells.next(5, &BTreeSet::new(), 9), [1, 3]);
         assert!(cells.valid(0) && !cells.valid(3));
-        cells.made(1);
-        cells.made(3);
-        assert!(cells.whole(5));
+        cells.made(1, 5);
+        cells.made(3, 5);
+        assert!(cells.whole());
     }
 }

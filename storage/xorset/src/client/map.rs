@@ -42,6 +42,8 @@ impl Client {
             self.crowd = Some(self.watch.now);
         }
         if let Some(wanted) = self.wanted(map) {
+            let up = |m: &Map| m.mask(State::Up);
+            self.rising |= up(&wanted) & !self.map.as_ref().map_or(ALL, up);
             let (client, map) = (self.settings.id, wanted.text());
             let id = self.ask(Request::Change {
                 revision,
@@ -131,9 +133,7 @@ impl Client {
             let partner = &self.partners[n];
             match map.states[n] {
                 State::Rebuilding if has(lost, n) => next.states[n] = State::Out,
-                State::Rebuilding
-                    if self.open && self.size.is_some_and(|s| partner.cells.whole(s.stripes)) =>
-                {
+                State::Rebuilding if self.open && partner.cells.whole() => {
                     next.states[n] = State::Up;
                 }
                 State::Up if has(lost, n) && few => next.states[n] = State::Out,
@@ -156,7 +156,7 @@ impl Client {
         if self.map.is_none() {
             self.first = map.epoch;
         }
-        self.open = false;
+        (self.open, self.rising) = (false, 0);
         let guilty = self.complaints.guilty(0, self.watch.now);
         self.complaints.clear();
         self.size = Some(map.size);
@@ -255,9 +255,9 @@ impl Client {
         }
         self.open = true;
         for n in 0..NODES {
-            let cells = &mut self.partners[n].cells;
-            if let (State::Up, Cells::Built(..)) = (map.states[n], &*cells) {
-                *cells = Cells::all();
+            // This client has not written without a node that its first map has as up.
+            if !self.ready && map.states[n] == State::Up {
+                self.partners[n].cells = Cells::all();
             }
             if map.states[n] != State::Out {
                 self.tell(n, Message::Open { epoch });
@@ -284,9 +284,7 @@ impl Client {
         let mut lost: Mask = (0..NODES).filter(gone).fold(0, |mask, n| mask | 1 << n);
         // Read around bad blocks, as long as that is possible.
         for n in (0..NODES).filter(|n| map.states[*n] == State::Up) {
-            let bad = matches!(self.partners[n].cells, Cells::Except(_))
-                && !self.partners[n].cells.valid(stripe);
-            if bad && lost.count_ones() < 2 {
+            if !self.partners[n].cells.valid(stripe) && lost.count_ones() < 2 {
                 lost |= 1 << n;
             }
         }

@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::cells::Cells;
 use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
 use crate::{
     layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
@@ -252,7 +251,8 @@ impl Client {
         match (status, part.kind) {
             (Status::Good, Kind::Rebuild(node)) => {
                 let stripe = part.span.stripe;
-                self.partners[node].cells.made(stripe);
+                let stripes = self.size.map_or(0, |s| s.stripes);
+                self.partners[node].cells.made(stripe, stripes);
                 if self
                     .map
                     .as_ref()
@@ -319,7 +319,7 @@ impl Client {
         };
         let (now, pause) = (self.now, self.settings.pause);
         for n in 0..NODES {
-            let bad = matches!(self.partners[n].cells, Cells::Except(_));
+            let bad = !self.partners[n].cells.whole();
             let wanted = match map.states[n] {
                 State::Up => bad,
                 State::Rebuilding => true,
@@ -377,6 +377,7 @@ impl Client {
         let Some((epoch, up)) = self.map.as_ref().map(|m| (m.epoch, m.mask(State::Up))) else {
             return;
         };
+        let up = up | self.rising;
         let mut busy = [0; NODES];
         for part in self.parts.values() {
             if let Stage::Sent(_, n) = part.stage {

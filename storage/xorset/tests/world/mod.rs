@@ -569,6 +569,17 @@ impl World {
         });
     }
 
+    /// Whether a client has asked for a map with this node up.
+    pub fn rises(&self, seat: usize, n: usize) -> bool {
+        self.seats[seat].asks.iter().any(|(_, request)| {
+            let map = match request {
+                Request::Change { map, .. } => Map::parse(map),
+                _ => None,
+            };
+            map.is_some_and(|m| m.states[n] == State::Up)
+        })
+    }
+
     pub fn states(&self) -> Option<[State; NODES]> {
         let client = self.seats[self.seat()?].client.as_ref()?;
         client.map().map(|m| m.states)
