@@ -121,6 +121,9 @@ struct Partner {
     settled: u64,
     /// Admission epoch in the last map that the node settled.
     let_in: u64,
+    /// The admission epoch of the file that it had when it was last admitted; its cells were judged
+    /// by that file.
+    judged: Option<u64>,
     /// The node is not admitted before this time.
     rest: u64,
     /// Its valid stripes. If it is up in an open epoch, the others have bad blocks.
@@ -179,6 +182,7 @@ impl Client {
             attached: None,
             settled: 0,
             let_in: 0,
+            judged: None,
             rest: 0,
             cells: Cells::none(),
             next: 0,
@@ -465,6 +469,7 @@ impl Client {
                 let size = Size { cell, stripes };
                 self.partners[n].link.attached(now);
                 self.partners[n].attached = Some(Attached { since, size, set });
+                self.judge(n, since);
                 if let Some(other) = self.other_size(n, size) {
                     let what = size.option(&other);
                     self.say(format!("node {n} is refused: its file has {what}"));

@@ -163,3 +163,25 @@ fn all_is_rebuilt() {
         done(world);
     }
 }
+
+/// The file of a node is replaced after it is admitted, and before it hears of that.
+#[test]
+fn a_file_is_replaced_as_its_node_is_admitted() {
+    for seed in 0..20 {
+        let mut world = up(seed, 20);
+        for stripe in 0..20 {
+            touch(&mut world, stripe);
+        }
+        out(&mut world);
+        touch(&mut world, 7);
+        world.start(1);
+        // At the first step after this the node has not settled.
+        world.until("the node is admitted", 60_000, |w| {
+            let map = w.seats[0].client.as_ref().and_then(|c| c.map());
+            map.is_some_and(|m| m.states[1] == State::Rebuilding)
+        });
+        world.lose(1);
+        assert_eq!(back(&mut world).len(), 20);
+        done(world);
+    }
+}

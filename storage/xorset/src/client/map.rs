@@ -177,8 +177,11 @@ impl Client {
                 }
             }
             let same = partner.attached.map(|a| a.since) == before.map(|(_, since)| since);
-            if before.is_none_or(|(_, since)| since != map.since[n]) && !same {
-                partner.cells = Cells::none();
+            if before.is_none_or(|(_, since)| since != map.since[n]) {
+                partner.judged = partner.attached.map(|a| a.since);
+                if !same {
+                    partner.cells = Cells::none();
+                }
             }
         }
         // Drop the rebuild parts that the new map makes obsolete.
@@ -207,6 +210,19 @@ impl Client {
         self.sent.clear();
         for n in 0..NODES {
             self.epoch(n);
+        }
+    }
+
+    /// A node attaches. If it is admitted and has not settled yet, its cells must be those of the
+    /// file that it had when it was admitted.
+    pub(super) fn judge(&mut self, n: usize, since: u64) {
+        let partner = &mut self.partners[n];
+        let Some(map) = &self.map else {
+            return;
+        };
+        let admitted = map.states[n] == State::Rebuilding && partner.let_in != map.since[n];
+        if admitted && since != map.since[n] && Some(since) != partner.judged {
+            partner.cells = Cells::none();
         }
     }
 
