@@ -321,3 +321,22 @@ fn a_bad_block_as_a_node_gets_up() {
         done(world);
     }
 }
+
+/// `--pause` does not delay commands that wait for stripes with bad blocks.
+#[test]
+fn a_pause_does_not_delay_commands() {
+    let mut world = world::World::new(1, STRIPES);
+    world.kill(Who::Client(0));
+    world.pause = 20_000;
+    world.add_client();
+    world.until("the set is open", 60_000, |w| w.seat().is_some());
+    let seat = world.seat().unwrap();
+    world.slots[0].disk.spoil(world.offset(0, 0, 0));
+    world.slots[0].disk.spoil(world.offset(2, 1, 0));
+    for lba in (0..world.size.blocks()).step_by(4) {
+        world.command(seat, lba, 4, true);
+    }
+    world.quiet();
+    assert_eq!(world.failed, 0);
+    done(world);
+}

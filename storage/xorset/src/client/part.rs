@@ -332,13 +332,22 @@ impl Client {
             let flying: BTreeSet<_> = mine.map(|p| p.span.stripe).collect();
             let room = REBUILDS.saturating_sub(flying.len());
             let skip = &flying | &self.partners[n].hard;
-            for stripe in self.partners[n].cells.next(size.stripes, &skip, room) {
+            let list = self.partners[n].cells.next(size.stripes, &skip, room);
+            // If two others lack a stripe, the bad blocks of this node wait.
+            let list: Vec<_> = list
+                .into_iter()
+                .filter(|s| has(self.lost_of(*s), n))
+                .collect();
+            for stripe in list {
                 let partner = &mut self.partners[n];
-                if now < partner.next {
-                    break;
+                // Commands wait for a stripe with bad blocks of a node that is up.
+                if map.states[n] == State::Rebuilding {
+                    if now < partner.next {
+                        break;
+                    }
+                    // Make up for late calls, but not for those of a whole outage.
+                    partner.next = partner.next.max(now.saturating_sub(TICK)) + pause;
                 }
-                // Make up for late calls, but not for those of a whole outage.
-                partner.next = partner.next.max(now.saturating_sub(TICK)) + pause;
                 let cell = Cell {
                     row: 0,
                     column: column(stripe, n),
