@@ -59,6 +59,13 @@ fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
+/// The format that a header names, if it is one of a node.
+fn version(header: &[u8]) -> Option<String> {
+    let name = header.get(..MAGIC.len())?;
+    let ours = name.starts_with(b"xorset-") && name.is_ascii();
+    ours.then(|| String::from_utf8_lossy(name).escape_default().to_string())
+}
+
 type Found = (u64, u64, u64, Entry, Vec<u8>);
 
 /// New content of a block: bytes, and the offset in them; `None` if the block is bad.
@@ -120,10 +127,30 @@ impl<M: Media> Journal<M> {
         media.sync()
     }
 
+    /// Fails if the media have the header of a node, whatever its version.
+    pub fn unused(media: &mut M) -> io::Result<()> {
+        let mut header = [0; MAGIC.len()];
+        match media.read(0, &mut header) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            result => result?,
+        }
+        version(&header).map_or(Ok(()), |version| {
+            Err(bad(&format!(
+                "--file: it is a file of a node ({version}): remove it first, if its data may be lost"
+            )))
+        })
+    }
+
     /// Opens a file and replays its log.
     pub fn open(mut media: M) -> io::Result<Self> {
         let mut header = [0; 48];
         media.read(0, &mut header)?;
+        if let Some(other) = version(&header).filter(|v| v.as_bytes() != MAGIC) {
+            return Err(bad(&format!(
+                "its format is {other}, and this xorset serves {}: use the xorset that made it",
+                String::from_utf8_lossy(MAGIC)
+            )));
+        }
         if &header[..8] != MAGIC || sum(0, &header[..40]) != word(&header, 40) {
             return Err(bad("it is no file of a node: see xorset format"));
         }

@@ -21,7 +21,7 @@ xorset ROLE [OPTION]... runs one role of a set of five nodes until SIGTERM. The 
 loss of any two nodes.
 
 xorset format --number N --file FILE --stripes N [OPTION]...
-creates the file of a node. The data in an existing file is lost.
+creates the file of a node. It replaces an existing file, except one of a node.
   --number N             number of the node, 0 to 4
   --file FILE            the file
   --stripes N            stripes of the set; each has twelve data cells, and four cells on each node

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use world::{disk::Disk, Rng};
 use xorset::{
-    journal::{Journal, Name},
+    journal::{Journal, Media, Name},
     layout::{Cell, Size, Span},
 };
 
@@ -202,4 +202,30 @@ fn the_power_is_lost_at_any_moment() {
         }
     }
     assert!(bad.is_empty(), "{} of 6000: {bad:?}", bad.len());
+}
+
+/// A file of another version is named, and a file of a node is not formatted again.
+#[test]
+fn a_file_of_a_node_is_kept() {
+    let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+    let refused = |disk: &Disk| {
+        Journal::unused(&mut disk.clone())
+            .err()
+            .map(|e| e.to_string())
+    };
+    assert_eq!(refused(&disk), None);
+    Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+    assert!(refused(&disk)
+        .unwrap()
+        .contains("a file of a node (xorset-2): remove it first"));
+    disk.clone().write(7, b"1").unwrap();
+    assert!(refused(&disk).unwrap().contains("(xorset-1)"));
+    let e = Journal::open(disk.clone()).err().unwrap().to_string();
+    assert!(
+        e.starts_with("its format is xorset-1, and this xorset serves xorset-2"),
+        "{e}"
+    );
+    disk.clone().write(0, b"other").unwrap();
+    let e = Journal::open(disk).err().unwrap().to_string();
+    assert_eq!(e, "it is no file of a node: see xorset format");
 }

@@ -134,6 +134,9 @@ pub fn serve(options: Options) -> io::Result<()> {
             log,
         } => {
             let result = take(&file, true).and_then(|f| {
+                let mut f = Disk(f);
+                Journal::unused(&mut f)?;
+                let f = f.0;
                 // Discard the old content: everything is zeros.
                 f.set_len(0)?;
                 f.set_len(Journal::<Disk>::file_len(&size, log))?;
