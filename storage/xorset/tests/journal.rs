@@ -162,8 +162,8 @@ fn run(seed: u64) {
     }
 }
 
-/// A block that was bad when a write came stays bad until it is written, also if its sector returns
-/// the old content; the other blocks have the write.
+/// A block that was bad when a write came stays bad until it is written, also if it has the old
+/// content again; the other blocks have the write.
 #[test]
 fn a_bad_block_that_lacks_a_write_stays_bad() {
     for flush in [false, true] {
@@ -171,10 +171,10 @@ fn a_bad_block_that_lacks_a_write_stays_bad() {
         Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
         let mut journal = Journal::open(disk.clone()).unwrap();
         let (all, at) = (span(1, 3, 0, 2), 4096 + 2 * LOG + (4 + 3) * 2 * 512);
-        disk.spoil(at);
+        disk.rot(at);
         let delta = vec![7; all.len()];
         assert!(journal.follow((1, 1), all, 0, 3, delta.into()).unwrap());
-        disk.mend(at);
+        disk.rot(at);
         let check = |journal: &mut Journal<Disk>| {
             assert!(journal.read(span(1, 3, 0, 1)).is_err());
             assert_eq!(journal.read(span(1, 3, 1, 1)).unwrap(), [7; 512]);
@@ -228,4 +228,32 @@ fn a_file_of_a_node_is_kept() {
     disk.clone().write(0, b"other").unwrap();
     let e = Journal::open(disk).err().unwrap().to_string();
     assert_eq!(e, "it is no file of a node: see xorset format");
+}
+
+/// The file is written in pages, and one has a sector that cannot be read: a block of it is written,
+/// and of the others none is read that is not what was written.
+#[test]
+fn a_block_in_an_unreadable_page_is_written() {
+    let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+    Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    for row in 0..4 {
+        let all = span(1, row, 0, 2);
+        journal.rebuilt(all, vec![5; all.len()]).unwrap();
+    }
+    journal.flush().unwrap();
+    // The page has the cells of this stripe.
+    disk.spoil(4096 + 2 * LOG + 4 * 2 * 512);
+    journal.rebuilt(span(1, 2, 1, 1), vec![6; 512]).unwrap();
+    journal.flush().unwrap();
+    assert_eq!(disk.bad(), 0);
+    assert_eq!(journal.read(span(1, 2, 1, 1)).unwrap(), [6; 512]);
+    for (row, block) in [(0, 0), (1, 1), (2, 0), (3, 0)] {
+        assert!(journal.read(span(1, row, block, 1)).is_err());
+        journal
+            .rebuilt(span(1, row, block, 1), vec![8; 512])
+            .unwrap();
+        journal.flush().unwrap();
+        assert_eq!(journal.read(span(1, row, block, 1)).unwrap(), [8; 512]);
+    }
 }

@@ -58,10 +58,37 @@ impl<M: Media> Journal<M> {
 
     pub(super) fn in_place(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
         let at = self.base(2) + place * BLOCK as u64;
-        self.media.write(at, bytes)?;
+        if self.media.write(at, bytes).is_err() {
+            self.whole_pages(place, bytes)?;
+        }
         let sums = bytes.chunks(BLOCK).flat_map(|b| digest(b).to_le_bytes());
         let sums: Vec<u8> = sums.collect();
         self.set_sums(place, &sums)
+    }
+
+    /// Writes blocks of the cells with the rest of their pages: a page with an unreadable sector
+    /// cannot be written in part. Other blocks of it that cannot be read become zeros with a wrong
+    /// checksum.
+    fn whole_pages(&mut self, place: u64, bytes: &[u8]) -> io::Result<()> {
+        let (base, size) = (self.base(2), BLOCK as u64);
+        let (digests, blocks) = Self::digests_at(&self.size, self.half_len);
+        let at = base + place * size;
+        let from = (at / PAGE * PAGE).max(base);
+        let to = (at + bytes.len() as u64)
+            .next_multiple_of(PAGE)
+            .min(digests);
+        let mut all = vec![0; (to - from) as usize];
+        for (block, at) in all.chunks_mut(BLOCK).zip((from..).step_by(BLOCK)) {
+            let other = (at - base) / size;
+            let mine = (place..place + bytes.len() as u64 / size).contains(&other);
+            if !mine && other < blocks && self.media.read(at, block).is_err() {
+                block.fill(0);
+                self.set_sums(other, &(digest(block) ^ 1).to_le_bytes())?;
+            }
+        }
+        let offset = (at - from) as usize;
+        all[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.media.write(from, &all)
     }
 
     /// Gives a block a wrong checksum, so that it is unreadable until it is written.

@@ -7,6 +7,9 @@ use std::{cell::RefCell, collections::BTreeSet, io, rc::Rc};
 use super::Rng;
 use xorset::{journal::Media, layout::BLOCK};
 
+/// Size of the pages in which a file is read and written, in bytes.
+const PAGE: u64 = 4096;
+
 #[derive(Default)]
 struct State {
     /// The content that reads return.
@@ -20,23 +23,25 @@ struct State {
     left: Option<u64>,
     /// Reads, writes and syncs since the last query.
     calls: [u64; 3],
-    /// Sectors that cannot be read, nor written in part, until they are written as a whole.
+    /// Sectors that cannot be read until they are written. Their pages cannot be written in part.
     bad: BTreeSet<u64>,
     /// Offsets of bytes that have changed without notice and were not written since.
     rotten: BTreeSet<u64>,
 }
 
 impl State {
-    /// The sectors of a range, without those at its ends that it covers in part.
+    /// The sectors of the pages in a range, without those at its ends that it covers in part.
     fn whole(at: u64, len: u64) -> std::ops::Range<u64> {
-        at.div_ceil(BLOCK as u64)..(at + len) / BLOCK as u64
+        let per = PAGE / BLOCK as u64;
+        at.div_ceil(PAGE) * per..(at + len) / PAGE * per
     }
 
-    /// Fails if a bad sector is in the range and not in `except`.
+    /// Fails if a bad sector is in the pages of the range and not in `except`.
     fn bad(&self, at: u64, len: u64, except: std::ops::Range<u64>) -> io::Result<()> {
+        let per = PAGE / BLOCK as u64;
         let mut all = self
             .bad
-            .range(at / BLOCK as u64..(at + len).div_ceil(BLOCK as u64));
+            .range(at / PAGE * per..(at + len).div_ceil(PAGE) * per);
         match all.any(|s| !except.contains(s)) {
             true => Err(io::Error::other("a bad sector")),
             false => Ok(()),
