@@ -257,3 +257,21 @@ fn a_block_in_an_unreadable_page_is_written() {
         assert_eq!(journal.read(span(1, row, block, 1)).unwrap(), [8; 512]);
     }
 }
+
+/// A page of checksums cannot be read: blocks without a checksum are bad, as their content is not
+/// known to be what was written.
+#[test]
+fn an_unreadable_checksum_is_not_made_up() {
+    let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+    Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    journal.rebuilt(span(0, 0, 0, 2), vec![5; 1024]).unwrap();
+    journal.flush().unwrap();
+    let cells = 4096 + 2 * LOG;
+    disk.rot(cells + 9);
+    disk.spoil((cells + 16 * 512).next_multiple_of(4096));
+    journal.rebuilt(span(0, 0, 1, 1), vec![6; 512]).unwrap();
+    journal.flush().unwrap();
+    assert!(journal.read(span(0, 0, 0, 1)).is_err());
+    assert_eq!(journal.read(span(0, 0, 1, 1)).unwrap(), [6; 512]);
+}

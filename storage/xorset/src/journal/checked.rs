@@ -103,24 +103,37 @@ impl<M: Media> Journal<M> {
         let at = self.digest_at(place);
         match self.media.write(at, sums) {
             Ok(()) => Ok(()),
-            Err(_) => self.renew(at, at + sums.len() as u64),
+            Err(_) => self.renew(at, sums),
         }
     }
 
-    /// Writes all checksums of the pages with the bytes `from..to` anew: a page with an unreadable
-    /// sector cannot be written in part. A block that cannot be read gets a checksum that may not
-    /// fit, which makes it unreadable until it is written.
-    fn renew(&mut self, from: u64, to: u64) -> io::Result<()> {
+    /// Writes checksums at an offset with the rest of their pages: a page with an unreadable sector
+    /// cannot be written in part. A block whose checksum cannot be read gets a wrong one, which
+    /// makes it unreadable until it is written.
+    fn renew(&mut self, at: u64, sums: &[u8]) -> io::Result<()> {
         let (start, blocks) = Self::digests_at(&self.size, self.half_len);
-        let (from, to) = (from / PAGE * PAGE, to.next_multiple_of(PAGE));
-        let mut sums = Vec::new();
-        for place in (from - start) / DIGEST..(to - start) / DIGEST {
-            let (mut block, at) = ([0; BLOCK], self.base(2) + place * BLOCK as u64);
-            let failed = place < blocks && self.media.read(at, &mut block).is_err();
-            let sum = digest(&block) ^ u32::from(failed);
-            sums.extend_from_slice(&sum.to_le_bytes());
+        let end = at + sums.len() as u64;
+        let (from, to) = (at / PAGE * PAGE, end.next_multiple_of(PAGE));
+        let mut all = Vec::new();
+        for sector in (from..to).step_by(BLOCK) {
+            let mut known = vec![0; BLOCK];
+            if self.media.read(sector, &mut known).is_err() {
+                known.clear();
+                let first = (sector - start) / DIGEST;
+                for place in first..first + BLOCK as u64 / DIGEST {
+                    let (mut block, at) = ([0; BLOCK], self.base(2) + place * BLOCK as u64);
+                    if place < blocks {
+                        // A block that cannot be read may have any content later.
+                        let _ = self.media.read(at, &mut block);
+                    }
+                    known.extend((digest(&block) ^ 1).to_le_bytes());
+                }
+            }
+            all.extend(known);
         }
-        self.media.write(from, &sums)
+        let offset = (at - from) as usize;
+        all[offset..offset + sums.len()].copy_from_slice(sums);
+        self.media.write(from, &all)
     }
 
     /// Reads blocks from the cells, and compares their checksums.
