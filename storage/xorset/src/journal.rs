@@ -4,9 +4,9 @@
 //! log before the cell is written, so a cell is never torn by a power failure.
 //!
 //! The file: a header of 4096 bytes, two halves of the log, the cells, a checksum of each block of
-//! the cells. One half is active and
-//! filled from its start. When it is full, the records that are still needed are copied to the
-//! other half, which becomes active. Each start of the node does the same.
+//! the cells. One half is active and filled from its start. When it is full, the records that are
+//! still needed are copied to the other half, which becomes active. Each start of the node does the
+//! same.
 
 mod checked;
 mod entry;
