@@ -47,6 +47,8 @@ pub fn least_log(size: &Size) -> u64 {
 
 /// Interval in milliseconds in which a node reads one of its stripes, to find bad blocks.
 const SCRUB: u64 = 250;
+/// Duration of a sync in milliseconds after which the scrub waits for its end.
+const HANGS: u64 = 1000;
 /// Interval of complaints in milliseconds.
 const COMPLAIN: u64 = 500;
 
@@ -257,7 +259,9 @@ impl<M: Media> Node<M> {
         let (Some(client), Some(map), true) = (self.client, &self.map, self.opened) else {
             return Ok(());
         };
-        if now < at || map.states[self.number] != State::Up || self.syncing.is_some() {
+        // A file that does not answer must not stop the node; under load a sync is always in flight.
+        let hangs = self.syncing.is_some_and(|since| now >= since + HANGS);
+        if now < at || map.states[self.number] != State::Up || hangs {
             return Ok(());
         }
         let (epoch, size) = (map.epoch, self.journal.size());

@@ -340,3 +340,32 @@ fn a_pause_does_not_delay_commands() {
     assert_eq!(world.failed, 0);
     done(world);
 }
+
+/// Under load a sync is nearly always in flight; nodes find bad blocks all the same.
+#[test]
+fn a_scrub_finds_bad_blocks_under_load() {
+    let mut world = full(1);
+    let seat = world.seat().unwrap();
+    let hang = world::hang::Hang {
+        until: world.now + 15_000,
+        each: 900,
+        reads: false,
+        writes: false,
+        syncs: true,
+    };
+    for n in 0..5 {
+        world.hang(n, hang);
+    }
+    world.slots[0].disk.spoil(world.offset(2, 1, 0));
+    let end = world.now + 15_000;
+    while world.now < end && repaired(&world) == 0 {
+        if world.commands.len() < 16 {
+            let lba = world.rng.below(12 * 4);
+            world.command(seat, lba, 1, true);
+        }
+        world.step();
+    }
+    assert_eq!(repaired(&world), 1);
+    world.quiet();
+    done(world);
+}
