@@ -55,11 +55,20 @@ names_hold() {
 }
 for i in 1 2 3; do
 	names_hold "in round $i"
-	# Only one session can have the path by the adapter's name.
+	# Both sessions have the path by the adapter's name. The one without an initiator_ext gets it.
 	leads srp-$device-1-$target-lun-0 $disk_a
 	changed
 done
 equal "the number of names" "$(cd $by && ls -d srp-* | wc -l)" 3
+logout $a
+settled
+leads srp-$device-1-$target-lun-0 $disk_b
+login 0
+a=$host
+disk_a=$(disk $a 0)
+settled
+names_hold "after another login"
+leads srp-$device-1-$target-lun-0 $disk_a
 logout $b
 
 # --save writes the GUID of the adapter. A file may also have its name.
