@@ -130,6 +130,7 @@ fn a_renamed_adapter_changes_only_the_path_by_its_name() {
     let before = path();
     assert!(before.ends_with("-lun-0x012c000000000000"), "{before}");
     machine.session(7, "rocep1s0", Some(0));
+    fs::remove_dir_all(machine.0.path().join("sys/class/infiniband/mlx5_0")).unwrap();
     machine.adapter("rocep1s0", "506b:4b03:0000:a1b2");
     assert_eq!(path(), before);
     let device = machine.property("sda", 7, "ID_SRP_DEVICE_PATH").unwrap();
@@ -137,6 +138,21 @@ fn a_renamed_adapter_changes_only_the_path_by_its_name() {
     // An adapter may have no GUID.
     machine.adapter("rocep1s0", "0000:0000:0000:0000");
     assert_eq!(path(), device);
+}
+
+#[test]
+fn adapters_with_one_guid_have_paths_by_their_names() {
+    let machine = Machine::new();
+    for (host, adapter) in [(7, "rxe0"), (8, "rxe1"), (9, "mlx5_0")] {
+        machine.session(host, adapter, None);
+        machine.disk(&format!("sd{host}"), host, 3, host);
+    }
+    machine.adapter("rxe0", "0200:00ff:fe00:0001");
+    machine.adapter("rxe1", "0200:00ff:fe00:0001");
+    for (host, adapter) in [(7, "rxe0"), (8, "rxe1"), (9, GUID)] {
+        let path = machine.property(&format!("sd{host}"), host, "ID_SRP_PATH");
+        assert_eq!(path, Some(format!("srp-{adapter}-1-{TARGET}-lun-3")));
+    }
 }
 
 #[test]
