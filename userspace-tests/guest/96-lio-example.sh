@@ -50,6 +50,9 @@ example
 first=$login
 example
 equal "the second run" "$login" "$first"
+! said=$(lio-example --port $((port + 1)) 2>&1) || fail "another port number for a target that runs"
+[[ $said == *"listens at port $port; --port $port "* ]] || fail "another port number: $said"
+equal "the port number" "$(<$cfg/target/srpt/discovery_auth/rdma_cm_port)" $port
 info
 [[ $said == "srp_example/1: LIO, enabled, 1 LUN, 1 initiator"$'\n'"  $login" ]] || fail "target-info: $said"
 
