@@ -108,17 +108,20 @@ fn sessions_of_one_port_have_paths_of_their_own() {
     }
     let path = |host: u32| machine.property(&format!("sd{host}"), host, "ID_SRP_PATH");
     let device = |host: u32| machine.property(&format!("sd{host}"), host, "ID_SRP_DEVICE_PATH");
-    let extension = |host: u32| machine.property(&format!("sd{host}"), host, "ID_SRP_INITIATOR_EXT");
+    let number = |host: u32| machine.property(&format!("sd{host}"), host, "ID_SRP_INITIATOR_EXT");
     let plain = Some(format!("srp-{GUID}-1-{TARGET}-lun-3"));
     let by_name = Some(format!("srp-mlx5_0-1-{TARGET}-lun-3"));
     let extended = Some(format!("srp-{GUID}-1-000000000000001f-{TARGET}-lun-3"));
-    assert_eq!((path(7), path(8), path(9)), (plain.clone(), extended, plain));
+    assert_eq!(
+        (path(7), path(8), path(9)),
+        (plain.clone(), extended, plain)
+    );
     // All have the path by the adapter's name. The rules let one without the extension win.
     for host in 7..10 {
         assert_eq!(device(host), by_name, "host{host}");
     }
-    let extensions = (extension(7), extension(8), extension(9));
-    assert_eq!(extensions, (None, Some("000000000000001f".into()), None));
+    let numbers = (number(7), number(8), number(9));
+    assert_eq!(numbers, (None, Some("000000000000001f".into()), None));
 }
 
 #[test]
