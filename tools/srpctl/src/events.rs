@@ -89,12 +89,11 @@ impl Sources {
     }
 
     /// Waits for an announcement. Returns whether the program is to go on: `stop` is not readable,
-    /// and standard output has a reader.
-    fn wait(&self, stop: BorrowedFd<'_>, time: Duration) -> Result<bool> {
-        let out = stdout();
+    /// and `out` has a reader.
+    fn wait(&self, stop: BorrowedFd<'_>, out: BorrowedFd<'_>, time: Duration) -> Result<bool> {
         let mut files = vec![
             PollFd::new(stop, PollFlags::POLLIN),
-            PollFd::new(out.as_fd(), PollFlags::empty()),
+            PollFd::new(out, PollFlags::empty()),
             PollFd::new(self.uevents.as_fd(), PollFlags::POLLIN),
         ];
         let log = self.log.as_ref();
@@ -106,7 +105,9 @@ impl Sources {
             Err(e) => return Err(Error::Program(format!("poll: {e}"))),
         }
         let ended = |file: &PollFd<'_>, flags| file.revents().is_some_and(|r| r.intersects(flags));
-        Ok(!ended(&files[0], PollFlags::POLLIN) && !ended(&files[1], PollFlags::POLLERR))
+        // A pipe without a reader has an error, and a socket hangs up.
+        let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
+        Ok(!ended(&files[0], PollFlags::POLLIN) && !ended(&files[1], closed))
     }
 }
 
@@ -123,7 +124,7 @@ fn follow(
     let mut left = 0;
     loop {
         let time = if left > 0 { PAUSE } else { INTERVAL };
-        if !sources.wait(stop, time)? {
+        if !sources.wait(stop, stdout().as_fd(), time)? {
             return Ok(());
         }
         let news = sources.take();
@@ -191,12 +192,34 @@ mod tests {
                 uevents: Uevents::listen().unwrap(),
                 log: None,
             };
-            let wait = |sources: &Sources| sources.wait(signals.as_fd(), Duration::ZERO).unwrap();
-            assert!(wait(&sources));
+            let out = stdout();
+            let wait = || sources.wait(signals.as_fd(), out.as_fd(), Duration::ZERO);
+            assert!(wait().unwrap());
             nix::sys::signal::raise(Signal::SIGTERM).unwrap();
-            assert!(!wait(&sources));
+            assert!(!wait().unwrap());
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_reader_that_closes_ends_it() {
+        let sources = Sources {
+            uevents: Uevents::listen().unwrap(),
+            log: None,
+        };
+        let (stop, _signal) = UnixStream::pair().unwrap();
+        let goes_on = |out: BorrowedFd<'_>| {
+            let went_on = sources.wait(stop.as_fd(), out, Duration::ZERO);
+            went_on.unwrap()
+        };
+        let (out, reader) = UnixStream::pair().unwrap();
+        assert!(goes_on(out.as_fd()));
+        drop(reader);
+        assert!(!goes_on(out.as_fd()));
+        let (reader, out) = nix::unistd::pipe().unwrap();
+        assert!(goes_on(out.as_fd()));
+        drop(reader);
+        assert!(!goes_on(out.as_fd()));
     }
 }
