@@ -32,6 +32,13 @@ fn ends(machine: &Machine<'_>) -> BTreeSet<(&'static str, Option<u16>)> {
     found
 }
 
+/// Returns whether the kernel has nf_tables now. A built-in one is in no file of sysfs.
+fn has_nf_tables(machine: &Machine<'_>) -> bool {
+    let builtin = format!("/lib/modules/{}/modules.builtin", machine.release());
+    let builtin = machine.text(builtin).unwrap_or_default();
+    machine.exists("/sys/module/nf_tables") || builtin.contains("/nf_tables.ko")
+}
+
 pub fn check(machine: &Machine<'_>, report: &mut Report) {
     let ports = Port::all(machine);
     let (software, hardware): (Vec<Port>, Vec<Port>) = ports
@@ -50,7 +57,12 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
         }
         return;
     }
-    let output: Value = match machine.json(&["nft", "-j", "list", "ruleset"]) {
+    // nft would load the module. Without it there are no rules.
+    let ruleset = match has_nf_tables(machine) {
+        true => machine.json(&["nft", "-j", "list", "ruleset"]),
+        false => Ok(Value::Null),
+    };
+    let output = match ruleset {
         Ok(output) => output,
         Err(why) => {
             let what = format!("whether a firewall drops UDP {ROCE} is not known: {why}");
@@ -151,6 +163,7 @@ mod tests {
     #[test]
     fn a_closed_input_stops_roce_and_lets_iwarp_pass() {
         let mut made = rxe();
+        made.put("/sys/module/nf_tables/refcnt", "0\n");
         made.says(NFT, CLOSED);
         assert_eq!(
             made.bad(check),
@@ -171,6 +184,7 @@ mod tests {
         let mut made = rxe();
         made.put("/sys/class/infiniband/rxe0/node_type", "4: RNIC\n");
         made.target("disk1", "");
+        made.put("/sys/module/nf_tables/refcnt", "0\n");
         made.says(NFT, &CLOSED.replace("input", "output"));
         let bad = made.bad(check);
         assert_eq!(bad.len(), 1);
@@ -187,6 +201,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_said() {
         let mut made = rxe();
+        let builtin = "kernel/net/netfilter/nf_tables.ko\n";
+        made.put("/lib/modules/7.3.4/modules.builtin", builtin);
         let bad = made.bad(check);
         let start = "note: whether a firewall drops UDP 4791 is not known: nft is not installed";
         assert!(bad[0].starts_with(start), "{bad:?}");
@@ -194,5 +210,16 @@ mod tests {
         assert_eq!(made.bad(check), [""; 0]);
         made.put("/proc/net/ip_tables_names", "filter\n");
         assert!(made.bad(check)[0].starts_with("note: /proc/net/ip_tables_names: iptables-legacy"));
+    }
+
+    #[test]
+    fn nft_does_not_load_its_module() {
+        let mut made = rxe();
+        made.says(NFT, CLOSED);
+        assert_eq!(made.bad(check), [""; 0]);
+        made.put("/proc/net/ip_tables_names", "filter\n");
+        assert!(made.bad(check)[0].starts_with("note: /proc/net/ip_tables_names: iptables-legacy"));
+        made.put("/sys/module/nf_tables/refcnt", "0\n");
+        assert!(made.bad(check)[1].starts_with("error: rxe0/1: the chain"));
     }
 }

@@ -3,8 +3,22 @@
 //! The files and the programs that the checks read.
 
 use crate::sysfs::{self, Sysfs};
+use nix::sys::memfd::{memfd_create, MemFdCreateFlag};
 use serde::de::DeserializeOwned;
-use std::{io::ErrorKind, path::Path, process::Command};
+use std::{
+    cell::RefCell,
+    fs::File,
+    io::{self, ErrorKind, Read, Seek},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Time that a program may take. One that reads a disk waits as long as the disk is away.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The end of the sentence about a program that takes longer.
+const LATE: &str = "has not ended within 20 s";
 
 /// The output of a program, or a sentence that says why there is none.
 pub type Output = Result<Vec<u8>, String>;
@@ -16,23 +30,51 @@ type Run<'a> = dyn Fn(&[&str]) -> Output + 'a;
 pub struct Machine<'a> {
     pub sysfs: &'a Sysfs,
     run: Box<Run<'a>>,
+    /// The commands that were killed, and a sentence about each.
+    late: RefCell<Vec<(String, String)>>,
 }
 
 /// Runs a program. None of those that the checks run changes anything.
-fn run(command: &[&str]) -> Output {
+fn run(command: &[&str], limit: Duration) -> Output {
     let (program, arguments) = command.split_first().ok_or("no program")?;
-    let out = Command::new(program)
-        .args(arguments)
-        .env("LC_ALL", "C")
-        .output();
-    let out = out.map_err(|e| match e.kind() {
+    let failed = |e: io::Error| match e.kind() {
         ErrorKind::NotFound => format!("{program} is not installed"),
         _ => format!("{program}: {e}"),
-    })?;
-    if out.status.success() {
-        return Ok(out.stdout);
+    };
+    // Unlike pipes, these have room for all output, and no child of the program keeps them open.
+    let memory = || memfd_create(c"output", MemFdCreateFlag::MFD_CLOEXEC).map(File::from);
+    let mut out = memory().map_err(|e| failed(e.into()))?;
+    let mut err = memory().map_err(|e| failed(e.into()))?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().map_err(failed)?)
+        .stderr(err.try_clone().map_err(failed)?)
+        .spawn()
+        .map_err(failed)?;
+    let end = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+            None => {
+                // One that waits for a disk ends with the wait, so this does not wait for it.
+                let _ = child.kill();
+                return Err(format!("{program} {LATE}"));
+            }
+        }
+    };
+    let read = |file: &mut File| {
+        let mut content = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut content).map(|_| content)
+    };
+    if status.success() {
+        return read(&mut out).map_err(failed);
     }
-    let said = String::from_utf8_lossy(&out.stderr);
+    let said = read(&mut err).map_err(failed)?;
+    let said = String::from_utf8_lossy(&said);
     let said = said.lines().next().unwrap_or("failed without a message");
     Err(format!("{program}: {said}"))
 }
@@ -41,13 +83,26 @@ impl<'a> Machine<'a> {
     pub fn new(sysfs: &'a Sysfs) -> Self {
         Self {
             sysfs,
-            run: Box::new(run),
+            run: Box::new(|command| run(command, LIMIT)),
+            late: RefCell::default(),
         }
     }
 
     /// Returns what a program prints, as bytes.
     pub fn bytes(&self, command: &[&str]) -> Output {
-        (self.run)(command)
+        let output = (self.run)(command);
+        if let Err(why) = &output {
+            if why.ends_with(LATE) {
+                let mut late = self.late.borrow_mut();
+                late.push((command.join(" "), why.clone()));
+            }
+        }
+        output
+    }
+
+    /// Returns the commands that were killed since the last call, and a sentence about each.
+    pub fn late(&self) -> Vec<(String, String)> {
+        self.late.take()
     }
 
     /// Returns what a program prints.
@@ -178,6 +233,7 @@ pub mod tests {
                     let said = self.outputs.get(&command.join(" ")).cloned();
                     said.unwrap_or_else(|| Err(format!("{} is not installed", command[0])))
                 }),
+                late: RefCell::default(),
             }
         }
 
@@ -202,5 +258,34 @@ pub mod tests {
             })
             .collect()
         }
+    }
+
+    #[test]
+    fn a_program_says_what_it_prints() {
+        let run = |command: &[&str]| run(command, LIMIT);
+        // More than a pipe holds.
+        let long = run(&["head", "-c", "300000", "/dev/zero"]).unwrap();
+        assert_eq!(long.len(), 300_000);
+        let failed = run(&["sh", "-c", "echo no; echo why >&2; echo more >&2; false"]);
+        assert_eq!(failed.unwrap_err(), "sh: why");
+        let missing = run(&["no-such-program"]).unwrap_err();
+        assert_eq!(missing, "no-such-program is not installed");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let start = Instant::now();
+        let command = ["sh", "-c", "sleep 60; true"];
+        let why = run(&command, Duration::from_millis(100)).unwrap_err();
+        assert_eq!(why, "sh has not ended within 20 s");
+        assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
+
+        let mut made = Made::new();
+        made.fails("multipath -t", &why);
+        let machine = made.machine();
+        assert!(machine.output(&["multipath", "-t"]).is_err());
+        assert!(machine.output(&["multipath", "-l"]).is_err());
+        assert_eq!(machine.late(), [("multipath -t".to_string(), why)]);
+        assert_eq!(machine.late(), []);
     }
 }

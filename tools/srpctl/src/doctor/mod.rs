@@ -121,6 +121,9 @@ fn findings(machine: &Machine<'_>) -> Vec<Finding> {
     let reports = CHECKS.iter().map(|(name, check)| {
         let mut report = Report::new(name);
         check(machine, &mut report);
+        for (command, why) in machine.late() {
+            report.note(format!("{why}, and is killed"), command);
+        }
         report.findings
     });
     reports.flatten().collect()
@@ -180,6 +183,20 @@ mod tests {
                 "error   port      rxe0/1 is DOWN\n                  -> ip link set eth0 up",
                 "ok      port      rxe1/1 is ACTIVE"
             ]
+        );
+    }
+
+    #[test]
+    fn a_program_without_an_end_is_a_note() {
+        let mut made = Made::new();
+        made.fails("modinfo ib_srp", "modinfo has not ended within 20 s");
+        let found = findings(&made.machine());
+        let todo = |finding: &&Finding| finding.todo.as_deref() == Some("modinfo ib_srp");
+        let finding = found.iter().find(todo).unwrap();
+        assert_eq!(finding.level, Level::Note);
+        assert_eq!(
+            finding.what,
+            "modinfo has not ended within 20 s, and is killed"
         );
     }
 
