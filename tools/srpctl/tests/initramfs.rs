@@ -14,7 +14,8 @@ use std::{
 const SLOW: Duration = Duration::from_secs(8);
 
 /// Runs a script with the targets in `names`, and returns how long it took and the logins that have
-/// begun. A target `slow` takes a while, one whose name ends in `away` fails.
+/// begun. A target `slow` takes a while, one with `away` in its name fails. The `id_ext` is what
+/// follows `@` in the name, or 1.
 fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -24,7 +25,9 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     };
     for name in names {
-        put(&format!("etc/srp/targets.d/{name}.conf"), "");
+        let id = name.split_once('@').map_or("0x1", |(_, id)| id);
+        let text = format!("id_ext = \"{id}\"\nioc_guid = \"0000000000000002\"\n");
+        put(&format!("etc/srp/targets.d/{name}.conf"), &text);
     }
     let functions = "configure_networking() { :; }\nlog_warning_msg() { echo \"$@\"; }\n";
     put("scripts/functions", functions);
@@ -32,7 +35,7 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
     let began = root.path().join("began");
     let stub = format!(
         "#!/bin/sh\nfor name; do :; done\necho $name >>{}\n\
-         case $name in slow*) sleep {} ;; esac\ncase $name in *away) exit 1 ;; esac\n",
+         case $name in slow*) sleep {} ;; esac\ncase $name in *away*) exit 1 ;; esac\n",
         began.display(),
         SLOW.as_secs()
     );
@@ -85,4 +88,21 @@ fn one_path_is_waited_for() {
     assert_eq!(began.len(), 2);
     let (_, began) = run("initramfs/local-top", &[]);
     assert!(began.is_empty());
+}
+
+#[test]
+fn each_target_is_waited_for() {
+    // The root file system may be on disks of both.
+    for names in [["root", "slow@2"], ["slow", "root@0x0000000000000002"]] {
+        let (took, _) = run("initramfs/local-top", &names);
+        assert!(took >= SLOW, "{names:?}: {took:?}");
+    }
+    for names in [
+        ["root", "slow@0001"],
+        ["root@0xfffffffffffffffA", "slow@fffffffffffffffa"],
+        ["root", "away@2"],
+    ] {
+        let (took, _) = run("initramfs/local-top", &names);
+        assert!(took < SLOW, "{names:?}: {took:?}");
+    }
 }
