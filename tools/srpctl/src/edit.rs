@@ -15,7 +15,7 @@ use std::{
     env,
     fs::{self, File},
     io::{self, stdin, IsTerminal},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{fchown, MetadataExt},
     path::Path,
     process::Command,
 };
@@ -62,8 +62,9 @@ fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn() -> bool) -> Re
     let io = |e| Error::io(&path, e);
     // A link stays, and the file that it leads to is replaced.
     let file = fs::canonicalize(&path).map_err(io)?;
-    let before = fs::read(&file).map_err(io)?;
-    let mode = fs::metadata(&file).map_err(io)?.permissions().mode() & 0o777;
+    let before = target::content(&file)?;
+    let data = fs::metadata(&file).map_err(io)?;
+    let mode = data.mode() & 0o777;
     let copy = draft::beside(&file).map_err(io)?;
     draft::store(copy.as_file(), &before, mode).map_err(io)?;
     let now = loop {
@@ -78,12 +79,13 @@ fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn() -> bool) -> Re
             Err(error) => return Err(Error::Usage(format!("{error}; the file stays as it is"))),
         }
     };
-    if fs::read(&file).map_err(io)? != before {
+    if target::content(&file)? != before {
         let why = "another program has changed the file, which stays as it is";
         return Err(Error::Usage(format!("{shown}: {why}")));
     }
     // The editor may have made another file of that name.
     let written = File::options().write(true).open(copy.path()).map_err(io)?;
+    fchown(&written, Some(data.uid()), Some(data.gid())).map_err(io)?;
     draft::store(&written, &now, mode).map_err(io)?;
     copy.persist(&file).map_err(|e| io(e.error))?;
     draft::sync_name(&file)?;
@@ -107,7 +109,14 @@ fn open(editor: &str, path: &Path) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{cell::Cell, os::unix::fs::symlink};
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+    use std::{
+        cell::Cell,
+        os::unix::fs::{chown, symlink, PermissionsExt},
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
 
     const GOOD: &str = "# disk\nid_ext = \"1\"\nioc_guid = \"2\"\ndest = \"192.0.2.1:5555\"\n";
 
@@ -200,5 +209,34 @@ mod tests {
             edit(&sysfs, "no", "true", || false).unwrap_err().status(),
             6
         );
+    }
+
+    #[test]
+    fn the_owner_stays() {
+        let (_root, sysfs, path) = machine();
+        // Only root can give a file away.
+        let _ = chown(&path, Some(12), Some(34));
+        let owner = || {
+            let data = fs::metadata(&path).unwrap();
+            (data.uid(), data.gid())
+        };
+        let before = owner();
+        let editor = "umask 0; sed -i s/disk/other/";
+        assert!(edit(&sysfs, "disk1", editor, || false).unwrap());
+        assert_eq!(owner(), before);
+    }
+
+    #[test]
+    fn a_pipe_is_an_error() {
+        let (_root, sysfs, path) = machine();
+        fs::remove_file(&path).unwrap();
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let (tell, told) = mpsc::channel();
+        // The thread is not joined, so a read that does not end is a failure, no hang.
+        thread::spawn(move || tell.send(edit(&sysfs, "disk1", "true", || false)));
+        let error = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+        assert_eq!(error.status(), 2);
     }
 }

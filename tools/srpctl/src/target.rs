@@ -41,13 +41,18 @@ fn options(login: &str) -> Result<Options<'_>> {
 
 /// Reads a target's file. An error that a retry cannot fix is [`Error::Usage`].
 pub fn read(path: &Path) -> Result<String> {
+    text(path, content(path)?)
+}
+
+/// Reads a target's file, which may be no text.
+pub fn content(path: &Path) -> Result<Vec<u8>> {
     let io = |e| Error::io(path, e);
     // A read of a pipe or a device may never end.
     if !fs::metadata(path).map_err(io)?.is_file() {
         let why = format!("{}: not a regular file", path.display());
         return Err(Error::Usage(why));
     }
-    text(path, fs::read(path).map_err(io)?)
+    fs::read(path).map_err(io)
 }
 
 /// Returns the content of a target's file as text.
