@@ -91,6 +91,8 @@ impl AsFd for Uevents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::socket::{getsockname, sendto, MsgFlags};
+    use std::{sync::mpsc, thread, time::Duration};
 
     #[test]
     fn an_event_has_variables() {
@@ -105,9 +107,22 @@ mod tests {
     }
 
     #[test]
-    fn without_events_there_is_nothing_to_wait_for() {
+    fn the_events_of_the_kernel_are_taken_without_a_wait() {
         let events = Uevents::listen().unwrap();
-        let (_, lost) = events.take();
+        let to: NetlinkAddr = getsockname(events.0.as_raw_fd()).unwrap();
+        let program = Uevents::listen().unwrap();
+        // Only root may send.
+        let message = b"add@/made-up\0SUBSYSTEM=made-up\0";
+        match sendto(program.0.as_raw_fd(), message, &to, MsgFlags::empty()) {
+            Ok(_) | Err(Errno::EPERM) => {}
+            Err(e) => panic!("{e}"),
+        }
+        let (tell, told) = mpsc::channel();
+        // The thread is not joined, so a wait is a failure, no hang.
+        thread::spawn(move || tell.send(events.take()));
+        let (found, lost) = told.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!lost);
+        let of_program = |event: &Uevent| event.get("SUBSYSTEM") == "made-up";
+        assert!(!found.iter().any(of_program));
     }
 }
