@@ -16,8 +16,9 @@ build() {
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/}
-		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* tools/udev/srp-name tools/kdir tools/lio-example \
-			tools/renew-initramfs debian/tests/login debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
+		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* \
+			tools/udev/srp-name tools/kdir tools/lio-example tools/renew-initramfs debian/tests/login \
+			debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
 		dpkg-buildpackage -d -us -uc
 		lintian --allow-root --fail-on error,warning ../*.changes
 		# What rpm does not know is installed, too.

@@ -31,8 +31,9 @@ upgrades() {
 			dpkg-deb -f $deb Package Architecture Maintainer
 			printf "Status: install ok installed\nVersion: $1\nDescription: older\n\n"
 		done >/tmp/apt/status
-		options=(-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent -o Dir::State::Lists=/tmp/apt/lists
-			-o Dir::Cache=/tmp/apt -o Dir::State::Status=/tmp/apt/status -o APT::Update::Error-Mode=any)
+		options=(-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent
+			-o Dir::State::Lists=/tmp/apt/lists -o Dir::State::Status=/tmp/apt/status
+			-o Dir::Cache=/tmp/apt -o APT::Update::Error-Mode=any)
 		apt-get -qq "${options[@]}" update >&2
 		apt "${options[@]}" list --upgradable 2>/dev/null | sed -n "s,^\([^/]*\)/[^ ]* \([^ ]*\) .*,\1 \2,p"' upgrades "$2"
 }
@@ -55,7 +56,8 @@ self_test() {
 			"Description: made up" >"$work/made-up/DEBIAN/control"
 		dpkg-deb -b --root-owner-group "$work/made-up" "$work/repository/made-up_$version.deb" >/dev/null
 		index "$work/repository"
-		[ "$(upgrades "$work/repository" 1)" = "$([ $version = 1 ] || echo "made-up 2")" ] || die "apt does not upgrade to $version"
+		[ "$(upgrades "$work/repository" 1)" = "$([ $version = 1 ] || echo "made-up 2")" ] ||
+			die "apt does not upgrade to $version"
 	done
 	rm "$work/repository/made-up_1.deb"
 	host_needs gpg gpg-agent
