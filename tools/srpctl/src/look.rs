@@ -252,7 +252,7 @@ impl Watcher {
         disks(&old.session, &session.disks, time, events);
     }
 
-    /// Returns the event of a multipath map that no longer uses one of the disks, or uses it again.
+    /// Returns the event of a multipath map that stops using one of the disks, or starts again.
     pub fn path(&self, sysfs: &Sysfs, event: &Uevent) -> Option<Event> {
         let what = match event.get("DM_ACTION") {
             "PATH_FAILED" => What::PathFailed,

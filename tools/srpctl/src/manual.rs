@@ -167,7 +167,7 @@ journalctl \\-b \\-u srp\\-connect@disk1
 .EE
 .RE
 .PP
-Log in at boot no longer, and keep the file:
+Do not log in at boot, and keep the file:
 .PP
 .RS 4
 .EX
