@@ -18,7 +18,7 @@ use crate::{
     unit,
 };
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, io::ErrorKind};
 
 /// What is to be done for a target. The names are part of the JSON.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -103,6 +103,29 @@ impl Item {
         self.changed = false;
         self.error = Some(error.to_string());
         self.failure = Some(error);
+    }
+
+    /// Logs out of the sessions of a file that is certainly gone.
+    fn removed(sysfs: &Sysfs, name: &str, sessions: Vec<Session>) -> Self {
+        let mut item = Self::new(name, sessions);
+        let path = match Target::path(sysfs, name) {
+            Ok(path) => path,
+            Err(error) => {
+                item.fail(error);
+                return item;
+            }
+        };
+        match fs::metadata(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                item.to(Action::LogOut, "the file is removed")
+            }
+            Err(e) => {
+                item.fail(Error::io(path, e));
+                item
+            }
+            // The file is new.
+            Ok(_) => item,
+        }
     }
 
     /// Compares a file with its sessions. `units` are the targets whose unit runs, if systemd is
@@ -261,30 +284,42 @@ fn difference(
 }
 
 /// Compares all files with all sessions.
-fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Vec<Item> {
+fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Result<Vec<Item>> {
     let all = Session::all(sysfs);
-    let files = boot::files(sysfs);
+    let is_ours = |session: &&Session| session.owner.as_deref() == Some("srpctl");
+    // A folder that cannot be read says nothing of its files, and ends no session.
+    let files = match boot::readable(sysfs) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let mut ours = all.iter().filter(is_ours);
+            if let Some(name) = ours.find_map(|session| session.target.as_ref()) {
+                return Err(Error::NotFound(format!(
+                    "there is no {FOLDER}, and {name} is logged in; to log out of all that srpctl \
+                     has logged in to, mkdir {FOLDER} and try again"
+                )));
+            }
+            Vec::new()
+        }
+        files => files.map_err(|e| Error::io(sysfs.path(FOLDER), e))?,
+    };
     let names: BTreeSet<String> = files.iter().map(|(name, _)| name.clone()).collect();
     // Logouts come first: the file may have a new name.
-    let removed = all
-        .iter()
-        .filter(|session| session.owner.as_deref() == Some("srpctl"));
+    let removed = all.iter().filter(is_ours);
     let removed = removed.filter_map(|session| session.target.clone());
     let removed: BTreeSet<String> = removed.filter(|name| !names.contains(name)).collect();
     let removed = removed.into_iter().map(|name| {
         let of_name = |session: &&Session| session.target.as_ref() == Some(&name);
-        let sessions = all.iter().filter(of_name).cloned().collect();
-        Item::new(&name, sessions).to(Action::LogOut, "the file is removed")
+        let sessions = all.iter().filter(is_ours).filter(of_name);
+        Item::removed(sysfs, &name, sessions.cloned().collect())
     });
     let files = files.into_iter();
     let wanted = files.map(|file| Item::of_file(sysfs, &all, file, units, lookup));
-    removed.chain(wanted).collect()
+    Ok(removed.chain(wanted).collect())
 }
 
 /// Compares, and without `--check` changes what differs.
 pub fn run(sysfs: &Sysfs, args: &Apply) -> Result {
     let units = unit::running()?;
-    let mut items = compare(sysfs, units.as_deref(), &resolve::system);
+    let mut items = compare(sysfs, units.as_deref(), &resolve::system)?;
     for item in &mut items {
         item.changed = item.action != Action::None;
         if item.changed && !args.check {
@@ -329,255 +364,4 @@ fn result(items: Vec<Item>, check: bool) -> Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{schema, session::tests::machine};
-    use std::{fs, path::Path};
-
-    const ONE: &str =
-        "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.1:5555\"\ndevice = \"rxe1\"\n";
-
-    fn put(root: &Path, name: &str, text: &str) {
-        fs::write(root.join(&FOLDER[1..]).join(name), text).unwrap();
-    }
-
-    /// Compares without systemd; `storage` is 10.0.0.1 and another.
-    fn found(sysfs: &Sysfs) -> Vec<Item> {
-        let lookup = |name: &str| match name {
-            "storage" => Ok(vec![
-                "10.0.0.9:0".parse().unwrap(),
-                "10.0.0.1:0".parse().unwrap(),
-            ]),
-            "away" => Err(std::io::ErrorKind::TimedOut.into()),
-            _ => Ok(vec!["10.0.0.9:0".parse().unwrap()]),
-        };
-        checked(compare(sysfs, None, &lookup))
-    }
-
-    fn checked(items: Vec<Item>) -> Vec<Item> {
-        let report = Report {
-            changed: false,
-            check: true,
-            targets: &items,
-        };
-        schema::check("apply", &report);
-        items
-    }
-
-    fn actions(sysfs: &Sysfs) -> Vec<(String, Action)> {
-        let items = found(sysfs).into_iter();
-        items.map(|item| (item.target, item.action)).collect()
-    }
-
-    fn record(sysfs: &Sysfs, host: u32, name: &str, login: &str) {
-        let all = Session::hosts(sysfs);
-        let session = all.iter().find(|session| session.host == host).unwrap();
-        let zero = "0x0000000000000000";
-        Owner::record(sysfs, session, "srpctl", Some(name), zero, Some(login)).unwrap();
-    }
-
-    fn one(action: Action) -> Vec<(String, Action)> {
-        vec![("one".into(), action)]
-    }
-
-    #[test]
-    fn each_file_has_a_session() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        assert_eq!(actions(&sysfs), one(Action::None));
-        put(root.path(), "two.conf", &ONE.replace("rxe1", "rxe7"));
-        let file = format!("{ONE}onboot = false\n");
-        put(root.path(), "manual.conf", &file.replace("rxe1", "rxe8"));
-        put(root.path(), "wrong.conf", "queue_sise = 1\n");
-        let mut items = found(&sysfs);
-        let line = |item: &Item| item.line(true);
-        assert_eq!(
-            items.iter().map(line).collect::<Vec<_>>(),
-            [
-                "manual: onboot = false; nothing to do".to_string(),
-                "one: nothing to do".into(),
-                "two: not logged in; would log in".into(),
-                format!(
-                    "wrong: failed: {}/wrong.conf:1: no such option: queue_sise",
-                    sysfs.path(FOLDER).display()
-                ),
-            ]
-        );
-        assert_eq!(items[1].hosts, ["host10"]);
-        for item in &mut items {
-            item.changed = item.action != Action::None;
-        }
-        // An invalid file matters more than a difference.
-        let wrong = items.pop().unwrap();
-        assert_eq!(result(vec![wrong], true).unwrap_err().status(), 2);
-        assert_eq!(result(items, true).unwrap_err().status(), 9);
-        assert!(result(Vec::new(), true).is_ok());
-    }
-
-    #[test]
-    fn the_units_run() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        let lookup = |_: &str| Ok(Vec::new());
-        let with = |units: &[&str]| {
-            let units: Vec<String> = units.iter().map(|name| name.to_string()).collect();
-            checked(compare(&sysfs, Some(&units), &lookup))[0].action
-        };
-        assert_eq!(with(&["two", "one"]), Action::None);
-        assert_eq!(with(&["two"]), Action::StartUnit);
-        put(root.path(), "one.conf", &format!("{ONE}initramfs = true\n"));
-        assert_eq!(with(&["two"]), Action::StartUnit);
-    }
-
-    #[test]
-    fn timeouts_are_set_in_place() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        let port = Session::remote_port(&sysfs, 10);
-        for (name, value) in [
-            ("reconnect_delay", "10"),
-            ("fast_io_fail_tmo", "15"),
-            ("dev_loss_tmo", "600"),
-        ] {
-            fs::write(port.join(name), format!("{value}\n")).unwrap();
-        }
-        put(
-            root.path(),
-            "one.conf",
-            &format!("{ONE}dev_loss_tmo = 60\n"),
-        );
-        let mut item = found(&sysfs).remove(0);
-        assert_eq!(item.action, Action::SetTimeouts);
-        assert_eq!(item.why.as_deref(), Some("dev_loss_tmo is 600, not 60"));
-        item.apply(&sysfs).unwrap();
-        // As sysfs, which ends a line.
-        fs::write(port.join("dev_loss_tmo"), "60\n").unwrap();
-        assert_eq!(actions(&sysfs), one(Action::None));
-    }
-
-    #[test]
-    fn a_session_with_other_options_is_replaced() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        let login = "dest=10.0.0.1:5555,id_ext=0x1,ioc_guid=2,queue_size=62";
-        record(&sysfs, 10, "one", login);
-        // The default, written out.
-        assert_eq!(actions(&sysfs), one(Action::None));
-        for (file, why) in [
-            (
-                format!("{ONE}queue_size = 128\n"),
-                "logged in with queue_size 62 (file: 128)",
-            ),
-            (
-                format!("{ONE}tos = 3\n"),
-                "logged in with tos none (file: 3)",
-            ),
-            (
-                ONE.replace("10.0.0.1", "10.0.0.7"),
-                "logged in with dest 10.0.0.1:5555 (file: 10.0.0.7:5555)",
-            ),
-            (ONE.replace("rxe1", "rxe0"), "logged in through rxe1/1"),
-            (
-                ONE.replace("ioc_guid = \"2\"", "ioc_guid = \"3\""),
-                "logged in with id_ext 0x0000000000000001, ioc_guid 0x0000000000000002, \
-                 initiator_ext 0x0000000000000000",
-            ),
-        ] {
-            put(root.path(), "one.conf", &file);
-            let item = found(&sysfs).remove(0);
-            assert_eq!(
-                (item.action, item.why.as_deref()),
-                (Action::LogInAgain, Some(why))
-            );
-        }
-    }
-
-    #[test]
-    fn a_host_name_is_each_of_its_addresses() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        for (host, action) in [
-            ("storage", Action::None),
-            ("away", Action::None),
-            ("elsewhere", Action::LogInAgain),
-        ] {
-            put(root.path(), "one.conf", &ONE.replace("10.0.0.1", host));
-            record(
-                &sysfs,
-                10,
-                "one",
-                &format!("id_ext=1,ioc_guid=2,dest={host}:5555"),
-            );
-            assert_eq!(actions(&sysfs), one(action), "{host}");
-        }
-    }
-
-    #[test]
-    fn the_session_of_another_stays() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        put(
-            root.path(),
-            "one.conf",
-            &ONE.replace("10.0.0.1", "10.0.0.7"),
-        );
-        let items = found(&sysfs);
-        assert_eq!(items[0].action, Action::None);
-        let said = items[0].error.as_deref().unwrap();
-        let begin = "host10 was not made by srpctl and is logged in at 10.0.0.1:5555; ";
-        assert!(said.starts_with(begin), "{said}");
-    }
-
-    #[test]
-    fn a_session_without_its_file_ends() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        record(&sysfs, 9, "old", "");
-        assert_eq!(
-            actions(&sysfs),
-            [("old".into(), Action::LogOut), ("one".into(), Action::None)]
-        );
-        put(root.path(), "old.conf", &format!("{ONE}onboot = false\n"));
-        assert_eq!(actions(&sysfs)[0], ("old".into(), Action::None));
-    }
-
-    #[test]
-    fn programs_read_one_document() {
-        let root = machine();
-        let sysfs = Sysfs::below(root.path());
-        put(root.path(), "two.conf", &ONE.replace("rxe1", "rxe7"));
-        let items = found(&sysfs);
-        let report = Report {
-            changed: true,
-            check: true,
-            targets: &items,
-        };
-        assert_eq!(
-            serde_json::to_value(&report).unwrap(),
-            serde_json::json!({
-                "changed": true,
-                "check": true,
-                "targets": [
-                    {
-                        "target": "one",
-                        "file": "/etc/srp/targets.d/one.conf",
-                        "changed": false,
-                        "action": "none",
-                        "why": null,
-                        "hosts": ["host10"],
-                        "error": null,
-                    },
-                    {
-                        "target": "two",
-                        "file": "/etc/srp/targets.d/two.conf",
-                        "changed": false,
-                        "action": "log-in",
-                        "why": "not logged in",
-                        "hosts": [],
-                        "error": null,
-                    },
-                ],
-            })
-        );
-    }
-}
+mod tests;

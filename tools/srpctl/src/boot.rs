@@ -10,22 +10,34 @@ use crate::{
     sysfs::{self, Sysfs},
     target::{Target, FOLDER},
 };
-use std::{fs, io::ErrorKind, os::unix::fs::symlink};
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    os::unix::fs::symlink,
+};
 
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
-/// Returns the names of all files in targets.d, each with its parsed content.
+/// Returns the names of all files in targets.d, each with its parsed content; none if the folder
+/// cannot be read.
 pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
-    let all = sysfs.entries(FOLDER).into_iter();
-    all.filter(|path| path.extension().is_some_and(|end| end == "conf"))
+    readable(sysfs).unwrap_or_default()
+}
+
+/// As [`files`], with the error of a folder that cannot be read.
+pub fn readable(sysfs: &Sysfs) -> io::Result<Vec<(String, Result<Target>)>> {
+    let all = sysfs.readable(FOLDER)?.into_iter();
+    let files = all
+        .filter(|path| path.extension().is_some_and(|end| end == "conf"))
         .filter(|path| !sysfs::name(path).starts_with('.'))
         .map(|path| {
             let name = sysfs::name(path.with_extension(""));
             let target = Target::named(sysfs, &name);
             (name, target)
         })
-        .collect()
+        .collect();
+    Ok(files)
 }
 
 /// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file, except

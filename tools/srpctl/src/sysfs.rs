@@ -3,7 +3,7 @@
 //! Access to the kernel's files. Tests use a directory instead of `/`.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -26,13 +26,19 @@ impl Sysfs {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// Returns the entries of a directory in natural order.
+    pub fn readable(&self, folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(self.path(folder))?;
+        let mut found = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<PathBuf>>>()?;
+        found.sort_by_cached_key(|path| natural(&name(path)));
+        Ok(found)
+    }
+
     /// Returns the entries of a directory in natural order; none if it cannot be read.
     pub fn entries(&self, folder: impl AsRef<Path>) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = fs::read_dir(self.path(folder))
-            .map(|entries| entries.flatten().map(|e| e.path()).collect())
-            .unwrap_or_default();
-        found.sort_by_cached_key(|path| natural(&name(path)));
-        found
+        self.readable(folder).unwrap_or_default()
     }
 }
 
