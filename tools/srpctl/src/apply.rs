@@ -155,35 +155,78 @@ impl Item {
             item.why = Some("onboot = false".into());
             return item;
         }
-        let Some(session) = item.sessions.first() else {
+        if item.sessions.is_empty() {
             return item.to(Action::LogIn, "not logged in");
-        };
-        match difference(sysfs, session, &target, lookup) {
-            Ok(None) => {}
-            Ok(Some(why)) if session.owner.as_deref() == Some("srpctl") => {
-                return item.to(Action::LogInAgain, why);
-            }
-            Ok(Some(why)) => {
-                let host = session.name();
-                item.fail(Error::Usage(format!(
-                    "{host} was not made by srpctl and is {why}; to have it as the file says, \
-                     srpctl disconnect {host}"
-                )));
-                return item;
-            }
-            Err(error) => {
-                item.fail(error);
-                return item;
+        }
+        // One session as the file says is enough: `connect --path` adds others under its name.
+        let mut differing = Vec::new();
+        for session in &item.sessions {
+            match difference(sysfs, session, &target, lookup) {
+                Ok(Some(why)) => differing.push((session.clone(), why)),
+                Ok(None) => {
+                    item.sessions = vec![session.clone()];
+                    return item.in_place(sysfs, &target, units);
+                }
+                Err(error) => {
+                    item.fail(error);
+                    return item;
+                }
             }
         }
+        item.replace(sysfs, &target, differing)
+    }
+
+    /// Replaces the sessions that differ from the file, each with how it does. None is as the file
+    /// says.
+    fn replace(
+        mut self,
+        sysfs: &Sysfs,
+        target: &Target,
+        mut differing: Vec<(Session, String)>,
+    ) -> Self {
+        let key = match target.key() {
+            Ok(key) => key,
+            Err(error) => {
+                self.fail(error);
+                return self;
+            }
+        };
+        // Other paths stay if the session of the file is there.
+        let is_of_file = |(session, _): &(Session, String)| session.is_of(sysfs, target, &key);
+        if differing.iter().any(is_of_file) {
+            differing.retain(is_of_file);
+        }
+        let (ours, others): (Vec<_>, Vec<_>) = differing
+            .into_iter()
+            .partition(|(session, _)| is_ours(session));
+        if let Some((_, why)) = ours.first().cloned() {
+            self.sessions = ours.into_iter().map(|(session, _)| session).collect();
+            return self.to(Action::LogInAgain, why);
+        }
+        if let Some((session, why)) = others.first() {
+            let host = session.name();
+            self.fail(Error::Usage(format!(
+                "{host} was not made by srpctl and is {why}; to have it as the file says, \
+                 srpctl disconnect {host}"
+            )));
+        }
+        self
+    }
+
+    /// Compares what can be changed without a logout.
+    fn in_place(self, sysfs: &Sysfs, target: &Target, units: Option<&[String]>) -> Self {
+        let Some(session) = self.sessions.first() else {
+            return self;
+        };
         let timeouts = Timeouts::differing(sysfs, session, &target.timeouts);
         if !timeouts.is_empty() {
-            return item.to(Action::SetTimeouts, timeouts.join(", "));
+            return self.to(Action::SetTimeouts, timeouts.join(", "));
         }
-        let runs = units.is_none_or(|units| units.contains(&name));
+        // The initramfs logs in to these, and no unit may log out.
+        let runs = target.initramfs || units.is_none_or(|units| units.contains(&self.target));
         match runs {
-            true => item,
-            false => item.to(Action::StartUnit, "its unit does not run"),
+            true => self,
+            false => self.to(Action::StartUnit, "its unit does not run"),
         }
     }
 
@@ -241,6 +284,11 @@ fn connection(name: &str) -> Connect {
     }
 }
 
+/// Returns whether srpctl has made the session, so that it may log out of it.
+fn is_ours(session: &Session) -> bool {
+    session.owner.as_deref() == Some("srpctl")
+}
+
 /// Returns how a session was made otherwise than its file says.
 fn difference(
     sysfs: &Sysfs,
@@ -286,11 +334,10 @@ fn difference(
 /// Compares all files with all sessions.
 fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Result<Vec<Item>> {
     let all = Session::all(sysfs);
-    let is_ours = |session: &&Session| session.owner.as_deref() == Some("srpctl");
     // A folder that cannot be read says nothing of its files, and ends no session.
     let files = match boot::readable(sysfs) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let mut ours = all.iter().filter(is_ours);
+            let mut ours = all.iter().filter(|session| is_ours(session));
             if let Some(name) = ours.find_map(|session| session.target.as_ref()) {
                 return Err(Error::NotFound(format!(
                     "there is no {FOLDER}, and {name} is logged in; to log out of all that srpctl \
@@ -303,12 +350,13 @@ fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Resul
     };
     let names: BTreeSet<String> = files.iter().map(|(name, _)| name.clone()).collect();
     // Logouts come first: the file may have a new name.
-    let removed = all.iter().filter(is_ours);
+    let removed = all.iter().filter(|session| is_ours(session));
     let removed = removed.filter_map(|session| session.target.clone());
     let removed: BTreeSet<String> = removed.filter(|name| !names.contains(name)).collect();
     let removed = removed.into_iter().map(|name| {
-        let of_name = |session: &&Session| session.target.as_ref() == Some(&name);
-        let sessions = all.iter().filter(is_ours).filter(of_name);
+        let of_name =
+            |session: &&Session| is_ours(session) && session.target.as_ref() == Some(&name);
+        let sessions = all.iter().filter(of_name);
         Item::removed(sysfs, &name, sessions.cloned().collect())
     });
     let files = files.into_iter();

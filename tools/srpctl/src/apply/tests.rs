@@ -266,3 +266,33 @@ fn a_folder_that_cannot_be_read_ends_no_session() {
     fs::remove_dir_all(root.path().join("run")).unwrap();
     run(&sysfs, &args).unwrap();
 }
+
+#[test]
+fn one_of_two_sessions_is_enough() {
+    let root = machine();
+    let sysfs = Sysfs::below(root.path());
+    let hosts = |item: &Item| -> Vec<u32> { item.sessions.iter().map(|s| s.host).collect() };
+    let login = "id_ext=1,ioc_guid=2,dest=10.0.0.1:5555";
+    record(&sysfs, 9, "one", login);
+    record(&sysfs, 10, "one", login);
+    assert_eq!(actions(&sysfs), one(Action::None));
+    // The other is a path that the administrator has added.
+    put(root.path(), "one.conf", &format!("{ONE}tos = 3\n"));
+    let item = found(&sysfs).remove(0);
+    assert_eq!((item.action, hosts(&item)), (Action::LogInAgain, vec![10]));
+    // Neither is that of the file.
+    put(root.path(), "one.conf", &ONE.replace("rxe1", "rxe7"));
+    let item = found(&sysfs).remove(0);
+    assert_eq!(
+        (item.action, hosts(&item)),
+        (Action::LogInAgain, vec![9, 10])
+    );
+    let all = Session::hosts(&sysfs);
+    let owner = |owner| Owner::record(&sysfs, &all[0], owner, Some("one"), "0x0", None).unwrap();
+    owner("initramfs");
+    let item = found(&sysfs).remove(0);
+    assert_eq!((item.action, hosts(&item)), (Action::LogInAgain, vec![10]));
+    fs::remove_file(root.path().join(&FOLDER[1..]).join("one.conf")).unwrap();
+    let item = found(&sysfs).remove(0);
+    assert_eq!((item.action, hosts(&item)), (Action::LogOut, vec![10]));
+}
