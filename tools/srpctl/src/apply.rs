@@ -313,7 +313,13 @@ fn difference(
         )));
     }
     let record = Owner::of(sysfs, session).and_then(|owner| owner.login);
-    let made = record.as_deref().and_then(Target::of_login);
+    let mut made = record.as_deref().and_then(Target::of_login);
+    if let (Some(made), Some(dest)) = (&mut made, target.option("dest")) {
+        // Whether a host name and an address are one place is decided below.
+        if made.host().is_some() || target.host().is_some() {
+            made.set("dest", dest.into());
+        }
+    }
     if let Some(made) = made.filter(|made| !made.is_login_of(target)) {
         return Ok(Some(format!(
             "logged in with {}",

@@ -296,3 +296,21 @@ fn one_of_two_sessions_is_enough() {
     let item = found(&sysfs).remove(0);
     assert_eq!((item.action, hosts(&item)), (Action::LogOut, vec![10]));
 }
+
+#[test]
+fn a_name_and_its_address_are_one_place() {
+    let root = machine();
+    let sysfs = Sysfs::below(root.path());
+    for (made, file, action) in [
+        ("10.0.0.1:5555", "storage", Action::None),
+        ("storage:5555", "10.0.0.1", Action::None),
+        ("san:5555", "storage", Action::None),
+        ("10.0.0.1:5555", "elsewhere", Action::LogInAgain),
+        ("storage:5555", "10.0.0.9", Action::LogInAgain),
+    ] {
+        put(root.path(), "one.conf", &ONE.replace("10.0.0.1", file));
+        let login = format!("id_ext=1,ioc_guid=2,dest={made}");
+        record(&sysfs, 10, "one", &login);
+        assert_eq!(actions(&sysfs), one(action), "{made} {file}");
+    }
+}
