@@ -365,8 +365,15 @@ fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Resul
         let sessions = all.iter().filter(of_name);
         Item::removed(sysfs, &name, sessions.cloned().collect())
     });
+    // A session that ends is that of no other file.
+    let is_ending = |session: &Session| {
+        let name = session.target.as_ref();
+        is_ours(session) && name.is_some_and(|name| !names.contains(name))
+    };
+    let mut staying = all.clone();
+    staying.retain(|session| !is_ending(session));
     let files = files.into_iter();
-    let wanted = files.map(|file| Item::of_file(sysfs, &all, file, units, lookup));
+    let wanted = files.map(|file| Item::of_file(sysfs, &staying, file, units, lookup));
     Ok(removed.chain(wanted).collect())
 }
 

@@ -405,13 +405,8 @@ fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) 
         return other(what);
     }
     match (name, session.target.as_deref()) {
-        (Some(name), Some(known)) if name != known => {
-            // Ignore the record if its file was renamed or removed.
-            let has_file = Target::path(sysfs, known).is_ok_and(|path| path.exists());
-            match has_file {
-                true => other(format!("as target {known}")),
-                false => Ok(()),
-            }
+        (Some(name), Some(known)) if name != known && session.has_file(sysfs) => {
+            other(format!("as target {known}"))
         }
         _ => Ok(()),
     }

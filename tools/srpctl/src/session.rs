@@ -185,11 +185,19 @@ impl Session {
             all.retain(is_known);
             return Ok(all);
         }
-        // Otherwise, the sessions that match the file and are not recorded under another name.
+        // Otherwise, the sessions that match the file and are not on record under another one.
         let target = Target::named(sysfs, name)?;
         let key = target.key()?;
-        all.retain(|session| session.target.is_none() && session.is_of(sysfs, &target, &key));
+        all.retain(|session| !session.has_file(sysfs) && session.is_of(sysfs, &target, &key));
         Ok(all)
+    }
+
+    /// Returns whether the session is on record under the name of a file. The file may have been
+    /// renamed or removed since, and the initramfs has the files of the day it was made.
+    pub fn has_file(&self, sysfs: &Sysfs) -> bool {
+        let path = |name: &String| Target::path(sysfs, name).ok();
+        let path = self.target.as_ref().and_then(path);
+        path.is_some_and(|path| path.try_exists().unwrap_or(true))
     }
 }
 
@@ -374,6 +382,20 @@ pub mod tests {
         // The driver's value takes precedence over the record.
         let host = session.folder(&sysfs);
         fs::write(host.join("initiator_ext"), "0x0000000000000001\n").unwrap();
+        assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_record_of_a_file_that_is_gone_names_no_target() {
+        let folder = machine();
+        let sysfs = below(folder.path());
+        let session = &Session::all(&sysfs)[1];
+        let zero = "0x0000000000000000";
+        Owner::record(&sysfs, session, "initramfs", Some("root"), zero, None).unwrap();
+        assert_eq!(Session::meant(&sysfs, "one").unwrap()[0].host, 10);
+        assert_eq!(Session::meant(&sysfs, "root").unwrap()[0].host, 10);
+        let file = folder.path().join("etc/srp/targets.d");
+        fs::copy(file.join("one.conf"), file.join("root.conf")).unwrap();
         assert!(Session::meant(&sysfs, "one").unwrap().is_empty());
     }
 }

@@ -213,4 +213,14 @@ mod tests {
         std::fs::write(file.join("two.conf"), format!("{text}onboot = false\n")).unwrap();
         assert_eq!(lost(&sysfs, &["one", "two"]), ["one"]);
     }
+
+    #[test]
+    fn a_session_of_the_initramfs_is_there_under_its_old_name() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        let session = &Session::hosts(&sysfs)[1];
+        let zero = "0x0000000000000000";
+        Owner::record(&sysfs, session, "initramfs", Some("root"), zero, None).unwrap();
+        assert_eq!(lost(&sysfs, &["one"]), [""; 0]);
+    }
 }

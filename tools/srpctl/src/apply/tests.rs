@@ -314,3 +314,17 @@ fn a_name_and_its_address_are_one_place() {
         assert_eq!(actions(&sysfs), one(action), "{made} {file}");
     }
 }
+
+#[test]
+fn a_renamed_file_is_logged_in_anew() {
+    let root = machine();
+    let sysfs = Sysfs::below(root.path());
+    record(&sysfs, 10, "old", "");
+    assert_eq!(
+        actions(&sysfs),
+        [
+            ("old".into(), Action::LogOut),
+            ("one".into(), Action::LogIn)
+        ]
+    );
+}
