@@ -7,13 +7,14 @@ use crate::{
     cli::Connect,
     disk::{self, Disk},
     draft::Draft,
+    driver,
     error::{Error, Result},
     kernel_log::KernelLog,
     lock::Lock,
     out::say,
     owner::Owner,
     port::{self, Port},
-    resolve,
+    resolve, retry,
     session::Session,
     sysfs::{self, Sysfs},
     target::{End, Target},
@@ -30,9 +31,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Delay after the first attempt. It doubles, up to [`PAUSE_MAX`].
-const PAUSE: Duration = Duration::from_secs(2);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time limit for a session that is logging out: it exists for a moment longer than its SCSI host.
 const LOGOUT: Duration = Duration::from_secs(5);
 
@@ -169,7 +167,7 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
         Some(name) => Some((name.as_str(), Draft::new(sysfs, name, target)?)),
         None => None,
     };
-    load(sysfs)?;
+    driver::load(sysfs)?;
     let timeouts = match target.timeouts.is_empty() {
         true => None,
         false => Some(Timeouts::of_module(sysfs).with(&target.timeouts)?),
@@ -184,7 +182,7 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
         let login = log_in(sysfs, &attempt, name)?;
         Ok((attempt, login))
     };
-    let (attempt, login) = retry(args.retry.unwrap_or(0), || {
+    let (attempt, login) = retry::retry(args.retry.unwrap_or(0), || {
         let resolved = target.resolved(&resolve::system)?;
         let dests = resolved
             .iter()
@@ -271,28 +269,6 @@ fn is_of_file(sysfs: &Sysfs, name: &str, target: &Target) -> Result<bool> {
         && file.dgid()? == target.dgid()?)
 }
 
-/// Calls `attempt` until it succeeds, has failed for good, or `seconds` have passed.
-fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
-    let end = Instant::now().checked_add(Duration::from_secs(seconds));
-    let mut pause = PAUSE;
-    let mut said = String::new();
-    loop {
-        match attempt() {
-            Err(error) if error.may_pass() && end.is_none_or(|end| Instant::now() < end) => {
-                let why = error.to_string();
-                // Log each reason once.
-                if why != said {
-                    eprintln!("srpctl: {why}; trying again");
-                    said = why;
-                }
-                sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            result => return result,
-        }
-    }
-}
-
 /// Prints the session and its disks.
 fn report(session: &Session, new: bool) {
     let verb = if new {
@@ -318,33 +294,6 @@ fn report(session: &Session, new: bool) {
     }
     if session.disks.is_empty() {
         say!("  no disks: the target exports none to this initiator (LIO: map a LUN in its ACL)");
-    }
-}
-
-/// Loads the driver unless its files are in sysfs.
-fn load(sysfs: &Sysfs) -> Result {
-    if sysfs.path("/sys/class/infiniband_srp").exists() {
-        return Ok(());
-    }
-    let out = Command::new("modprobe").arg("ib_srp").output();
-    match out {
-        Ok(out) if out.status.success() => Ok(()),
-        Ok(out) => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.trim();
-            let advice = advice(said);
-            Err(Error::NoModule(format!(" and cannot be: {said}{advice}")))
-        }
-        Err(e) => Err(Error::NoModule(format!(": modprobe: {e}"))),
-    }
-}
-
-/// Returns advice for an error message of modprobe, or an empty string.
-fn advice(said: &str) -> &'static str {
-    if said.contains("Key was rejected") {
-        "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
-    } else {
-        ""
     }
 }
 
@@ -459,17 +408,7 @@ fn settle() {
 mod tests {
     use super::*;
     use crate::session::tests::machine;
-    use std::{cell::Cell, fs};
-
-    #[test]
-    fn a_key_that_is_not_known() {
-        let said = "modprobe: ERROR: could not insert 'ib_srp': Key was rejected by service";
-        assert!(advice(said).contains("mokutil --import"));
-        assert_eq!(
-            advice("modprobe: FATAL: Module ib_srp not found in directory"),
-            ""
-        );
-    }
+    use std::fs;
 
     /// Target `one` of [`machine`], whose session is host10.
     fn one(sysfs: &Sysfs) -> (Session, Target) {
@@ -576,22 +515,5 @@ mod tests {
         let path = Target::path(&sysfs, "two").unwrap();
         fs::write(path, format!("{file}initiator_ext = \"2\"\n")).unwrap();
         assert_eq!(unused(&sysfs, &target, &port).unwrap(), 3);
-    }
-
-    #[test]
-    fn only_what_may_pass_is_retried() {
-        let calls = Cell::new(0);
-        let mut result = retry(u64::MAX, || {
-            calls.set(calls.get() + 1);
-            match calls.get() {
-                1 => Err(Error::NoPort("none".into())),
-                _ => Ok(()),
-            }
-        });
-        assert!(result.is_ok() && calls.get() == 2);
-        result = retry(60, || Err(Error::Usage("wrong".into())));
-        assert_eq!(result.unwrap_err().status(), 2);
-        result = retry(0, || Err(Error::Login("away".into())));
-        assert_eq!(result.unwrap_err().status(), 1);
     }
 }

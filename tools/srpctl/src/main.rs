@@ -16,6 +16,7 @@ mod discover;
 mod disk;
 mod doctor;
 mod draft;
+mod driver;
 mod edit;
 mod error;
 mod event;
@@ -42,6 +43,7 @@ mod pattern;
 mod port;
 mod rescan;
 mod resolve;
+mod retry;
 #[cfg(test)]
 mod schema;
 mod session;

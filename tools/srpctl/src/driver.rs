@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver, ib_srp.
+
+use crate::{
+    error::{Error, Result},
+    sysfs::Sysfs,
+};
+use std::process::Command;
+
+/// Loads the driver unless its files are in sysfs.
+pub fn load(sysfs: &Sysfs) -> Result {
+    if sysfs.path("/sys/class/infiniband_srp").exists() {
+        return Ok(());
+    }
+    let out = Command::new("modprobe").arg("ib_srp").output();
+    match out {
+        Ok(out) if out.status.success() => Ok(()),
+        Ok(out) => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said = said.trim();
+            let advice = advice(said);
+            Err(Error::NoModule(format!(" and cannot be: {said}{advice}")))
+        }
+        Err(e) => Err(Error::NoModule(format!(": modprobe: {e}"))),
+    }
+}
+
+/// Returns advice for an error message of modprobe, or an empty string.
+fn advice(said: &str) -> &'static str {
+    if said.contains("Key was rejected") {
+        "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
+    } else {
+        ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_known() {
+        let said = "modprobe: ERROR: could not insert 'ib_srp': Key was rejected by service";
+        assert!(advice(said).contains("mokutil --import"));
+        assert_eq!(
+            advice("modprobe: FATAL: Module ib_srp not found in directory"),
+            ""
+        );
+    }
+}
