@@ -234,23 +234,34 @@ impl Item {
     fn apply(&mut self, sysfs: &Sysfs) -> Result {
         let Some(target) = &self.wanted else {
             let units = [self.target.clone()];
-            return disconnect::log_out(sysfs, &self.sessions, &units);
+            let lock = unit::lock(sysfs)?;
+            return disconnect::log_out(sysfs, &lock, &self.sessions, &units);
         };
         let args = connection(&self.target);
         if let (Action::SetTimeouts, Some(session)) = (self.action, self.sessions.first()) {
             let timeouts = Timeouts::of_session(sysfs, session).with(&target.timeouts)?;
             timeouts.set(sysfs, session)?;
         }
+        let mut lock = None;
         if self.action == Action::LogInAgain {
+            connect::check(sysfs, target)?;
+            // Until the login is done, no unit may log in because the session is gone.
+            let lock = lock.insert(unit::lock(sysfs)?);
             // The unit keeps running, so that it does not log out of the new session.
-            disconnect::log_out(sysfs, &self.sessions, &[])?;
+            disconnect::log_out(sysfs, lock, &self.sessions, &[])?;
             self.hosts.clear();
         }
+        let mut result = Ok(());
         if let Action::LogIn | Action::LogInAgain = self.action {
-            let (login, _) = connect::log_in_as(sysfs, &args, target)?;
-            self.hosts = vec![login.session.name()];
+            match connect::log_in_as(sysfs, &args, target) {
+                Ok((login, _)) => self.hosts = vec![login.session.name()],
+                Err(error) => result = Err(error),
+            }
         }
-        connect::start_unit(sysfs, &args, target)
+        drop(lock);
+        // After a failed login, the unit tries again.
+        let started = connect::start_unit(sysfs, &args, target);
+        result.and(started)
     }
 
     fn line(&self, check: bool) -> String {

@@ -160,6 +160,21 @@ fn all(sysfs: &Sysfs, args: &Connect) -> Result {
     result
 }
 
+/// Checks that a login can begin, so that a session which ends for it does not end in vain.
+pub fn check(sysfs: &Sysfs, target: &Target) -> Result {
+    Timeouts::of_module(sysfs).with(&target.timeouts)?;
+    let resolved = target.resolved(&resolve::system)?;
+    let mut result = Ok(());
+    for one in &resolved {
+        match port::check(sysfs, one) {
+            // One address of a host name is enough.
+            Ok(()) => return Ok(()),
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    result
+}
+
 /// Makes the session `target`, unless it is there, and records it. Returns it with its disks, and
 /// whether its file could be saved.
 pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Login, Result)> {

@@ -6,6 +6,7 @@ use crate::{
     cli::Disconnect,
     error::{Error, Result},
     holder::Holders,
+    lock::Lock,
     out::say,
     owner::Owner,
     session::Session,
@@ -96,9 +97,9 @@ fn say(session: &Session) {
     say!("{}: logged out", session.name());
 }
 
-/// Logs out of sessions without a word, and stops these units. Fails if a disk is in use.
-pub fn log_out(sysfs: &Sysfs, sessions: &[Session], units: &[String]) -> Result {
-    let _lock = unit::lock(sysfs)?;
+/// Logs out of sessions without a word, and stops these units. Fails if a disk is in use. The lock
+/// is that of [`unit::lock`].
+pub fn log_out(sysfs: &Sysfs, _lock: &Lock, sessions: &[Session], units: &[String]) -> Result {
     let (ending, failed) = begin(sysfs, sessions, false, true)?;
     let stopped = unit::stop(units);
     let ended = wait(sysfs, &ending, |_| ());

@@ -315,6 +315,18 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
     }
 }
 
+/// Checks that a login can begin: that there is a port for it, and the addresses are those of this
+/// machine and its networks.
+pub fn check(sysfs: &Sysfs, target: &Target) -> Result {
+    if let Some((src, dest)) = target.ends()? {
+        with_scope(sysfs, dest)?;
+        if let Some(src) = src {
+            interface_of(sysfs, src.ip.to_canonical(), src.scope.as_deref())?;
+        }
+    }
+    choose(sysfs, target).map(drop)
+}
+
 /// Returns the network interfaces of a port.
 pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
     let links = links();

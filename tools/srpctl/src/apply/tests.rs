@@ -4,7 +4,17 @@
 
 use super::*;
 use crate::session::tests::machine;
-use std::{fs, path::Path};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    sys::stat::Mode,
+    unistd::mkfifo,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
 const ONE: &str = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.1:5555\"\ndevice = \"rxe1\"\n";
 
@@ -326,5 +336,128 @@ fn a_renamed_file_is_logged_in_anew() {
             ("old".into(), Action::LogOut),
             ("one".into(), Action::LogIn)
         ]
+    );
+}
+
+/// Gives the machine the port of an adapter. A login there ends at once: no session is made.
+fn port(root: &Path, device: &str) -> PathBuf {
+    let folder = root.join(format!("sys/class/infiniband_srp/srp-{device}-1"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("ibdev"), device).unwrap();
+    fs::write(folder.join("port"), "1").unwrap();
+    fs::write(folder.join("add_target"), "").unwrap();
+    folder.join("add_target")
+}
+
+/// Returns whether a process that logs out or restarts units has to wait.
+fn is_locked(root: &Path) -> bool {
+    let file = fs::File::open(root.join("run/srp/units.lock")).unwrap();
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err()
+}
+
+/// Does what is to be done for the first target while the driver ends host10. Returns the error,
+/// and whether the driver was told to end it.
+fn apply(sysfs: &Sysfs, root: &Path) -> (Result, bool) {
+    let mut item = compare(sysfs, None, &resolve::system).unwrap().remove(0);
+    let delete = Session::remote_port(sysfs, 10).join("delete");
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) && !delete.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            if delete.exists() {
+                assert!(is_locked(root));
+                fs::remove_dir_all(root.join("sys/class/scsi_host/host10")).unwrap();
+            }
+        });
+        let result = item.apply(sysfs);
+        done.store(true, Ordering::SeqCst);
+        (result, delete.exists())
+    })
+}
+
+/// A machine without programs that use disks.
+fn idle() -> tempfile::TempDir {
+    let root = machine();
+    let own = root.path().join("proc/self");
+    fs::create_dir_all(own.join("ns")).unwrap();
+    std::os::unix::fs::symlink("mnt:[1]", own.join("ns/mnt")).unwrap();
+    fs::write(own.join("mountinfo"), "").unwrap();
+    root
+}
+
+#[test]
+fn a_new_file_is_logged_in_to() {
+    let root = idle();
+    let sysfs = Sysfs::below(root.path());
+    let add_target = port(root.path(), "rxe7");
+    let file = ONE.replace("rxe1", "rxe7").replace("10.0.0.1", "127.0.0.1");
+    put(root.path(), "one.conf", &file);
+    let (result, ended) = apply(&sysfs, root.path());
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("ended right after the login"), "{error}");
+    assert!(!ended);
+    let login = fs::read_to_string(add_target).unwrap();
+    assert_eq!(login, "dest=127.0.0.1:5555,id_ext=1,ioc_guid=2");
+}
+
+#[test]
+fn a_session_of_a_removed_file_is_logged_out_of() {
+    let root = idle();
+    let sysfs = Sysfs::below(root.path());
+    record(&sysfs, 10, "old", "");
+    let (result, ended) = apply(&sysfs, root.path());
+    result.unwrap();
+    assert!(ended && !root.path().join("run/srp/host10").exists());
+    // The other session stays.
+    assert!(!Session::remote_port(&sysfs, 9).join("delete").exists());
+}
+
+#[test]
+fn a_session_ends_only_if_a_login_can_follow() {
+    let root = idle();
+    let sysfs = Sysfs::below(root.path());
+    record(&sysfs, 10, "one", "id_ext=1,ioc_guid=2,dest=127.0.0.1:5555");
+    let add_target = port(root.path(), "rxe1");
+    let local = ONE.replace("10.0.0.1", "127.0.0.1");
+    let module = root.path().join("sys/module/ib_srp/parameters");
+    fs::create_dir_all(&module).unwrap();
+    fs::write(module.join("dev_loss_tmo"), "20\n").unwrap();
+    for (file, status) in [
+        // The adapter has another name.
+        (local.replace("rxe1", "rxe2"), 3),
+        (format!("{local}src = \"192.0.2.9\"\n"), 3),
+        (local.replace("127.0.0.1", "[fe80::1%none0]"), 3),
+        (format!("{local}tos = 3\nfast_io_fail_tmo = 30\n"), 2),
+    ] {
+        put(root.path(), "one.conf", &file);
+        let (result, ended) = apply(&sysfs, root.path());
+        assert_eq!((result.unwrap_err().status(), ended), (status, false));
+    }
+    assert_eq!(fs::read_to_string(&add_target).unwrap(), "");
+    // The login waits for a reader.
+    fs::remove_file(&add_target).unwrap();
+    mkfifo(&add_target, Mode::S_IRWXU).unwrap();
+    put(root.path(), "one.conf", &format!("{local}tos = 3\n"));
+    let (result, ended) = thread::scope(|scope| {
+        let login = scope.spawn(|| {
+            while sysfs.path("/sys/class/scsi_host/host10").exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            thread::sleep(Duration::from_millis(300));
+            let is_locked = is_locked(root.path());
+            (is_locked, fs::read_to_string(&add_target).unwrap())
+        });
+        let done = apply(&sysfs, root.path());
+        let (is_locked, login) = login.join().unwrap();
+        assert!(is_locked);
+        assert_eq!(login, "dest=127.0.0.1:5555,id_ext=1,ioc_guid=2,tos=3");
+        done
+    });
+    let error = result.unwrap_err().to_string();
+    assert!(
+        error.contains("ended right after the login") && ended,
+        "{error}"
     );
 }
