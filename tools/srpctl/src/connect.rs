@@ -195,10 +195,14 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
             draft.write(&attempt.of_file())?;
         }
         let login = log_in(sysfs, &attempt, name)?;
-        Ok((attempt, login))
+        Ok((Some(attempt), login))
     };
     let (attempt, login) = retry::retry(args.retry.unwrap_or(0), || {
         let resolved = target.resolved(&resolve::system)?;
+        if let Some(session) = present(sysfs, args, target, &resolved)? {
+            let new = false;
+            return Ok((None, Login { session, new }));
+        }
         let dests = resolved
             .iter()
             .map(|one| one.option("dest").unwrap_or_default().into());
@@ -217,11 +221,12 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
     let name = name.filter(|_| kept.is_ok());
     // Do not take over a session of another owner.
     if new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
-        let (_, _, initiator_ext) = attempt.target.key()?;
+        let made = attempt.as_ref().map_or(target, |attempt| &attempt.target);
+        let (_, _, initiator_ext) = made.key()?;
         // The record of a session that is there keeps the options of its login.
-        let login = match new {
-            true => Some(attempt.of_file().login_string()),
-            false => Owner::of(sysfs, &session).and_then(|known| known.login),
+        let login = match &attempt {
+            Some(attempt) if new => Some(attempt.of_file().login_string()),
+            _ => Owner::of(sysfs, &session).and_then(|known| known.login),
         };
         let login = login.as_deref();
         Owner::record(sysfs, &session, &args.owner, name, &initiator_ext, login)?;
@@ -241,6 +246,32 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
         .remove(&session.host)
         .unwrap_or_default();
     Ok((Login { session, new }, kept))
+}
+
+/// Returns a session of the named target that leads to an address of its host name. It may go
+/// through another port than a login to the first address would.
+fn present(
+    sysfs: &Sysfs,
+    args: &Connect,
+    target: &Target,
+    resolved: &[Target],
+) -> Result<Option<Session>> {
+    let name = args.name.as_deref().filter(|_| !args.path);
+    let (Some(name), Some(_), None) = (name, target.host(), &args.save) else {
+        return Ok(None);
+    };
+    let key = target.key()?;
+    for session in Session::named(sysfs, Session::hosts(sysfs), name)? {
+        if !session.is_of(sysfs, target, &key) || Owner::is_leaving(sysfs, &session) {
+            continue;
+        }
+        for one in resolved {
+            if elsewhere(sysfs, &session, one)?.is_none() {
+                return Ok(Some(session));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Starts the unit that logs in again when the session is lost.
@@ -422,7 +453,11 @@ fn settle() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{
+        cli::{Cli, Command},
+        session::tests::machine,
+    };
+    use clap::Parser;
     use std::fs;
 
     /// Target `one` of [`machine`], whose session is host10.
@@ -530,5 +565,35 @@ mod tests {
         let path = Target::path(&sysfs, "two").unwrap();
         fs::write(path, format!("{file}initiator_ext = \"2\"\n")).unwrap();
         assert_eq!(unused(&sysfs, &target, &port).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_session_at_any_address_of_the_name_is_there() {
+        let folder = machine();
+        let sysfs = Sysfs::below(folder.path());
+        fs::create_dir_all(folder.path().join("sys/class/infiniband_srp")).unwrap();
+        let session = sysfs.path("/sys/class/scsi_host/host10/dest");
+        let file = Target::path(&sysfs, "one").unwrap();
+        // Without a device in the file the route would choose the port.
+        let text = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"localhost:5555\"\n";
+        fs::write(file, text).unwrap();
+        let line = ["srpctl", "connect", "one"];
+        let Command::Connect(mut args) = Cli::parse_from(line).command else {
+            panic!("connect");
+        };
+        let target = Target::named(&sysfs, "one").unwrap();
+        let log_in = |args: &Connect| log_in_as(&sysfs, args, &target);
+        assert_eq!(log_in(&args).err().unwrap().status(), 3);
+        let addresses = resolve::system("localhost").unwrap();
+        let last = resolve::text(addresses.last().unwrap());
+        fs::write(&session, format!("{last}:5555\n")).unwrap();
+        let (login, _) = log_in(&args).ok().unwrap();
+        assert_eq!((login.session.host, login.new), (10, false));
+        let one = &Session::hosts(&sysfs)[1];
+        Owner::begin_leaving(&sysfs, one).unwrap();
+        assert_eq!(log_in(&args).err().unwrap().status(), 3);
+        Owner::forget(&sysfs, one);
+        args.path = true;
+        assert_eq!(log_in(&args).err().unwrap().status(), 3);
     }
 }
