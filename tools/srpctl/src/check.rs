@@ -77,6 +77,24 @@ fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
     }
 }
 
+/// Refuses several channels from one local port, as the driver does.
+pub fn channels(target: &Target) -> Result {
+    let src = target.ends()?.and_then(|(src, _)| src);
+    let Some(port) = src.and_then(|src| src.port).filter(|port| *port != 0) else {
+        return Ok(());
+    };
+    let count = target
+        .option("ch_count")
+        .and_then(|text| text.parse::<u32>().ok());
+    match count.unwrap_or(1) {
+        0 | 1 => Ok(()),
+        several => Err(Error::Usage(format!(
+            "src: the port {port} serves one channel, not {several}; leave it out, or set \
+             ch_count = 1"
+        ))),
+    }
+}
+
 /// Returns what a session is known by, if the file alone says it.
 fn session(sysfs: &Sysfs, target: &Target) -> Option<(String, u32, (String, String, String))> {
     let device = adapter::lasting(sysfs, target.device.as_deref()?);
@@ -139,5 +157,24 @@ mod tests {
         // The route may choose two ports.
         put("b.conf", GOOD);
         check(&sysfs, &[]).unwrap();
+    }
+
+    #[test]
+    fn a_local_port_has_one_channel() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let folder = root.path().join("etc/srp/targets.d");
+        fs::create_dir_all(&folder).unwrap();
+        let with = |lines: &str| {
+            fs::write(folder.join("one.conf"), format!("{GOOD}{lines}\n")).unwrap();
+            check(&sysfs, &["one"])
+        };
+        with("src = \"192.0.2.9\"\nch_count = 4").unwrap();
+        with("src = \"192.0.2.9:700\"\nch_count = 1").unwrap();
+        with("src = \"192.0.2.9:700\"").unwrap();
+        let error = with("src = \"192.0.2.9:700\"\nch_count = 4").unwrap_err();
+        assert_eq!(error.status(), 2);
+        let said = ".conf:4: src: the port 700 serves one channel, not 4; leave it out, or set ch_count = 1";
+        assert!(error.to_string().ends_with(said), "{error}");
     }
 }

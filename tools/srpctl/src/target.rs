@@ -3,6 +3,7 @@
 //! A target, from the command line or a file in `/etc/srp/targets.d`.
 
 use crate::{
+    check,
     cli::{Connect, ANSWERS_FROM, OPTIONS, TIMEOUTS},
     error::{Error, Result},
     proto::{
@@ -327,6 +328,7 @@ impl Target {
             Some((host, _)) => Error::Usage(e.to_string().replace(self.unknown(), host)),
             None => e,
         })?;
+        check::channels(self)?;
         Timeouts::default().with(&self.timeouts).map(|_| ())
     }
 
