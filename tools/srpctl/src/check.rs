@@ -174,7 +174,8 @@ mod tests {
         with("src = \"192.0.2.9:700\"").unwrap();
         let error = with("src = \"192.0.2.9:700\"\nch_count = 4").unwrap_err();
         assert_eq!(error.status(), 2);
-        let said = ".conf:4: src: the port 700 serves one channel, not 4; leave it out, or set ch_count = 1";
+        let said = ".conf:4: src: the port 700 serves one channel, not 4; leave it out, or \
+            set ch_count = 1";
         assert!(error.to_string().ends_with(said), "{error}");
     }
 }

@@ -29,7 +29,8 @@ pub fn load(sysfs: &Sysfs) -> Result {
 /// Returns advice for an error message of modprobe, or an empty string.
 fn advice(said: &str) -> &'static str {
     if said.contains("Key was rejected") {
-        "; Secure Boot does not know the key that signed it: mokutil --import /var/lib/dkms/mok.pub, reboot, confirm"
+        "; Secure Boot does not know the key that signed it: mokutil --import \
+         /var/lib/dkms/mok.pub, reboot, confirm"
     } else {
         ""
     }
