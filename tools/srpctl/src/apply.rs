@@ -222,8 +222,7 @@ impl Item {
         if !timeouts.is_empty() {
             return self.to(Action::SetTimeouts, timeouts.join(", "));
         }
-        // The initramfs logs in to these, and no unit may log out.
-        let runs = target.initramfs || units.is_none_or(|units| units.contains(&self.target));
+        let runs = units.is_none_or(|units| units.contains(&self.target));
         match runs {
             true => self,
             false => self.to(Action::StartUnit, "its unit does not run"),

@@ -3,7 +3,7 @@
 //! Tests with the made-up machine of [`machine`].
 
 use super::*;
-use crate::session::tests::machine;
+use crate::{schema, session::tests::machine};
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::stat::Mode,
@@ -32,7 +32,18 @@ fn found(sysfs: &Sysfs) -> Vec<Item> {
         "away" => Err(std::io::ErrorKind::TimedOut.into()),
         _ => Ok(vec!["10.0.0.9:0".parse().unwrap()]),
     };
-    compare(sysfs, None, &lookup).unwrap()
+    checked(compare(sysfs, None, &lookup))
+}
+
+fn checked(items: Result<Vec<Item>>) -> Vec<Item> {
+    let items = items.unwrap();
+    let report = Report {
+        changed: false,
+        check: true,
+        targets: &items,
+    };
+    schema::check("apply", &report);
+    items
 }
 
 fn actions(sysfs: &Sysfs) -> Vec<(String, Action)> {
@@ -92,12 +103,12 @@ fn the_units_run() {
     let lookup = |_: &str| Ok(Vec::new());
     let with = |units: &[&str]| {
         let units: Vec<String> = units.iter().map(|name| name.to_string()).collect();
-        compare(&sysfs, Some(&units), &lookup).unwrap()[0].action
+        checked(compare(&sysfs, Some(&units), &lookup))[0].action
     };
     assert_eq!(with(&["two", "one"]), Action::None);
     assert_eq!(with(&["two"]), Action::StartUnit);
     put(root.path(), "one.conf", &format!("{ONE}initramfs = true\n"));
-    assert_eq!(with(&["two"]), Action::None);
+    assert_eq!(with(&["two"]), Action::StartUnit);
 }
 
 #[test]
