@@ -259,7 +259,8 @@ impl<M: Media> Node<M> {
         let (Some(client), Some(map), true) = (self.client, &self.map, self.opened) else {
             return Ok(());
         };
-        // A file that does not answer must not stop the node; under load a sync is always in flight.
+        // A file that does not answer must not stop the node; under load a sync is always in
+        // flight.
         let hangs = self.syncing.is_some_and(|since| now >= since + HANGS);
         if now < at || map.states[self.number] != State::Up || hangs {
             return Ok(());

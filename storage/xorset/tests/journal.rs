@@ -230,8 +230,8 @@ fn a_file_of_a_node_is_kept() {
     assert_eq!(e, "it is no file of a node: see xorset format");
 }
 
-/// The file is written in pages, and one has a sector that cannot be read: a block of it is written,
-/// and of the others none is read that is not what was written.
+/// The file is written in pages, and one has a sector that cannot be read: a block of it is
+/// written, and of the others none is read that is not what was written.
 #[test]
 fn a_block_in_an_unreadable_page_is_written() {
     let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));

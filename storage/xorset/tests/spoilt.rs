@@ -138,7 +138,7 @@ fn a_write_with_a_bad_parity() {
         let lba = (stripe * DATA as u64 + seed % DATA as u64) * u64::from(world.size.cell);
         world.command(seat, lba, 2, true);
         world.quiet();
-        // What the sector returns does not count any more, even if it is the old content.
+        // What the sector returns does not count, even if it is the old content.
         if seed % 4 == 0 {
             world.slots[n].disk.mend(at);
         }

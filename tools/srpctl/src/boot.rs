@@ -42,8 +42,8 @@ pub fn readable(sysfs: &Sysfs) -> io::Result<Vec<(String, Result<Target>)>> {
 
 /// Implements systemd.generator(7): enables srp-connect@NAME.service at boot for each file, except
 /// with `onboot = false`. The unit of a target with `initramfs = true` finds the session of the
-/// initramfs, or logs in if that path was away; its stop does not log out. An invalid file also gets
-/// a unit, which fails and reports why.
+/// initramfs, or logs in if that path was away; its stop does not log out. An invalid file also
+/// gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
@@ -67,8 +67,8 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
 }
 
 /// Prints the files of the targets that the initramfs logs in to, and copies them below `--into`.
-/// There the adapter may have another name, so the copies have its node GUID. An invalid file may be
-/// one of them, so it causes an error, which is returned after all valid files are printed.
+/// There the adapter may have another name, so the copies have its node GUID. An invalid file may
+/// be one of them, so it causes an error, which is returned after all valid files are printed.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
     let mut result = Ok(());

@@ -24,8 +24,8 @@ pub enum Command {
     /// Log in to a target, and show its disks
     ///
     /// The target is described by options, or by the file NAME.conf in /etc/srp/targets.d, which
-    /// targets.d(5) describes. The RDMA port is that of --device and --port, or the one that has the
-    /// address --src, or the one that the route to the target goes through. Without --src the
+    /// targets.d(5) describes. The RDMA port is that of --device and --port, or the one that has
+    /// the address --src, or the one that the route to the target goes through. Without --src the
     /// address is the port's. A session that already exists is no error, unless it leads to another
     /// address, or is that of another file. With a file, systemd logs in again when the session is
     /// gone, unless the file has `onboot = false`.
@@ -74,8 +74,8 @@ pub enum Command {
     ///
     /// Each line has the time, the session and one event: a login or logout, a lost connection with
     /// its reason, its end, a change of channels or of the session's state, a disk that comes, goes
-    /// or changes its size, a path of a multipath device that fails or is used again. The first line
-    /// says how many sessions there are; everything after it is printed.
+    /// or changes its size, a path of a multipath device that fails or is used again. The first
+    /// line says how many sessions there are; everything after it is printed.
     Events(Events),
     /// Look for targets
     ///

@@ -94,7 +94,7 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
         &[
             ("Look for changed disks of all sessions:", "srpctl rescan"),
             (
-                "Remove the disks of a target that it no longer has:",
+                "Remove the disks that are gone at the target:",
                 "srpctl rescan disk1 --remove",
             ),
         ],

@@ -15,8 +15,8 @@ const KEYS: [(&str, &str, &str); 4] = [
     (
         "device",
         "\"DEVICE\"",
-        "RDMA device, by its node GUID or its name, which may change; --save writes the GUID. Without \
-         it the route to the target decides",
+        "RDMA device, by its node GUID or its name, which may change; --save writes the GUID. \
+         Without it the route to the target decides",
     ),
     ("port", "NUMBER", "Port of the RDMA device"),
     (
@@ -29,8 +29,9 @@ const KEYS: [(&str, &str, &str); 4] = [
         "initramfs",
         "true|false",
         "A path to the root file system. `update-initramfs -u` and `dracut` copy the file to the \
-         initramfs, which sets up the network as the kernel's parameter ip= says and logs in to all \
-         paths at once; one suffices to boot. The units log in to the others, and never log out",
+         initramfs, which sets up the network as the kernel's parameter ip= says and logs in to \
+         all paths at once; one to each target suffices to boot. The units log in to the others, \
+         and never log out",
     ),
 ];
 

@@ -352,13 +352,9 @@ impl Target {
     /// Returns `id_ext`, `ioc_guid` and `initiator_ext` in the format of sysfs.
     pub fn key(&self) -> Result<(String, String, String)> {
         let login = self.checked_string();
-        let options = options(&login)?;
-        let (id_ext, ioc_guid, initiator_ext) = options.key();
-        Ok((
-            id_ext.to_string(),
-            ioc_guid.to_string(),
-            initiator_ext.to_string(),
-        ))
+        let (id_ext, ioc_guid, initiator_ext) = options(&login)?.key();
+        let text = |number: &dyn ToString| number.to_string();
+        Ok((text(&id_ext), text(&ioc_guid), text(&initiator_ext)))
     }
 
     /// Returns the local address, if there is one, and that of the target, which is no address

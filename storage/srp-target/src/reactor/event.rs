@@ -10,15 +10,16 @@ use super::{LinkId, Reactor};
 
 /// An event. `T` identifies the purpose of a completion.
 pub enum Event<T> {
-    /// A connection request with this private data: call [`Reactor::accept`] or [`Reactor::reject`].
+    /// A connection request with this private data: call [`Reactor::accept`] or
+    /// [`Reactor::reject`].
     Login {
         /// The connection.
         id: LinkId,
         /// Private data, at most 256 bytes. The transport may have padded it.
         data: Vec<u8>,
     },
-    /// A connection made with [`Reactor::connect`] or [`Reactor::accept`] is established. An accepted
-    /// connection may receive messages before this event.
+    /// A connection made with [`Reactor::connect`] or [`Reactor::accept`] is established. An
+    /// accepted connection may receive messages before this event.
     Connected {
         /// The connection.
         id: LinkId,

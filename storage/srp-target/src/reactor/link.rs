@@ -107,8 +107,8 @@ impl<T> Reactor<T> {
         self.queue(id, token, Op::Send, buffer, vec![piece])
     }
 
-    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`] returns
-    /// the connection.
+    /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`]
+    /// returns the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
         if let Some(message) = message {
             self.send(id, None, message)?;

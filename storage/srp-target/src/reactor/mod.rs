@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections on RDMA devices: [`Reactor::poll`] returns events, methods start operations. One thread
-//! owns all connections.
+//! Connections on RDMA devices: [`Reactor::poll`] returns events, methods start operations. One
+//! thread owns all connections.
 
 mod event;
 mod host;

@@ -167,7 +167,8 @@ fn pace<R: Role>(begin: Instant, last: &mut Option<u64>, reactor: &mut R::Links,
 }
 
 /// Runs a role until `stop` is readable, then until it is idle, at most 5 s. The caller drops the
-/// role before the reactor, so the writes of its threads end before another process can listen here.
+/// role before the reactor, so the writes of its threads end before another process can listen
+/// here.
 pub fn run<R: Role>(
     mut reactor: R::Links,
     mut role: R,
