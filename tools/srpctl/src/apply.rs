@@ -196,9 +196,9 @@ impl Item {
         if differing.iter().any(is_of_file) {
             differing.retain(is_of_file);
         }
-        let (ours, others): (Vec<_>, Vec<_>) = differing
-            .into_iter()
-            .partition(|(session, _)| is_ours(session));
+        let (ours, others): (Vec<_>, Vec<_>) = differing.into_iter().partition(|(session, _)| {
+            is_ours(session) && session.target == Some(self.target.clone())
+        });
         if let Some((_, why)) = ours.first().cloned() {
             self.sessions = ours.into_iter().map(|(session, _)| session).collect();
             return self.to(Action::LogInAgain, why);
@@ -206,7 +206,7 @@ impl Item {
         if let Some((session, why)) = others.first() {
             let host = session.name();
             self.fail(Error::Usage(format!(
-                "{host} was not made by srpctl and is {why}; to have it as the file says, \
+                "{host} was not made for this file by srpctl and is {why}; to have it as the file says, \
                  srpctl disconnect {host}"
             )));
         }
@@ -234,7 +234,7 @@ impl Item {
         let Some(target) = &self.wanted else {
             let units = [self.target.clone()];
             let lock = unit::lock(sysfs)?;
-            return disconnect::log_out(sysfs, &lock, &self.sessions, &units);
+            return disconnect::log_out(sysfs, &lock, &self.present(sysfs), &units);
         };
         let args = connection(&self.target);
         if let (Action::SetTimeouts, Some(session)) = (self.action, self.sessions.first()) {
@@ -247,7 +247,7 @@ impl Item {
             // Until the login is done, no unit may log in because the session is gone.
             let lock = lock.insert(unit::lock(sysfs)?);
             // The unit keeps running, so that it does not log out of the new session.
-            disconnect::log_out(sysfs, lock, &self.sessions, &[])?;
+            disconnect::log_out(sysfs, lock, &self.present(sysfs), &[])?;
             self.hosts.clear();
         }
         let mut result = Ok(());
@@ -261,6 +261,23 @@ impl Item {
         // After a failed login, the unit tries again.
         let started = connect::start_unit(sysfs, &args, target);
         result.and(started)
+    }
+
+    /// Returns the sessions that are still there, with the disks that they have now. Another
+    /// session may have the number of one that has ended.
+    fn present(&self, sysfs: &Sysfs) -> Vec<Session> {
+        let is_known = |new: &Session| {
+            let is_same = |old: &Session| {
+                (old.host, old.port, &old.device) == (new.host, new.port, &new.device)
+                    && (&old.id_ext, &old.ioc_guid) == (&new.id_ext, &new.ioc_guid)
+                    && old.initiator_ext == new.initiator_ext
+                    && (&old.owner, &old.target) == (&new.owner, &new.target)
+            };
+            self.sessions.iter().any(is_same)
+        };
+        let mut all = Session::all(sysfs);
+        all.retain(is_known);
+        all
     }
 
     fn line(&self, check: bool) -> String {

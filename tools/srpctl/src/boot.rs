@@ -16,6 +16,8 @@ use std::{
     os::unix::fs::symlink,
 };
 
+/// What the unit of a target has besides its template, unless the initramfs logs in to it.
+const NETWORK: &str = "[Unit]\nWants=network-online.target\nAfter=network-online.target\n";
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
@@ -47,9 +49,10 @@ pub fn readable(sysfs: &Sysfs) -> io::Result<Vec<(String, Result<Target>)>> {
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
     for (name, target) in files(sysfs) {
+        let mut in_initramfs = false;
         match target {
             Ok(target) if target.manual => continue,
-            Ok(_) => {}
+            Ok(target) => in_initramfs = target.initramfs,
             Err(error) if Target::path(sysfs, &name).is_err() => {
                 eprintln!("srpctl: {FOLDER}/{name}.conf skipped: {error}");
                 continue;
@@ -61,6 +64,13 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
         match symlink(UNIT, &link) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&link, e)),
             _ => {}
+        }
+        // The network of the initramfs is there, and no boot waits for another.
+        if !in_initramfs {
+            let folder = args.normal.join(format!("srp-connect@{name}.service.d"));
+            let file = folder.join("network.conf");
+            let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, NETWORK));
+            written.map_err(|e| Error::io(&file, e))?;
         }
     }
     Ok(())

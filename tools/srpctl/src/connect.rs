@@ -248,8 +248,8 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
     Ok((Login { session, new }, kept))
 }
 
-/// Returns a session of the named target that leads to an address of its host name. It may go
-/// through another port than a login to the first address would.
+/// Returns a session of the named target that leads to its address, or to one of its host name. It
+/// may go through another port than a login would.
 fn present(
     sysfs: &Sysfs,
     args: &Connect,
@@ -257,12 +257,15 @@ fn present(
     resolved: &[Target],
 ) -> Result<Option<Session>> {
     let name = args.name.as_deref().filter(|_| !args.path);
-    let (Some(name), Some(_), None) = (name, target.host(), &args.save) else {
+    let (Some(name), None) = (name, &args.save) else {
         return Ok(None);
     };
     let key = target.key()?;
     for session in Session::named(sysfs, Session::hosts(sysfs), name)? {
         if !session.is_of(sysfs, target, &key) || Owner::is_leaving(sysfs, &session) {
+            continue;
+        }
+        if target.host().is_none() && session.target.as_deref() != Some(name) {
             continue;
         }
         for one in resolved {

@@ -151,10 +151,12 @@ fn begin<'a>(
             Err(e) if e.kind() != ErrorKind::NotFound && e.raw_os_error() != Some(ENODEV) => {
                 failed = failed.and(Err(Error::io(&delete, e)));
             }
-            _ => {
+            written => {
                 // The unit, which stops next, does not look at the disks again. A full /run does
-                // not matter.
-                let _ = Owner::begin_leaving(sysfs, session);
+                // not matter. A session that has no remote port yet is not leaving.
+                if written.is_ok() {
+                    let _ = Owner::begin_leaving(sysfs, session);
+                }
                 ending.push(session);
             }
         }

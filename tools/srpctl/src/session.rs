@@ -4,6 +4,7 @@
 
 use crate::{
     adapter,
+    connect::elsewhere,
     disk::Disk,
     error::{Error, Result},
     owner::Owner,
@@ -188,7 +189,15 @@ impl Session {
         // Otherwise, the sessions that match the file and are not on record under another one.
         let target = Target::named(sysfs, name)?;
         let key = target.key()?;
-        all.retain(|session| !session.has_file(sysfs) && session.is_of(sysfs, &target, &key));
+        // A session whose file has gone is that of another file only if it leads to the same place.
+        let leads_there = |session: &Self| {
+            session.target.is_none()
+                || target.host().is_some()
+                || elsewhere(sysfs, session, &target).is_ok_and(|place| place.is_none())
+        };
+        all.retain(|session| {
+            !session.has_file(sysfs) && session.is_of(sysfs, &target, &key) && leads_there(session)
+        });
         Ok(all)
     }
 

@@ -206,7 +206,7 @@ fn the_session_of_another_stays() {
     let items = found(&sysfs);
     assert_eq!(items[0].action, Action::None);
     let said = items[0].error.as_deref().unwrap();
-    let begin = "host10 was not made by srpctl and is logged in at 10.0.0.1:5555; ";
+    let begin = "host10 was not made for this file by srpctl and is logged in at 10.0.0.1:5555; ";
     assert!(said.starts_with(begin), "{said}");
 }
 

@@ -17,6 +17,7 @@ pub mod errno {
 
     pub const EPROTO: Error = Error::from_errno(-71);
     pub const EOPNOTSUPP: Error = Error::from_errno(-95);
+    pub const EADDRINUSE: Error = Error::from_errno(-98);
     pub const ECONNRESET: Error = Error::from_errno(-104);
     pub const ENOTCONN: Error = Error::from_errno(-107);
     pub const EHOSTUNREACH: Error = Error::from_errno(-113);
