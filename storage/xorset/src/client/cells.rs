@@ -89,9 +89,9 @@ impl Cells {
         }
     }
 
-    /// The first `count` stripes to rebuild, without those in `skip`.
-    pub(super) fn next(&self, stripes: u64, skip: &BTreeSet<u64>, count: usize) -> Vec<u64> {
-        let free = |s: &u64| !skip.contains(s);
+    /// The first `count` stripes to rebuild, of those that are `free`.
+    pub(super) fn next(&self, stripes: u64, free: impl Fn(u64) -> bool, count: usize) -> Vec<u64> {
+        let free = |s: &u64| free(*s);
         match self {
             Self::Built(first, more, bad) => {
                 let left = (*first..stripes).filter(|s| !more.contains(s));
@@ -110,20 +110,20 @@ mod tests {
     #[test]
     fn stripes_in_any_order() {
         let mut cells = Cells::none();
-        let skip = BTreeSet::from([1]);
-        assert_eq!(cells.next(5, &skip, 3), [0, 2, 3]);
+        let free = |s| s != 1;
+        assert_eq!(cells.next(5, free, 3), [0, 2, 3]);
         for stripe in [2, 0, 4] {
             cells.made(stripe, 5);
         }
         let valid = |c: &Cells| (0..5).filter(|s| c.valid(*s)).collect::<Vec<_>>();
         assert_eq!(valid(&cells), [0, 2, 4]);
-        assert_eq!(cells.next(5, &skip, 3), [3]);
+        assert_eq!(cells.next(5, free, 3), [3]);
         cells.made(1, 5);
         // A bad block discards only its stripe.
         cells.spoil(0);
         cells.spoil(4);
         assert_eq!(valid(&cells), [1, 2]);
-        assert_eq!(cells.next(5, &skip, 2), [0, 3]);
+        assert_eq!(cells.next(5, free, 2), [0, 3]);
         for stripe in [4, 3] {
             cells.made(stripe, 5);
             assert!(!cells.whole());
@@ -145,7 +145,7 @@ mod tests {
         cells.spoil(3);
         cells.spoil(1);
         cells.out();
-        assert_eq!(cells.next(5, &BTreeSet::new(), 9), [1, 3]);
+        assert_eq!(cells.next(5, |_| true, 9), [1, 3]);
         assert!(cells.valid(0) && !cells.valid(3));
         cells.made(1, 5);
         cells.made(3, 5);

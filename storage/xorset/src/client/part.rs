@@ -332,12 +332,9 @@ impl Client {
             let flying: BTreeSet<_> = mine.map(|p| p.span.stripe).collect();
             let room = REBUILDS.saturating_sub(flying.len());
             let skip = &flying | &self.partners[n].hard;
-            let list = self.partners[n].cells.next(size.stripes, &skip, room);
             // If two others lack a stripe, the bad blocks of this node wait.
-            let list: Vec<_> = list
-                .into_iter()
-                .filter(|s| has(self.lost_of(*s), n))
-                .collect();
+            let free = |s| !skip.contains(&s) && has(self.lost_of(s), n);
+            let list = self.partners[n].cells.next(size.stripes, free, room);
             for stripe in list {
                 let partner = &mut self.partners[n];
                 // Commands wait for a stripe with bad blocks of a node that is up.
