@@ -139,7 +139,7 @@ impl<M: Media> Journal<M> {
         }
         version(&header).map_or(Ok(()), |version| {
             Err(bad(&format!(
-                "--file: it is a file of a node ({version}): remove it first, if its data may be lost"
+                "--file: it is a file of a node ({version}): remove it first, if its data may go"
             )))
         })
     }

@@ -206,8 +206,8 @@ impl Item {
         if let Some((session, why)) = others.first() {
             let host = session.name();
             self.fail(Error::Usage(format!(
-                "{host} was not made for this file by srpctl and is {why}; to have it as the file says, \
-                 srpctl disconnect {host}"
+                "{host} was not made for this file by srpctl and is {why}; to have it as the file \
+                 says, srpctl disconnect {host}"
             )));
         }
         self

@@ -262,10 +262,8 @@ fn present(
     };
     let key = target.key()?;
     for session in Session::named(sysfs, Session::hosts(sysfs), name)? {
-        if !session.is_of(sysfs, target, &key) || Owner::is_leaving(sysfs, &session) {
-            continue;
-        }
-        if target.host().is_none() && session.target.as_deref() != Some(name) {
+        let known = target.host().is_some() || session.target.as_deref() == Some(name);
+        if !known || !session.is_of(sysfs, target, &key) || Owner::is_leaving(sysfs, &session) {
             continue;
         }
         for one in resolved {
