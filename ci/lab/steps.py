@@ -75,7 +75,7 @@ def whole(long, previous):
     at_boot = [("at_boot", 300), ("reboot", 0), ("back", 300)]
     remove = [("remove", 1200), ("c_driver", 600)]
     if not long:
-        return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, *remove])
+        return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, ("second_day", 300), *remove])
     ahead += [("root_image", 600), ("dracut_image", 900), ("dump_image", 900), ("firmware", 600)]
     ahead += [("late_module", 1200)]
     upgrade = [("upgrade_kernel", 14400), ("reboot", 0), ("back", 300)] if previous else []
