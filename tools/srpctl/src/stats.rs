@@ -274,7 +274,8 @@ mod tests {
         let expected = format!(
             "# HELP srp_target_sessions Sessions with this target of /etc/srp/targets.d.\n\
              # TYPE srp_target_sessions gauge\nsrp_target_sessions{{target=\"disk1\"}} 0\n\
-             # HELP srp_running Whether the session is connected.\n# TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
+             # HELP srp_running Whether the session is connected.\n\
+             # TYPE srp_running gauge\nsrp_running{{{labels}}} 1\n\
              # HELP srp_channels Channels that are connected.\n\
              # TYPE srp_channels gauge\nsrp_channels{{{labels}}} 1\n\
              # HELP srp_requested_channels Channels that the login asked for.\n\

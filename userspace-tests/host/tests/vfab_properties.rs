@@ -180,8 +180,8 @@ proptest! {
                 prop_assert_eq!(blameless(&ca), blameless(&before));
             }
             if asked.method == SET {
-                // An accepted Set has the key of the port at which it arrived, and of the port that it
-                // names.
+                // An accepted Set has the keys of two ports: the one at which it arrived, and the
+                // one that it names.
                 for port in [port, changes.port] {
                     let mkey = &before.port(port).unwrap().mkey;
                     prop_assert!(mkey.key == 0 || asked.mkey.get() == mkey.key || refused && port == changes.port);
