@@ -24,10 +24,20 @@ pub fn is(sysfs: &Sysfs, wanted: &str, name: &str) -> bool {
     wanted == name || parse(wanted).is_some_and(|wanted| guid(sysfs, name) == Some(wanted))
 }
 
+/// Returns whether the network interface of an adapter has a random MAC address. A soft adapter
+/// takes its GUID from that, so it has another one after the next boot.
+fn is_random(sysfs: &Sysfs, name: &str) -> bool {
+    let file = format!("/sys/class/infiniband/{name}/ports/1/gid_attrs/ndevs/0");
+    let kind =
+        |netdev| sysfs::text(sysfs.path(format!("/sys/class/net/{netdev}/addr_assign_type")));
+    // `NET_ADDR_RANDOM`
+    sysfs::text(sysfs.path(file)).and_then(kind).as_deref() == Some("1")
+}
+
 /// Returns the node GUID of the adapter that `wanted` names, or `wanted` itself if there is no such
-/// adapter, or it shares its GUID with another one.
+/// adapter, or its GUID is random or that of another one, too.
 pub fn lasting(sysfs: &Sysfs, wanted: &str) -> String {
-    let Some(own) = guid(sysfs, wanted) else {
+    let Some(own) = guid(sysfs, wanted).filter(|_| !is_random(sysfs, wanted)) else {
         return wanted.to_string();
     };
     let all = sysfs.entries("/sys/class/infiniband");
@@ -84,5 +94,27 @@ pub mod tests {
         }
         put(root.path(), "siw0", "506b:4b03:0000:a1b2");
         assert_eq!(lasting(&sysfs, "rxe0"), "rxe0");
+    }
+
+    #[test]
+    fn a_guid_of_a_random_address_does_not_last() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        put(root.path(), "rxe0", "0200:00ff:fe00:0001");
+        let ports = root
+            .path()
+            .join("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs");
+        fs::create_dir_all(&ports).unwrap();
+        fs::write(ports.join("0"), "veth0\n").unwrap();
+        let netdev = root.path().join("sys/class/net/veth0");
+        fs::create_dir_all(&netdev).unwrap();
+        for (kind, name) in [
+            ("0", "0x020000fffe000001"),
+            ("1", "rxe0"),
+            ("3", "0x020000fffe000001"),
+        ] {
+            fs::write(netdev.join("addr_assign_type"), format!("{kind}\n")).unwrap();
+            assert_eq!(lasting(&sysfs, "rxe0"), name, "{kind}");
+        }
     }
 }

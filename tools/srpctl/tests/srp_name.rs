@@ -159,6 +159,31 @@ fn adapters_with_one_guid_have_paths_by_their_names() {
 }
 
 #[test]
+fn an_adapter_with_a_random_address_has_a_path_by_its_name() {
+    let machine = Machine::new();
+    machine.session(7, "rxe0", None);
+    machine.disk("sda", 7, 3, 1);
+    machine.adapter("rxe0", "0200:00ff:fe00:0001");
+    machine.put(
+        "sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0",
+        "veth0\n",
+    );
+    for (kind, adapter) in [
+        ("0", "0x020000fffe000001"),
+        ("1", "rxe0"),
+        ("3", "0x020000fffe000001"),
+    ] {
+        machine.put("sys/class/net/veth0/addr_assign_type", &format!("{kind}\n"));
+        let path = machine.property("sda", 7, "ID_SRP_PATH");
+        assert_eq!(
+            path,
+            Some(format!("srp-{adapter}-1-{TARGET}-lun-3")),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
 fn the_smallest_free_number_is_taken() {
     let machine = Machine::new();
     machine.session(7, "mlx5_0", None);
