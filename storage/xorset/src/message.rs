@@ -254,6 +254,15 @@ fn status(value: u8) -> Option<Status> {
 }
 
 impl Message {
+    /// The answer to WRITE or REBUILD that blames no node.
+    pub(crate) fn done(status: Status, id: u64) -> Self {
+        Self::Done {
+            status,
+            id,
+            node: 0,
+        }
+    }
+
     /// Encodes the message.
     pub fn build(&self) -> [u8; LEN] {
         let form = match *self {

@@ -455,15 +455,7 @@ impl<M: Media> Node<M> {
                 }
                 self.journal.done(name.1)?;
                 if let Some((peer, id)) = self.writes.remove(&name.1) {
-                    let status = Status::Good;
-                    self.tell(
-                        peer,
-                        Message::Done {
-                            status,
-                            id,
-                            node: 0,
-                        },
-                    );
+                    self.tell(peer, Message::done(Status::Good, id));
                 }
             }
             if self.journal.lsn() == lsn {
@@ -484,15 +476,7 @@ impl<M: Media> Node<M> {
             .partition(|(lsn, _, _)| *lsn <= durable);
         self.rebuilds = later;
         for (_, peer, id) in now {
-            let status = Status::Good;
-            self.tell(
-                peer,
-                Message::Done {
-                    status,
-                    id,
-                    node: 0,
-                },
-            );
+            self.tell(peer, Message::done(Status::Good, id));
         }
         if let (true, true, Some(client)) = (self.telling, self.relays.is_empty(), self.client) {
             self.telling = false;

@@ -34,6 +34,16 @@ fn back(world: &mut World) -> BTreeSet<u64> {
     world.rebuilds.iter().map(|(_, stripe)| *stripe).collect()
 }
 
+/// Opens a set, writes to each of its 20 stripes, and excludes node 1.
+fn without_node(seed: u64) -> World {
+    let mut world = up(seed, 20);
+    for stripe in 0..20 {
+        touch(&mut world, stripe);
+    }
+    out(&mut world);
+    world
+}
+
 /// Writes to a stripe, at some cell.
 fn touch(world: &mut World, stripe: u64) {
     let seat = world.seat().unwrap();
@@ -146,11 +156,7 @@ fn a_rebuild_goes_on() {
 #[test]
 fn all_is_rebuilt() {
     for seed in 0..20 {
-        let mut world = up(seed, 20);
-        for stripe in 0..20 {
-            touch(&mut world, stripe);
-        }
-        out(&mut world);
+        let mut world = without_node(seed);
         if seed % 2 == 0 {
             world.lose(1);
         } else {
@@ -168,11 +174,7 @@ fn all_is_rebuilt() {
 #[test]
 fn a_file_is_replaced_as_its_node_is_admitted() {
     for seed in 0..20 {
-        let mut world = up(seed, 20);
-        for stripe in 0..20 {
-            touch(&mut world, stripe);
-        }
-        out(&mut world);
+        let mut world = without_node(seed);
         touch(&mut world, 7);
         world.start(1);
         // At the first step after this the node has not settled.

@@ -77,11 +77,6 @@ impl<M: Media> Node<M> {
         let counts = |epoch| self.map.as_ref().is_some_and(|m| m.epoch == epoch);
         let is_client = who == Some(Role::Client);
         let ready = |epoch| self.client == Some(peer) && !self.telling && counts(epoch);
-        let done = |status, id| Message::Done {
-            status,
-            id,
-            node: 0,
-        };
         match message {
             Message::Attach { role } if who.is_none() => {
                 if let Some(incoming) = self.incoming.get_mut(&peer) {
@@ -147,9 +142,9 @@ impl<M: Media> Node<M> {
                 lost,
             } if is_client => {
                 if !ready(epoch) {
-                    self.tell(peer, done(Status::Stale, id));
+                    self.tell(peer, Message::done(Status::Stale, id));
                 } else if !span.fits(&self.journal.size()) || self.own_row(&span, lost).is_none() {
-                    self.tell(peer, done(Status::Invalid, id));
+                    self.tell(peer, Message::done(Status::Invalid, id));
                 } else {
                     let data = payload.to_vec();
                     self.waiting.push_back(Waiting {
@@ -168,9 +163,9 @@ impl<M: Media> Node<M> {
                 lost,
             } if is_client => {
                 if !ready(epoch) {
-                    self.tell(peer, done(Status::Stale, id));
+                    self.tell(peer, Message::done(Status::Stale, id));
                 } else if stripe >= self.journal.size().stripes || !has(lost, self.number) {
-                    self.tell(peer, done(Status::Invalid, id));
+                    self.tell(peer, Message::done(Status::Invalid, id));
                 } else {
                     self.rebuild(peer, id, stripe, lost, 0)?;
                 }
