@@ -59,6 +59,127 @@ fn a_flush_tells_of_lost_writes() {
     }
 }
 
+/// The power goes before the flush of an answered write.
+fn lose_unflushed(world: &mut World) {
+    write(world, 0, 4);
+    quiet(world);
+    flush(world);
+    write(world, 0, 4);
+    quiet(world);
+    world.power(0);
+    initiator::want(world, 0, Kind::Flush, 0, 0, false);
+    world.until("the flush waits in the SE", 4000, |w| {
+        w.se.as_ref().unwrap().commands() == 1
+    });
+}
+
+/// The answer that tells of a loss does not arrive: the flush that is sent again tells of it.
+fn tell_again(mut world: World) -> bool {
+    let owed = world.initiators[0].owed.is_some();
+    assert_eq!(world.told, 0);
+    quiet(&mut world);
+    assert!(world.told == 1 || !owed);
+    let told = world.told;
+    flush(&mut world);
+    assert_eq!(world.told, told);
+    assert!(world.initiators[0].sessions > 1);
+    done(world);
+    owed
+}
+
+/// The initiator is cut off when the SE answers, and gives up its session.
+#[test]
+fn a_lost_answer_tells_nothing() {
+    let mut owed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        lose_unflushed(&mut world);
+        world.hold(SE, A);
+        world.start(Node::Rs(0));
+        world.until("the SE has answered", 10_000, |w| {
+            w.se.as_ref().unwrap().commands() == 0
+        });
+        initiator::lose(&mut world, 0);
+        owed += u64::from(tell_again(world));
+    }
+    assert!(owed > 30, "{owed}");
+}
+
+/// The session ends in the SE before the flush does, so there is no answer.
+#[test]
+fn a_flush_of_an_ending_session_tells_nothing() {
+    let mut owed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        lose_unflushed(&mut world);
+        world.stuck.insert(0);
+        world.start(Node::Rs(0));
+        world.until("the RS flushes", 10_000, |w| {
+            let flush = |(_, work, _): &_| matches!(work, Work::Flush { .. });
+            w.rss[0].pending.iter().any(flush)
+        });
+        world.hold(SE, A);
+        world.hold(Node::Ce(0), A);
+        let (main, side) = world.between(SE, A)[0];
+        world.kill(Node::Ce(0));
+        world.pace = 10_000;
+        world.until("the SE ends the session", 1000, |w| {
+            w.queue(main, side).next().is_some()
+        });
+        world.stuck.clear();
+        let end = world.now + 300;
+        world.until("the flush has ended", 1000, |w| {
+            w.se.as_ref().unwrap().commands() == 0
+        });
+        assert!(world.now < end);
+        world.pace = 60;
+        world.release();
+        world.start(Node::Ce(0));
+        owed += u64::from(tell_again(world));
+    }
+    assert!(owed > 30, "{owed}");
+}
+
+/// A flush that the SE gets before the completion of the answer that told of a loss: it succeeds,
+/// unless there is another loss.
+#[test]
+fn a_late_completion() {
+    let mut owed = 0;
+    for seed in seeds() {
+        let mut world = up(seed, 1, 1);
+        write(&mut world, 0, 4);
+        quiet(&mut world);
+        lose(&mut world, 0);
+        world.uncompleted = true;
+        flush(&mut world);
+        assert_eq!(world.told, 1);
+        if seed % 2 > 0 {
+            initiator::want(&mut world, 0, Kind::Flush, 0, 0, false);
+            world.for_ms(1000);
+            assert!(!world.initiators[0].idle());
+            world.uncompleted = false;
+            quiet(&mut world);
+            assert_eq!(world.told, 1);
+            done(world);
+            continue;
+        }
+        write(&mut world, 0, 4);
+        world.for_ms(2000);
+        // Unless the SE fetches a table, which never completes.
+        if world.initiators[0].idle() {
+            lose(&mut world, 0);
+            world.uncompleted = false;
+            world.for_ms(1000);
+            let told = 1 + u64::from(world.initiators[0].owed.is_some());
+            owed += told - 1;
+            flush(&mut world);
+            assert!(world.told >= told);
+        }
+        done(world);
+    }
+    assert!(owed > 10, "{owed}");
+}
+
 /// What was read before a line was evicted is read afterwards.
 #[test]
 fn reads_do_not_go_back() {

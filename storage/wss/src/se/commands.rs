@@ -70,6 +70,9 @@ impl<B: Buffer> Engine<B> {
     }
 
     pub(super) fn flush(&mut self, task: TaskId, unit: usize) {
+        if self.uncertain(task) {
+            return;
+        }
         let objects: BTreeSet<_> = self.settings.units[unit].iter().copied().collect();
         let mut ids = BTreeSet::new();
         for (store, object) in &objects {
@@ -102,11 +105,11 @@ impl<B: Buffer> Engine<B> {
             *worst = status;
         }
         if ids.is_empty() {
-            let (worst, unit) = (*worst, job.remote.unit);
-            let (initiator, numbers) = (job.remote.initiator, (id, self.next));
-            let tell = self.losses.tell(&initiator, unit, numbers);
+            let (worst, unit, initiator) = (*worst, job.remote.unit, job.remote.initiator);
+            if self.losses.tells(&initiator, unit, id) {
+                return self.tell(task, initiator, unit);
+            }
             let outcome = match worst {
-                _ if tell => Outcome::Failed(Sense::LOST),
                 Status::Good => Outcome::Good,
                 _ => Outcome::Failed(Sense::WRITE_ERROR),
             };

@@ -3,7 +3,8 @@
 //! Writes that are not flushed, and those that a power loss of an RS or a failed flush has taken.
 //!
 //! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION,
-//! and its next flush of the unit fails, once: a flush that succeeds promises all writes before it.
+//! and its flushes of the unit fail until one of these answers has arrived: a flush that succeeds
+//! promises all writes before it. The completion of an answer shows that it has arrived.
 //! An SE does not know the writes that earlier ones have answered, and takes it that each initiator
 //! has some in each object, until it has flushed the object.
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use srp_target::{
     sense::Sense,
-    target::{Buffer, TaskId},
+    target::{Buffer, Outcome, TaskId},
 };
 
 use super::{commands::unflushed, Engine, Job, Stage};
@@ -33,6 +34,16 @@ struct Initiator {
     told: BTreeMap<usize, u64>,
 }
 
+/// An answer that tells an initiator of the loss of writes of a unit.
+struct Telling {
+    initiator: [u8; 16],
+    unit: usize,
+    /// Number of the first request after it.
+    next: u64,
+    /// Whether there is another loss since.
+    stale: bool,
+}
+
 /// The writes and losses of all objects.
 pub(super) struct Losses {
     /// Counts writes.
@@ -45,6 +56,8 @@ pub(super) struct Losses {
     /// Boot of each RS.
     boots: BTreeMap<u32, u64>,
     initiators: HashMap<[u8; 16], Initiator>,
+    /// The answers that are not completed, by task.
+    telling: BTreeMap<TaskId, Telling>,
     /// Whether an initiator was forgotten.
     forgotten: bool,
     /// Units with lost writes that may be of initiators which are not remembered.
@@ -60,6 +73,7 @@ impl Losses {
             inherited: objects.collect(),
             boots: BTreeMap::new(),
             initiators: HashMap::new(),
+            telling: BTreeMap::new(),
             forgotten: false,
             strangers: BTreeSet::new(),
         }
@@ -102,6 +116,9 @@ impl Losses {
 
     /// Records a loss of writes of a unit. `any`: also of initiators that are not remembered.
     fn lost(&mut self, unit: usize, any: bool) {
+        for answer in self.telling.values_mut().filter(|t| t.unit == unit) {
+            answer.stale = true;
+        }
         for initiator in self.initiators.values_mut() {
             initiator.untold.insert(unit);
         }
@@ -111,24 +128,77 @@ impl Losses {
     }
 
     /// Returns whether the flush with request `id` must tell the initiator that writes of a unit
-    /// are lost. `next` is the number of the next request.
-    pub(super) fn tell(
-        &mut self,
-        initiator: &[u8; 16],
-        unit: usize,
-        (id, next): (u64, u64),
-    ) -> bool {
-        let Some(this) = self.initiators.get_mut(initiator) else {
+    /// are lost.
+    pub(super) fn tells(&self, initiator: &[u8; 16], unit: usize, id: u64) -> bool {
+        self.initiators.get(initiator).is_some_and(|this| {
+            this.untold.contains(&unit) || this.told.get(&unit).is_some_and(|told| id < *told)
+        })
+    }
+
+    /// Returns whether an answer is on its way that tells the initiator of all lost writes of a
+    /// unit.
+    fn telling(&self, initiator: &[u8; 16], unit: usize) -> bool {
+        let of_it = |t: &Telling| t.initiator == *initiator && t.unit == unit && !t.stale;
+        self.telling.values().any(of_it)
+    }
+
+    /// Records the completion of an answer. Returns whether it told of a loss.
+    fn completed(&mut self, task: TaskId) -> bool {
+        let Some(answer) = self.telling.remove(&task) else {
             return false;
         };
-        if this.untold.remove(&unit) {
-            this.told.insert(unit, next);
+        let this = self.initiators.get_mut(&answer.initiator);
+        if let Some(this) = this.filter(|_| !answer.stale) {
+            this.untold.remove(&answer.unit);
+            this.told.insert(answer.unit, answer.next);
+            self.telling
+                .retain(|_, t| t.initiator != answer.initiator || t.unit != answer.unit);
         }
-        this.told.get(&unit).is_some_and(|told| id < *told)
+        true
     }
 }
 
 impl<B: Buffer> Engine<B> {
+    /// Returns whether a flush must wait: whether the initiator knows of all lost writes of the
+    /// unit depends on the completion of an answer.
+    pub(super) fn uncertain(&self, task: TaskId) -> bool {
+        let remote = self.jobs.get(&task).map(|job| &job.remote);
+        remote.is_some_and(|r| self.losses.telling(&r.initiator, r.unit))
+    }
+
+    /// Ends a flush that tells the initiator of a loss.
+    pub(super) fn tell(&mut self, task: TaskId, initiator: [u8; 16], unit: usize) {
+        self.over(task, Outcome::Failed(Sense::LOST));
+        // The target has no answer for an aborted command or an ending session.
+        if self.target.channel(task).is_some() {
+            let answer = Telling {
+                initiator,
+                unit,
+                next: self.next,
+                stale: false,
+            };
+            self.losses.telling.insert(task, answer);
+        }
+    }
+
+    /// Handles the completion of an answer.
+    pub(super) fn answered(&mut self, task: TaskId) {
+        if self.losses.completed(task) {
+            self.go_on();
+        }
+    }
+
+    /// Drops the answers of an ended channel, which have perhaps not arrived.
+    pub(super) fn unanswered(&mut self) {
+        let before = self.losses.telling.len();
+        let target = &self.target;
+        let open = |task: &TaskId| target.channel(*task).is_some();
+        self.losses.telling.retain(|task, _| open(task));
+        if self.losses.telling.len() < before {
+            self.go_on();
+        }
+    }
+
     /// Handles the boot number of an RS that is attached again.
     pub(super) fn booted(&mut self, store: u32, boot: u64) {
         let before = self.losses.boots.insert(store, boot);

@@ -121,7 +121,7 @@ struct Part {
 }
 
 enum Stage {
-    /// Waits until its extents have usable owners.
+    /// Waits until its extents have usable owners, or a flush for the completion of an answer.
     Waiting,
     Parts(Vec<Part>),
     /// FLUSH requests in flight, and the status so far.
@@ -295,6 +295,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Target::ended`].
     pub fn ended(&mut self, channel: ChannelId) {
         self.target.ended(channel);
+        self.unanswered();
     }
 
     /// [`Target::fetched`].
@@ -315,6 +316,7 @@ impl<B: Buffer> Engine<B> {
     /// [`Target::sent`].
     pub fn sent(&mut self, task: TaskId) {
         self.target.sent(task);
+        self.answered(task);
     }
 
     /// [`Target::channel`].

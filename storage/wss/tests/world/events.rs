@@ -303,7 +303,8 @@ impl World {
                     events.push(Event::Deliver(*id, side));
                 }
                 let node = conn.sides[side].node;
-                if !conn.completions[side].is_empty() && !self.frozen.contains(&node) {
+                let late = self.uncompleted && node == Node::Se;
+                if !conn.completions[side].is_empty() && !self.frozen.contains(&node) && !late {
                     events.push(Event::Complete(*id, side));
                 }
             }

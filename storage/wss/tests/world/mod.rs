@@ -104,6 +104,8 @@ pub struct World {
     pub slow_disk: u64,
     /// RSs on which file I/O makes no progress.
     pub stuck: BTreeSet<usize>,
+    /// Whether the SE gets no completions.
+    pub uncompleted: bool,
     next: u64,
     pub trace: Vec<String>,
     pub verbose: bool,
@@ -133,6 +135,7 @@ impl World {
             span: 24,
             slow_disk: 0,
             stuck: BTreeSet::new(),
+            uncompleted: false,
             next: 1,
             trace: Vec::new(),
             verbose: std::env::var_os("TRACE").is_some(),
@@ -331,6 +334,7 @@ impl World {
         self.release();
         self.frozen.clear();
         self.stuck.clear();
+        self.uncompleted = false;
         self.bad_disk = 0;
         self.slow_disk = 0;
         for (_, _, at) in self.rss.iter_mut().flat_map(|rs| &mut rs.pending) {
