@@ -4,10 +4,15 @@
 
 mod world;
 
+use srp_target::proto::{
+    cmd::{Cmd, DirectBuf, Direction},
+    ids::{Lun, PortId},
+    login_iu::{LoginReqRdma, MultiChannel, Requested},
+};
 use world::{
     initiator::{self, Kind},
     scene::*,
-    Node, World,
+    Node, World, TARGET,
 };
 use wss::rs::Work;
 
@@ -178,6 +183,113 @@ fn a_late_completion() {
         done(world);
     }
     assert!(owed > 10, "{owed}");
+}
+
+/// This many other initiators log in, send a read, and log out.
+fn crowd(world: &mut World, count: u64) {
+    world.until("the SE has no command", 10_000, |w| {
+        w.se.as_ref().unwrap().commands() == 0
+    });
+    let buffer = DirectBuf::new(0x1000, 1, 512);
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[13]) = (0x88, 1);
+    let lun = Lun::from_int(0);
+    for _ in 0..count {
+        let channel = world.number();
+        let mut id = [0xff; 16];
+        id[..8].copy_from_slice(&channel.to_be_bytes());
+        let login = LoginReqRdma::new(&Requested {
+            tag: 1,
+            max_it_iu_len: 260,
+            descriptors: 12,
+            immediate: 0,
+            multichannel: MultiChannel::Single,
+            initiator: PortId(id),
+            target: PortId(TARGET),
+        });
+        world.se.as_mut().unwrap().login(channel, login.as_bytes());
+        world.pump(SE);
+        // The first command gets UNIT ATTENTION.
+        for tag in 2..4 {
+            let (mut iu, cdb) = (vec![0; 260], &cdb);
+            let cmd = Cmd { tag, lun, cdb };
+            let len = cmd.build_direct(&mut iu, Direction::FromDevice, &buffer);
+            let se = world.se.as_mut().unwrap();
+            se.received(channel, iu, len.unwrap());
+            world.pump(SE);
+        }
+        let se = world.se.as_mut().unwrap();
+        assert_eq!(se.commands(), 1);
+        se.ended(channel);
+        world.pump(SE);
+    }
+}
+
+/// An initiator with a session is told, however many have logged in after it.
+#[test]
+fn a_session_is_not_forgotten() {
+    let mut owed = 0;
+    for seed in 0..10 {
+        let mut world = up(seed, 1, 1);
+        if seed % 2 > 0 {
+            initiator::lose(&mut world, 0);
+        }
+        write(&mut world, 0, 8);
+        quiet(&mut world);
+        crowd(&mut world, 1100);
+        lose(&mut world, 0);
+        owed += u64::from(world.initiators[0].owed.is_some());
+        flush(&mut world);
+        assert_eq!(world.told, 1);
+        assert_eq!(world.initiators[0].sessions, 1 + seed % 2);
+        done(world);
+    }
+    assert!(owed > 5, "{owed}");
+}
+
+/// An initiator that the SE has forgotten is told of a later loss.
+#[test]
+fn who_is_forgotten_is_told() {
+    let mut owed = 0;
+    for seed in 0..10 {
+        let mut world = up(seed, 1, 2);
+        flush(&mut world);
+        initiator::want(&mut world, 1, Kind::Write, 0, 8, false);
+        quiet(&mut world);
+        initiator::lose(&mut world, 1);
+        world.frozen.insert(Node::Initiator(1));
+        world.for_ms(1000);
+        crowd(&mut world, 1100);
+        lose(&mut world, 0);
+        world.frozen.clear();
+        owed += u64::from(world.initiators[1].owed.is_some());
+        initiator::want(&mut world, 1, Kind::Flush, 0, 0, false);
+        quiet(&mut world);
+        assert_eq!(world.told, 1);
+        done(world);
+    }
+    assert!(owed > 5, "{owed}");
+}
+
+/// An initiator that was told is not told again after its next login, however many logged in
+/// meanwhile that were not told.
+#[test]
+fn who_was_told_is_not_forgotten() {
+    for seed in 0..10 {
+        let mut world = up(seed, 1, 1);
+        lose(&mut world, 0);
+        flush(&mut world);
+        assert_eq!(world.told, 1);
+        world.for_ms(100);
+        initiator::lose(&mut world, 0);
+        world.until("the SE has no session", 10_000, |w| {
+            w.se.as_ref().unwrap().idle()
+        });
+        crowd(&mut world, 1100);
+        flush(&mut world);
+        assert_eq!(world.told, 1);
+        done(world);
+    }
 }
 
 /// What was read before a line was evicted is read afterwards.

@@ -21,13 +21,14 @@ use crate::map::Map;
 /// An object: RS and number.
 type Object = (u32, u32);
 
-/// Maximum number of initiators that are remembered. Those without a session go first.
+/// Maximum number of initiators without a session that are remembered. The memory for receive
+/// buffers limits those with a session.
 const INITIATORS: usize = 1024;
 
 #[derive(Default)]
 struct Initiator {
-    /// The last session.
-    session: u64,
+    /// Number of the end of its last session. `None`: it has a session.
+    gone: Option<u64>,
     /// Units with lost writes of which the initiator has not been told.
     untold: BTreeSet<usize>,
     /// Number of the first request after it was told, by unit. Earlier flushes fail, too.
@@ -58,6 +59,8 @@ pub(super) struct Losses {
     initiators: HashMap<[u8; 16], Initiator>,
     /// The answers that are not completed, by task.
     telling: BTreeMap<TaskId, Telling>,
+    /// Counts ends of sessions.
+    ends: u64,
     /// Whether an initiator was forgotten.
     forgotten: bool,
     /// Units with lost writes that may be of initiators which are not remembered.
@@ -74,6 +77,7 @@ impl Losses {
             boots: BTreeMap::new(),
             initiators: HashMap::new(),
             telling: BTreeMap::new(),
+            ends: 0,
             forgotten: false,
             strangers: BTreeSet::new(),
         }
@@ -96,21 +100,32 @@ impl Losses {
         self.written.retain(|o, time| *o != object || *time > begun);
     }
 
-    /// Remembers an initiator.
-    pub(super) fn known(&mut self, initiator: &[u8; 16], session: u64) {
+    /// Records a new session of an initiator.
+    pub(super) fn known(&mut self, initiator: &[u8; 16]) {
         let new = || Initiator {
             untold: self.strangers.clone(),
             ..Initiator::default()
         };
         let this = self.initiators.entry(*initiator).or_insert_with(new);
-        this.session = session;
-        if self.initiators.len() > INITIATORS {
-            let oldest = self.initiators.iter().min_by_key(|(_, i)| i.session);
-            if let Some(oldest) = oldest.map(|(id, _)| *id) {
-                let untold = self.initiators.remove(&oldest).map(|i| i.untold);
-                self.strangers.extend(untold.into_iter().flatten());
-                self.forgotten = true;
-            }
+        this.gone = None;
+    }
+
+    /// Records the end of the session of an initiator. Too many without a session: one is
+    /// forgotten, preferably one that is to be told the same as a stranger.
+    pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
+        self.ends += 1;
+        if let Some(this) = self.initiators.get_mut(initiator) {
+            this.gone = Some(self.ends);
+        }
+        let all = self.initiators.iter();
+        let gone = all.filter_map(|(id, i)| Some((i.untold != self.strangers, i.gone?, *id)));
+        if gone.clone().count() <= INITIATORS {
+            return;
+        }
+        if let Some((_, _, first)) = gone.min() {
+            let untold = self.initiators.remove(&first).map(|i| i.untold);
+            self.strangers.extend(untold.into_iter().flatten());
+            self.forgotten = true;
         }
     }
 

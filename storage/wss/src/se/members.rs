@@ -112,7 +112,7 @@ impl<B: Buffer> Engine<B> {
     pub(super) fn session(&mut self, initiator: &[u8; 16]) -> &mut Session {
         let epoch = self.epoch + 1;
         if !self.sessions.contains_key(initiator) {
-            self.losses.known(initiator, epoch);
+            self.losses.known(initiator);
         }
         self.sessions.entry(*initiator).or_insert_with(|| {
             self.epoch = epoch;
@@ -159,6 +159,7 @@ impl<B: Buffer> Engine<B> {
         let Some(session) = self.sessions.remove(initiator) else {
             return;
         };
+        self.losses.gone(initiator);
         for peer in self
             .members
             .values()
