@@ -5,8 +5,7 @@
 use crate::{
     cli::Watch,
     error::{Error, Result},
-    list,
-    out::say,
+    list, out,
     session::Session,
     signals::Signals,
     statistics::Statistics,
@@ -177,7 +176,10 @@ pub fn run(sysfs: &Sysfs, args: &Watch) -> Result {
         for _ in 0..count {
             sleep(interval);
             let now = Look::now(sysfs);
-            say!("{}", list::plain(&HEAD, now.lines(&before)).trim_fmt());
+            let table = list::plain(&HEAD, now.lines(&before)).trim_fmt();
+            if !out::write(format_args!("{table}\n")) {
+                break;
+            }
             before = now;
         }
         return Ok(());
