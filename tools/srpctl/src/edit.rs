@@ -39,19 +39,19 @@ pub fn run(sysfs: &Sysfs, args: &Edit) -> Result {
     unit::reload()
 }
 
-/// Asks whether to edit an invalid file again. Without a terminal the answer is no.
-fn is_again() -> bool {
+/// Says what is wrong, and asks whether to edit it again. Without a terminal the answer is no.
+fn is_again(error: &Error) -> bool {
     if !stdin().is_terminal() {
         return false;
     }
-    eprint!("Edit again? [Y/n] ");
+    eprint!("srpctl: {error}\nEdit again? [Y/n] ");
     let mut line = String::new();
     let read = stdin().read_line(&mut line).unwrap_or(0);
     read > 0 && !line.trim_start().starts_with(['n', 'N'])
 }
 
 /// Returns whether the file has changed. `again` is called if the copy is invalid.
-fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn() -> bool) -> Result<bool> {
+fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn(&Error) -> bool) -> Result<bool> {
     let path = Target::path(sysfs, name)?;
     let shown = path.display().to_string();
     if !path.exists() {
@@ -75,7 +75,7 @@ fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn() -> bool) -> Re
         }
         match target::text(&path, now.clone()).and_then(|text| Target::parse(&shown, &text)) {
             Ok(_) => break now,
-            Err(error) if again() => eprintln!("srpctl: {error}"),
+            Err(error) if again(&error) => {}
             Err(error) => return Err(Error::Usage(format!("{error}; the file stays as it is"))),
         }
     };
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use nix::{sys::stat::Mode, unistd::mkfifo};
     use std::{
-        cell::Cell,
+        cell::RefCell,
         os::unix::fs::{chown, symlink, PermissionsExt},
         sync::mpsc,
         thread,
@@ -141,23 +141,23 @@ mod tests {
         let (_root, sysfs, path) = machine();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let editor = "printf 'queue_size = 7\\n' >>";
-        assert!(edit(&sysfs, "disk1", editor, || false).unwrap());
+        assert!(edit(&sysfs, "disk1", editor, |_| false).unwrap());
         assert!(is(&path, &format!("{GOOD}queue_size = 7\n")));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         // An editor that makes a new file, and another mode.
-        assert!(edit(&sysfs, "disk1", "umask 0; sed -i /queue/d", || false).unwrap());
+        assert!(edit(&sysfs, "disk1", "umask 0; sed -i /queue/d", |_| false).unwrap());
         assert!(is(&path, GOOD));
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
-        assert!(!edit(&sysfs, "disk1", "true", || false).unwrap());
+        assert!(!edit(&sysfs, "disk1", "true", |_| false).unwrap());
     }
 
     #[test]
     fn an_invalid_copy_leaves_the_file() {
         let (_root, sysfs, path) = machine();
         let editor = "printf 'queue_sise = 7\\n' >>";
-        let error = edit(&sysfs, "disk1", editor, || false).unwrap_err();
+        let error = edit(&sysfs, "disk1", editor, |_| false).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -167,30 +167,31 @@ mod tests {
         );
         assert_eq!(error.status(), 2);
         assert!(is(&path, GOOD));
-        let error = edit(&sysfs, "disk1", "printf x >\"$1\"; false", || true);
+        let error = edit(&sysfs, "disk1", "printf x >\"$1\"; false", |_| true);
         assert_eq!(error.unwrap_err().status(), 1);
         assert!(is(&path, GOOD));
-        let error = edit(&sysfs, "disk1", "printf '# \\377\\n' >>", || false).unwrap_err();
+        let error = edit(&sysfs, "disk1", "printf '# \\377\\n' >>", |_| false).unwrap_err();
         assert!(error.to_string().contains("invalid UTF-8"), "{error}");
         assert!(is(&path, GOOD));
         // The editor is opened again on the same copy, which may be mended.
-        let asked = Cell::new(0);
+        let asked = RefCell::new(Vec::new());
         let editor = "f() { grep -q sise \"$1\" && sed -i s/sise/size/ \"$1\" || \
                       echo 'queue_sise = 7' >>\"$1\"; }; f";
-        let again = || {
-            asked.set(asked.get() + 1);
+        let again = |error: &Error| {
+            asked.borrow_mut().push(error.to_string());
             true
         };
         assert!(edit(&sysfs, "disk1", editor, again).unwrap());
         assert!(is(&path, &format!("{GOOD}queue_size = 7\n")));
-        assert_eq!(asked.get(), 1);
+        let wrong = format!("{}:5: no such option: queue_sise", path.display());
+        assert_eq!(asked.into_inner(), [wrong]);
     }
 
     #[test]
     fn the_change_of_another_stays() {
         let (_root, sysfs, path) = machine();
         let editor = format!("echo '# other' >>{}; echo '# own' >>", path.display());
-        let error = edit(&sysfs, "disk1", &editor, || false).unwrap_err();
+        let error = edit(&sysfs, "disk1", &editor, |_| false).unwrap_err();
         assert!(error.to_string().contains("another program"), "{error}");
         assert!(is(&path, &format!("{GOOD}# other\n")));
     }
@@ -202,11 +203,11 @@ mod tests {
         fs::write(&real, format!("{GOOD}queue_sise = 7\n")).unwrap();
         fs::remove_file(&path).unwrap();
         symlink(&real, &path).unwrap();
-        assert!(edit(&sysfs, "disk1", "sed -i /queue/d", || false).unwrap());
+        assert!(edit(&sysfs, "disk1", "sed -i /queue/d", |_| false).unwrap());
         assert_eq!(fs::read_to_string(&real).unwrap(), GOOD);
         assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
         assert_eq!(
-            edit(&sysfs, "no", "true", || false).unwrap_err().status(),
+            edit(&sysfs, "no", "true", |_| false).unwrap_err().status(),
             6
         );
     }
@@ -222,7 +223,7 @@ mod tests {
         };
         let before = owner();
         let editor = "umask 0; sed -i s/disk/other/";
-        assert!(edit(&sysfs, "disk1", editor, || false).unwrap());
+        assert!(edit(&sysfs, "disk1", editor, |_| false).unwrap());
         assert_eq!(owner(), before);
     }
 
@@ -233,7 +234,7 @@ mod tests {
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         let (tell, told) = mpsc::channel();
         // The thread is not joined, so a read that does not end is a failure, no hang.
-        thread::spawn(move || tell.send(edit(&sysfs, "disk1", "true", || false)));
+        thread::spawn(move || tell.send(edit(&sysfs, "disk1", "true", |_| false)));
         let error = told.recv_timeout(Duration::from_secs(20)).unwrap();
         let error = error.unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
