@@ -91,11 +91,7 @@ pub fn targets(args: &Targets) -> Result {
                 say!("{FOLDER}/{name}.conf");
             }
             Ok(_) => {}
-            Err(error) => {
-                if let Err(before) = std::mem::replace(&mut result, Err(error)) {
-                    eprintln!("srpctl: {before}");
-                }
-            }
+            Err(error) => result = error.after(result),
         }
     }
     result

@@ -27,12 +27,7 @@ pub fn run(sysfs: &Sysfs, args: &Check) -> Result {
     for (name, target) in checked {
         match target {
             Ok(_) => say!("{name}: valid"),
-            Err(error) => {
-                if let Err(before) = result {
-                    eprintln!("srpctl: {before}");
-                }
-                result = Err(error);
-            }
+            Err(error) => result = error.after(result),
         }
     }
     result

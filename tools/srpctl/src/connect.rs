@@ -151,10 +151,7 @@ fn all(sysfs: &Sysfs, args: &Connect) -> Result {
             continue;
         }
         if let Err(error) = run(sysfs, &args.one(&name)) {
-            if let Err(before) = result {
-                eprintln!("srpctl: {before}");
-            }
-            result = Err(error.of(name));
+            result = error.of(name).after(result);
         }
     }
     result

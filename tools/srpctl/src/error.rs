@@ -76,6 +76,14 @@ impl Error {
         Self::Of { name, error }
     }
 
+    /// Returns the error, and prints one that came before it.
+    pub fn after(self, before: Result) -> Result {
+        if let Err(before) = before {
+            eprintln!("srpctl: {before}");
+        }
+        Err(self)
+    }
+
     /// Returns whether a retry may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Login(_) | Self::NoPort(_))

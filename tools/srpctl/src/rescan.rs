@@ -70,26 +70,18 @@ pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
     for session in &sessions {
         let turn = Turn::now(sysfs, &session.name())?;
         if let Err(error) = look(sysfs, session, &mut gone) {
-            result = later(result, error);
+            result = error.after(result);
         }
         turn.end()?;
     }
     if args.remove {
         for disk in &gone {
             if let Err(error) = remove(sysfs, disk, &gone) {
-                result = later(result, error);
+                result = error.after(result);
             }
         }
     }
     result
-}
-
-/// Returns the later of two errors, and prints the earlier one.
-fn later(before: Result, error: Error) -> Result {
-    if let Err(before) = before {
-        eprintln!("srpctl: {before}");
-    }
-    Err(error)
 }
 
 /// Handles a unit attention, for udev: starts a rescan, in the background if systemd is there.
@@ -128,7 +120,7 @@ fn queued(sysfs: &Sysfs, unit: &str) -> Result {
         let mut result = Ok(());
         for session in &sessions {
             if let Err(error) = look(sysfs, session, &mut Vec::new()) {
-                result = later(result, error);
+                result = error.after(result);
             }
         }
         turn.end()?;
@@ -187,7 +179,7 @@ fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
         if matches!(answer, Answer::There | Answer::Unasked) {
             let rescan = folder(sysfs, &disk.name).join("rescan");
             if let Err(e) = fs::write(&rescan, "1") {
-                result = later(result, Error::io(&rescan, e));
+                result = Error::io(&rescan, e).after(result);
             }
         }
         if let (Answer::Gone, Some(identity)) = (answer, identity) {
