@@ -53,7 +53,7 @@ impl Action {
 struct Item {
     target: String,
     file: String,
-    /// Whether the action was done, or with `--check` would be.
+    /// Whether the action was done, at least in part, or with `--check` would be.
     changed: bool,
     action: Action,
     /// The difference that the action removes.
@@ -100,7 +100,6 @@ impl Item {
     }
 
     fn fail(&mut self, error: Error) {
-        self.changed = false;
         self.error = Some(error.to_string());
         self.failure = Some(error);
     }
@@ -229,7 +228,7 @@ impl Item {
         }
     }
 
-    /// Does what is to be done.
+    /// Does what is to be done. If it fails, `changed` says whether some of it is done.
     fn apply(&mut self, sysfs: &Sysfs) -> Result {
         let Some(target) = &self.wanted else {
             let units = [self.target.clone()];
@@ -240,6 +239,7 @@ impl Item {
         if let (Action::SetTimeouts, Some(session)) = (self.action, self.sessions.first()) {
             let timeouts = Timeouts::of_session(sysfs, session).with(&target.timeouts)?;
             timeouts.set(sysfs, session)?;
+            self.changed = true;
         }
         let mut lock = None;
         if self.action == Action::LogInAgain {
@@ -248,12 +248,16 @@ impl Item {
             let lock = lock.insert(unit::lock(sysfs)?);
             // The unit keeps running, so that it does not log out of the new session.
             disconnect::log_out(sysfs, lock, &self.present(sysfs), &[])?;
+            self.changed = true;
             self.hosts.clear();
         }
         let mut result = Ok(());
         if let Action::LogIn | Action::LogInAgain = self.action {
             match connect::log_in_as(sysfs, &args, target) {
-                Ok((login, _)) => self.hosts = vec![login.session.name()],
+                Ok((login, _)) => {
+                    self.changed = true;
+                    self.hosts = vec![login.session.name()];
+                }
                 Err(error) => result = Err(error),
             }
         }
@@ -409,21 +413,19 @@ pub fn run(sysfs: &Sysfs, args: &Apply) -> Result {
     let units = unit::running()?;
     let mut items = compare(sysfs, units.as_deref(), &resolve::system)?;
     for item in &mut items {
-        item.changed = item.action != Action::None;
-        if item.changed && !args.check {
-            if let Err(error) = item.apply(sysfs) {
-                item.fail(error);
-            }
+        let differs = item.action != Action::None;
+        match differs && !args.check {
+            true => match item.apply(sysfs) {
+                Ok(()) => item.changed = true,
+                Err(error) => item.fail(error),
+            },
+            false => item.changed = differs,
         }
         if !args.json {
             say!("{}", item.line(args.check));
         }
     }
     let changed = items.iter().filter(|item| item.changed).count();
-    if changed > 0 && !args.check {
-        // Tell systemd of files that are new or removed.
-        unit::reload()?;
-    }
     if args.json {
         list::json(&Report {
             changed: changed > 0,
@@ -431,7 +433,15 @@ pub fn run(sysfs: &Sysfs, args: &Apply) -> Result {
             targets: &items,
         })?;
     }
-    result(items, args.check)
+    // Tell systemd of files that are new or removed.
+    let reloaded = match changed > 0 && !args.check {
+        true => unit::reload(),
+        false => Ok(()),
+    };
+    match result(items, args.check) {
+        Ok(()) => reloaded,
+        Err(error) => error.after(reloaded),
+    }
 }
 
 /// Returns the first error; otherwise, with `--check`, whether something differs.

@@ -367,7 +367,7 @@ fn is_locked(root: &Path) -> bool {
 }
 
 /// Does what is to be done for the first target while the driver ends host10. Returns the error,
-/// and whether the driver was told to end it.
+/// and whether the driver was told to end it. A logout is a change, also if the login fails.
 fn apply(sysfs: &Sysfs, root: &Path) -> (Result, bool) {
     let mut item = compare(sysfs, None, &resolve::system).unwrap().remove(0);
     let delete = Session::remote_port(sysfs, 10).join("delete");
@@ -384,6 +384,9 @@ fn apply(sysfs: &Sysfs, root: &Path) -> (Result, bool) {
         });
         let result = item.apply(sysfs);
         done.store(true, Ordering::SeqCst);
+        if let Err(error) = &result {
+            assert_eq!(item.changed, delete.exists(), "{error}");
+        }
         (result, delete.exists())
     })
 }
