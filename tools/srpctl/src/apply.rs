@@ -4,7 +4,7 @@
 
 use crate::{
     adapter, boot,
-    cli::{Apply, Connect, Settings},
+    cli::{Apply, Connect},
     connect, disconnect,
     error::{Error, Result},
     list,
@@ -196,7 +196,7 @@ impl Item {
             differing.retain(is_of_file);
         }
         let (ours, others): (Vec<_>, Vec<_>) = differing.into_iter().partition(|(session, _)| {
-            is_ours(session) && session.target == Some(self.target.clone())
+            session.is_ours() && session.target == Some(self.target.clone())
         });
         if let Some((_, why)) = ours.first().cloned() {
             self.sessions = ours.into_iter().map(|(session, _)| session).collect();
@@ -235,7 +235,7 @@ impl Item {
             let lock = unit::lock(sysfs)?;
             return disconnect::log_out(sysfs, &lock, &self.present(sysfs), &units);
         };
-        let args = connection(&self.target);
+        let args = Connect::of(&self.target);
         if let (Action::SetTimeouts, Some(session)) = (self.action, self.sessions.first()) {
             let timeouts = Timeouts::of_session(sysfs, session).with(&target.timeouts)?;
             timeouts.set(sysfs, session)?;
@@ -299,27 +299,6 @@ impl Item {
     }
 }
 
-/// Returns the arguments of `srpctl connect NAME`.
-fn connection(name: &str) -> Connect {
-    Connect {
-        name: Some(name.into()),
-        all: false,
-        device: None,
-        port: None,
-        save: None,
-        retry: None,
-        path: false,
-        owner: "srpctl".into(),
-        unit: false,
-        settings: Settings::default(),
-    }
-}
-
-/// Returns whether srpctl has made the session, so that it may log out of it.
-fn is_ours(session: &Session) -> bool {
-    session.owner.as_deref() == Some("srpctl")
-}
-
 /// Returns how a session was made otherwise than its file says.
 fn difference(
     sysfs: &Sysfs,
@@ -374,7 +353,7 @@ fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Resul
     // A folder that cannot be read says nothing of its files, and ends no session.
     let files = match boot::readable(sysfs) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let mut ours = all.iter().filter(|session| is_ours(session));
+            let mut ours = all.iter().filter(|session| session.is_ours());
             if let Some(name) = ours.find_map(|session| session.target.as_ref()) {
                 return Err(Error::NotFound(format!(
                     "there is no {FOLDER}, and {name} is logged in; to log out of all that srpctl \
@@ -387,19 +366,19 @@ fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Resul
     };
     let names: BTreeSet<String> = files.iter().map(|(name, _)| name.clone()).collect();
     // Logouts come first: the file may have a new name.
-    let removed = all.iter().filter(|session| is_ours(session));
+    let removed = all.iter().filter(|session| session.is_ours());
     let removed = removed.filter_map(|session| session.target.clone());
     let removed: BTreeSet<String> = removed.filter(|name| !names.contains(name)).collect();
     let removed = removed.into_iter().map(|name| {
         let of_name =
-            |session: &&Session| is_ours(session) && session.target.as_ref() == Some(&name);
+            |session: &&Session| session.is_ours() && session.target.as_ref() == Some(&name);
         let sessions = all.iter().filter(of_name);
         Item::removed(sysfs, &name, sessions.cloned().collect())
     });
     // A session that ends is that of no other file.
     let is_ending = |session: &Session| {
         let name = session.target.as_ref();
-        is_ours(session) && name.is_some_and(|name| !names.contains(name))
+        session.is_ours() && name.is_some_and(|name| !names.contains(name))
     };
     let mut staying = all.clone();
     staying.retain(|session| !is_ending(session));

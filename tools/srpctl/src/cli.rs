@@ -2,7 +2,7 @@
 
 //! The command line. The manual pages and the completions are generated from it.
 
-use crate::{error::STATUS, version};
+use crate::{error::STATUS, owner::OURS, version};
 use clap::{
     error::Error as ClapError, Arg, ArgAction, ArgMatches, Args, Command as ClapCommand,
     FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -138,7 +138,7 @@ pub struct Connect {
     #[arg(long, conflicts_with_all = ["name", "initiator_ext"])]
     pub path: bool,
     /// Name that is recorded as the creator of the session
-    #[arg(long, hide = true, default_value = "srpctl")]
+    #[arg(long, hide = true, default_value = OURS)]
     pub owner: String,
     /// For srp-connect@.service, which is already starting
     #[arg(long, hide = true)]
@@ -149,18 +149,18 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Returns the arguments for a target of /etc/srp/targets.d, without options of the login.
-    pub fn one(&self, name: &str) -> Self {
+    /// Returns the arguments of `srpctl connect NAME`.
+    pub fn of(name: &str) -> Self {
         Self {
             name: Some(name.into()),
             all: false,
             device: None,
             port: None,
             save: None,
-            retry: self.retry,
+            retry: None,
             path: false,
-            owner: self.owner.clone(),
-            unit: self.unit,
+            owner: OURS.into(),
+            unit: false,
             settings: Settings::default(),
         }
     }

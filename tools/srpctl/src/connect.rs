@@ -12,7 +12,7 @@ use crate::{
     kernel_log::KernelLog,
     lock::Lock,
     out::say,
-    owner::Owner,
+    owner::{Owner, OURS},
     port::{self, Port},
     resolve, retry,
     session::Session,
@@ -150,7 +150,13 @@ fn all(sysfs: &Sysfs, args: &Connect) -> Result {
         if target.is_ok_and(|target| target.manual) {
             continue;
         }
-        if let Err(error) = run(sysfs, &args.one(&name)) {
+        let one = Connect {
+            retry: args.retry,
+            owner: args.owner.clone(),
+            unit: args.unit,
+            ..Connect::of(&name)
+        };
+        if let Err(error) = run(sysfs, &one) {
             result = error.of(name).after(result);
         }
     }
@@ -276,7 +282,7 @@ fn present(
 pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
     let name = args.save.as_deref().or(args.name.as_deref());
     // The initramfs has no units.
-    let name = name.filter(|_| args.owner == "srpctl" && !args.unit && !target.manual);
+    let name = name.filter(|_| args.owner == OURS && !args.unit && !target.manual);
     let Some(name) = name else {
         return Ok(());
     };
@@ -289,7 +295,6 @@ pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
         eprintln!("srpctl: not as {name}.conf says; no login again when the session is gone");
         return Ok(());
     }
-    // The session exists. Its unit logs in again when the session is lost.
     if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {
         eprintln!("srpctl: {error}; no login again when the session is gone");
     }

@@ -37,7 +37,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     };
     if args.all {
         let mut all = Session::all(sysfs);
-        all.retain(|session| session.owner.as_deref() == Some("srpctl"));
+        all.retain(Session::is_ours);
         let names = unit::ours(sysfs)?;
         let (ending, failed) = begin(sysfs, &all, args.force, true)?;
         let stopped = unit::stop(&names);

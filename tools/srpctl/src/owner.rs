@@ -17,6 +17,8 @@ use std::{
 use tempfile::NamedTempFile;
 
 pub const FOLDER: &str = "/run/srp";
+/// The creator of a session that srpctl may log out of.
+pub const OURS: &str = "srpctl";
 
 /// The record of a session. Sessions created by srp_daemon or by hand have none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ use crate::{
     connect::elsewhere,
     disk::Disk,
     error::{Error, Result},
-    owner::Owner,
+    owner::{Owner, OURS},
     port::Port,
     sysfs::{self, Sysfs},
     target::Target,
@@ -199,6 +199,11 @@ impl Session {
             !session.has_file(sysfs) && session.is_of(sysfs, &target, &key) && leads_there(session)
         });
         Ok(all)
+    }
+
+    /// Returns whether srpctl has made the session, so that it may log out of it.
+    pub fn is_ours(&self) -> bool {
+        self.owner.as_deref() == Some(OURS)
     }
 
     /// Returns whether the session is on record under the name of a file. The file may have been

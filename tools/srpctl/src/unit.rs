@@ -99,10 +99,10 @@ pub fn running() -> Result<Option<Vec<String>>> {
 /// Returns the targets without sessions of other owners.
 fn without_others<'a>(sysfs: &Sysfs, targets: &[&'a str]) -> Vec<&'a str> {
     let sessions = Session::hosts(sysfs);
-    let is_other = |session: &Session| session.owner.as_deref() != Some("srpctl");
     // The unit of a file that cannot be read has no session to log out of.
     let has_other = |name: &str| {
-        Session::named(sysfs, sessions.clone(), name).is_ok_and(|found| found.iter().any(is_other))
+        Session::named(sysfs, sessions.clone(), name)
+            .is_ok_and(|found| !found.iter().all(Session::is_ours))
     };
     let all = targets.iter().copied();
     all.filter(|name| !has_other(name)).collect()
