@@ -9,6 +9,7 @@ use crate::{
     out::say,
     sysfs::{self, Sysfs},
     target::{Target, FOLDER},
+    unit::unit,
 };
 use std::{
     fs,
@@ -60,14 +61,14 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
             Err(error) => eprintln!("srpctl: {error}"),
         }
         fs::create_dir_all(&wants).map_err(|e| Error::io(&wants, e))?;
-        let link = wants.join(format!("srp-connect@{name}.service"));
+        let link = wants.join(unit(&name));
         match symlink(UNIT, &link) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Error::io(&link, e)),
             _ => {}
         }
         // The network of the initramfs is there, and no boot waits for another.
         if !in_initramfs {
-            let folder = args.normal.join(format!("srp-connect@{name}.service.d"));
+            let folder = args.normal.join(unit(&name) + ".d");
             let file = folder.join("network.conf");
             let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&file, NETWORK));
             written.map_err(|e| Error::io(&file, e))?;
@@ -162,6 +163,13 @@ mod tests {
                 "srp-connect@wrong.service"
             ]
         );
+        // Each waits for the network, except that of the root.
+        let waits = |link: &&String| {
+            let file = below.path(format!("/{link}.d/network.conf"));
+            fs::read_to_string(file).is_ok_and(|text| text == NETWORK)
+        };
+        let waiting: Vec<_> = links.iter().filter(waits).collect();
+        assert_eq!(waiting, [&links[0], &links[2], &links[3]]);
         let marked: Vec<_> = files(&sysfs)
             .into_iter()
             .filter(|(_, target)| target.as_ref().is_ok_and(|target| target.initramfs))

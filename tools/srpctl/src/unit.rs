@@ -42,7 +42,7 @@ fn run(arguments: &[&str]) -> Result<String> {
 }
 
 /// Returns the name of the unit of a target, or with `*` the pattern of all.
-fn unit(target: &str) -> String {
+pub fn unit(target: &str) -> String {
     format!("{}{target}{}", PARTS.0, PARTS.1)
 }
 
