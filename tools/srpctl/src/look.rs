@@ -13,12 +13,7 @@ use crate::{
     sysfs::{self, Sysfs},
     uevent::Uevent,
 };
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::MetadataExt,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, time::SystemTime};
 
 /// A session with its disks and counters.
 #[derive(Clone, Debug, Default)]
@@ -129,8 +124,7 @@ impl Watcher {
         // A session whose connection is lost already will reconnect.
         for (host, seen) in &before.0 {
             if !seen.session.is_connected() {
-                let error = seen.session.last_error.as_deref().and_then(error);
-                let time = error.map_or(now, |(time, _)| time);
+                let time = seen.session.last_error().map_or(now, |(time, _)| time);
                 // The attempt that succeeds may have begun.
                 let tries = seen.tries.saturating_sub(1);
                 watcher.open.insert(*host, Open { time, tries });
@@ -215,9 +209,8 @@ impl Watcher {
                 events.push(reconnect(&open, end.unwrap_or(time).min(time)));
             }
             let known = old.session.last_error != session.last_error;
-            let shown = session.last_error.as_deref().filter(|_| known);
+            let shown = session.last_error().filter(|_| known);
             let shown = shown
-                .and_then(error)
                 .and_then(|(_, text)| text.strip_prefix("connection lost: ").map(str::to_string));
             let begin = heard.as_ref().map_or(time, |(time, _)| *time);
             let reason = heard.map(|(_, why)| why).or(shown);
@@ -274,13 +267,6 @@ impl Watcher {
     }
 }
 
-/// Parses the driver's `last_error`: seconds since 1970, and a text.
-fn error(text: &str) -> Option<(SystemTime, &str)> {
-    let (seconds, text) = text.split_once(' ')?;
-    let since = Duration::from_secs(seconds.parse().ok()?);
-    Some((SystemTime::UNIX_EPOCH + since, text))
-}
-
 /// Returns the host of a line `dev_loss_tmo expired for SRP port-3:1 / host3.`.
 fn expired(text: &str) -> Option<u32> {
     let rest = text.split_once("dev_loss_tmo expired for SRP ")?.1;
@@ -327,7 +313,7 @@ fn disks(session: &Session, now: &[Disk], time: SystemTime, events: &mut Vec<Eve
 mod tests {
     use super::*;
     use crate::{owner::Owner, schema, session::tests::machine};
-    use std::os::unix::fs::symlink;
+    use std::{os::unix::fs::symlink, time::Duration};
 
     /// A machine whose sessions, host9 and host10, have the driver's counters.
     struct Machine {

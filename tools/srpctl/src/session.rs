@@ -13,7 +13,10 @@ use crate::{
     target::Target,
 };
 use serde::Serialize;
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Session {
@@ -201,6 +204,13 @@ impl Session {
         Ok(all)
     }
 
+    /// Parses the driver's `last_error`.
+    pub fn last_error(&self) -> Option<(SystemTime, &str)> {
+        let (seconds, why) = self.last_error.as_deref()?.split_once(' ')?;
+        let since = Duration::from_secs(seconds.parse().ok()?);
+        Some((UNIX_EPOCH.checked_add(since)?, why))
+    }
+
     /// Returns whether srpctl has made the session, so that it may log out of it.
     pub fn is_ours(&self) -> bool {
         self.owner.as_deref() == Some(OURS)
@@ -318,6 +328,24 @@ pub mod tests {
             "host9 0x0000000000000001:0x0000000000000002 10.0.0.1:5555 rxe0/1 4 running sdb 3 256 MiB LIO-ORG disk 2 \
              srp-rxe0"
         );
+    }
+
+    #[test]
+    fn the_last_error_has_a_time() {
+        let of = |text: &str| Session {
+            last_error: Some(text.into()),
+            ..Session::default()
+        };
+        let known = of("1000 connection lost: why");
+        let time = UNIX_EPOCH + Duration::from_secs(1000);
+        assert_eq!(known.last_error(), Some((time, "connection lost: why")));
+        for text in [
+            "connection lost",
+            "soon lost",
+            &format!("{} lost", u64::MAX),
+        ] {
+            assert_eq!(of(text).last_error(), None, "{text}");
+        }
     }
 
     #[test]

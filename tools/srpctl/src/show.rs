@@ -14,10 +14,7 @@ use crate::{
     sysfs::{self, Sysfs},
 };
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeMap, time::SystemTime};
 
 /// A session with the content of all its files.
 #[derive(Serialize)]
@@ -102,18 +99,13 @@ fn details<'a>(
     all.collect()
 }
 
-/// Formats the driver's `last_error` (seconds since 1970 and a reason) with the elapsed time.
-fn ago(text: &str, now: SystemTime) -> String {
-    let now = now
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    match text
-        .split_once(' ')
-        .and_then(|(seconds, why)| Some((seconds.parse::<u64>().ok()?, why)))
-    {
-        Some((seconds, why)) => format!("{why} ({} s ago)", now.saturating_sub(seconds)),
-        None => text.to_string(),
-    }
+/// Returns the reason of the last error and how long ago it was, or what the driver shows.
+fn last_error(session: &Session, now: SystemTime) -> String {
+    let Some((time, why)) = session.last_error() else {
+        return session.last_error.clone().unwrap_or_else(|| "-".into());
+    };
+    let passed = now.duration_since(time).unwrap_or_default();
+    format!("{why} ({} s ago)", passed.as_secs())
 }
 
 fn print(details: &Details<'_>) {
@@ -131,11 +123,7 @@ fn print(details: &Details<'_>) {
     for (name, value) in details.driver.iter().chain(&details.transport) {
         line(name, value);
     }
-    let last_error = session
-        .last_error
-        .as_deref()
-        .map(|text| ago(text, SystemTime::now()));
-    line("last error", last_error.as_deref().unwrap_or("-"));
+    line("last error", &last_error(session, SystemTime::now()));
     if !details.statistics.0.is_empty() {
         say!("  statistics");
     }
@@ -174,7 +162,10 @@ fn print(details: &Details<'_>) {
 mod tests {
     use super::*;
     use crate::{schema, session::tests::machine};
-    use std::{fs, time::Duration};
+    use std::{
+        fs,
+        time::{Duration, UNIX_EPOCH},
+    };
 
     #[test]
     fn two_sessions_are_one_document() {
@@ -195,11 +186,12 @@ mod tests {
     #[test]
     fn says_how_long_ago() {
         let now = UNIX_EPOCH + Duration::from_secs(1010);
-        assert_eq!(
-            ago("1000 connection lost", now),
-            "connection lost (10 s ago)"
-        );
-        assert_eq!(ago("connection lost", now), "connection lost");
+        let mut session = Session::default();
+        assert_eq!(last_error(&session, now), "-");
+        session.last_error = Some("1000 connection lost".into());
+        assert_eq!(last_error(&session, now), "connection lost (10 s ago)");
+        session.last_error = Some("connection lost".into());
+        assert_eq!(last_error(&session, now), "connection lost");
     }
 
     #[test]
