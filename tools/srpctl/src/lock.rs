@@ -45,37 +45,8 @@ impl Lock {
     }
 
     fn within(sysfs: &Sysfs, name: &str, patience: Duration) -> Result<Self> {
-        let folder = sysfs.path(owner::FOLDER);
-        fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        let path = folder.join(format!("{name}.lock"));
-        let mut file = File::options()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|e| Error::io(&path, e))?;
-        let begin = Instant::now();
-        let mut said = false;
-        let mut lock = loop {
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => break lock,
-                Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => file = back,
-                Err((_, e)) => return Err(Error::io(&path, e.into())),
-            }
-            let waited = begin.elapsed();
-            if waited >= patience {
-                return Err(Error::Late(format!(
-                    "{} has held {} for {} s; try again when it has ended, or end it",
-                    holder(sysfs, &path),
-                    path.display(),
-                    waited.as_secs()
-                )));
-            }
-            if waited >= SILENCE && !said {
-                eprintln!("srpctl: waiting for {}", holder(sysfs, &path));
-                said = true;
-            }
-            sleep(PAUSE);
-        };
+        let path = sysfs.path(owner::FOLDER).join(format!("{name}.lock"));
+        let mut lock = wait(sysfs, &path, patience)?;
         // For the message of a process that waits. The lock works without it, if /run is full.
         let id = format!("{}\n", process::id());
         let _ = lock.set_len(0).and_then(|()| lock.write_all(id.as_bytes()));
@@ -83,10 +54,51 @@ impl Lock {
     }
 }
 
+/// Opens the file of a lock, which is created if it is missing.
+pub fn open(path: &Path) -> Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    }
+    let file = File::options().create(true).append(true).open(path);
+    file.map_err(|e| Error::io(path, e))
+}
+
+/// Waits for the lock of a file.
+///
+/// # Errors
+///
+/// [`Error::Late`] if it is held for longer than `patience`.
+pub fn wait(sysfs: &Sysfs, path: &Path, patience: Duration) -> Result<Flock<File>> {
+    let mut file = open(path)?;
+    let begin = Instant::now();
+    let mut said = false;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => file = back,
+            Err((_, e)) => return Err(Error::io(path, e.into())),
+        }
+        let waited = begin.elapsed();
+        if waited >= patience {
+            return Err(Error::Late(format!(
+                "{} has held {} for {} s; try again when it has ended, or end it",
+                holder(sysfs, path),
+                path.display(),
+                waited.as_secs()
+            )));
+        }
+        if waited >= SILENCE && !said {
+            eprintln!("srpctl: waiting for {}", holder(sysfs, path));
+            said = true;
+        }
+        sleep(PAUSE);
+    }
+}
+
 /// Returns the program that holds a lock, and its process ID.
 fn holder(sysfs: &Sysfs, path: &Path) -> String {
     let Some(id) = sysfs::number::<u32>(path) else {
-        return "a process".into();
+        return "another srpctl".into();
     };
     let program = sysfs::text(sysfs.path(format!("/proc/{id}/comm")));
     format!("{} (process {id})", program.as_deref().unwrap_or("srpctl"))

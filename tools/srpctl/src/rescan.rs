@@ -68,11 +68,15 @@ pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
     let mut result = Ok(());
     let mut gone = Vec::new();
     for session in &sessions {
-        let turn = Turn::now(sysfs, &session.name())?;
-        if let Err(error) = look(sysfs, session, &mut gone) {
+        let mut rescan = || {
+            let turn = Turn::now(sysfs, &session.name())?;
+            let looked = look(sysfs, session, &mut gone);
+            let ended = turn.end();
+            looked.and(ended)
+        };
+        if let Err(error) = rescan() {
             result = error.after(result);
         }
-        turn.end()?;
     }
     if args.remove {
         for disk in &gone {

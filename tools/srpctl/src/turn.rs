@@ -5,6 +5,7 @@
 
 use crate::{
     error::{Error, Result},
+    lock,
     sysfs::Sysfs,
 };
 use nix::{
@@ -12,8 +13,9 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::Write,
+    path::PathBuf,
     thread::sleep,
     time::{Duration, SystemTime},
 };
@@ -24,16 +26,24 @@ const FOLDER: &str = "/run/srp/rescan";
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Delay of a rescan, so that LUNs that are mapped one after another are found at once.
 const DELAY: Duration = Duration::from_secs(1);
+/// Time limit of the wait for another rescan: the kernel asks each LUN, which may not respond.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The right to rescan a host.
 pub struct Turn(Flock<File>);
 
 impl Turn {
     /// Waits until no other rescan of the host is running.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Late`] if one runs for too long.
     pub fn now(sysfs: &Sysfs, host: &str) -> Result<Self> {
-        let file = open(sysfs, host)?;
-        let lock = Flock::lock(file, FlockArg::LockExclusive);
-        lock.map(Self).map_err(|(_, e)| failed(e))
+        Self::within(sysfs, host, PATIENCE)
+    }
+
+    fn within(sysfs: &Sysfs, host: &str, patience: Duration) -> Result<Self> {
+        lock::wait(sysfs, &path(sysfs, host), patience).map(Self)
     }
 
     /// Waits until the interval has passed since the last rescan, until `ready` returns, and for
@@ -80,24 +90,16 @@ impl Turn {
 
 /// Takes the lock of the waiting rescan; `None` if another one has it.
 fn wait_place(sysfs: &Sysfs, host: &str) -> Result<Option<Flock<File>>> {
-    let file = open(sysfs, &format!("{host}.next"))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+    let path = path(sysfs, &format!("{host}.next"));
+    match Flock::lock(lock::open(&path)?, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, e)) => Err(failed(e)),
+        Err((_, e)) => Err(Error::io(path, e.into())),
     }
 }
 
-fn open(sysfs: &Sysfs, name: &str) -> Result<File> {
-    let folder = sysfs.path(FOLDER);
-    fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-    let path = folder.join(name);
-    let file = OpenOptions::new().append(true).create(true).open(&path);
-    file.map_err(|e| Error::io(&path, e))
-}
-
-fn failed(e: Errno) -> Error {
-    Error::io(FOLDER, e.into())
+fn path(sysfs: &Sysfs, name: &str) -> PathBuf {
+    sysfs.path(FOLDER).join(name)
 }
 
 #[cfg(test)]
@@ -135,6 +137,23 @@ mod tests {
             assert!(receive.recv().unwrap());
         });
         assert!(!Turn::is_awaited(&sysfs, "host7").unwrap());
+    }
+
+    #[test]
+    fn a_rescan_that_runs_for_long_is_not_awaited() {
+        let folder = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(folder.path());
+        let held = Turn::now(&sysfs, "host7").unwrap();
+        let error = Turn::within(&sysfs, "host7", DELAY / 100).err().unwrap();
+        assert_eq!(error.status(), 8);
+        assert!(
+            error.to_string().starts_with("another srpctl has held "),
+            "{error}"
+        );
+        drop(held);
+        // The wait leaves the time of the last rescan.
+        let turn = Turn::within(&sysfs, "host7", DELAY / 100).unwrap();
+        assert_eq!(turn.0.metadata().unwrap().len(), 0);
     }
 
     #[test]
