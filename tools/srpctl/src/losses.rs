@@ -9,7 +9,7 @@ use crate::{
 };
 use humantime::format_rfc3339_millis;
 use serde::Serialize;
-use std::{fmt, time::SystemTime};
+use std::{collections::BTreeMap, fmt, time::SystemTime};
 
 /// The number of losses that are kept for a session.
 const LIMIT: usize = 32;
@@ -101,6 +101,9 @@ pub fn seconds(from: SystemTime, to: SystemTime) -> f64 {
     time.as_millis() as f64 / 1000.0
 }
 
+/// The indices of the entries that have not ended, by key.
+type Open = BTreeMap<String, Vec<usize>>;
+
 /// The losses of all sessions since the boot.
 pub struct Losses {
     entries: Vec<Entry>,
@@ -121,42 +124,46 @@ impl Losses {
             entries: Vec::new(),
             live: live.collect(),
         };
+        let mut open = Open::new();
         for line in lines {
             if let Some((host, key, said)) = Said::parse(&line.text) {
-                all.add(line.time, host, key, said);
+                all.add(&mut open, line.time, host, key, said);
             }
         }
-        for entry in &mut all.entries {
+        for index in open.into_values().flatten() {
+            let entry = &mut all.entries[index];
             let is_live = all.live.contains(&(entry.loss.host, entry.key.clone()));
             let connected = sessions
                 .iter()
                 .any(|session| session.host == entry.loss.host && session.is_connected());
-            match entry.loss.end {
+            match is_live && connected {
                 // The line about the new connection is missing.
-                End::Open if is_live && connected => entry.loss.end = End::Unknown,
-                End::Open => entry.end(End::Open, now),
-                _ => {}
+                true => entry.loss.end = End::Unknown,
+                false => entry.end(End::Open, now),
             }
         }
         all
     }
 
-    fn add(&mut self, time: SystemTime, host: u32, key: &str, said: Said) {
+    fn add(&mut self, open: &mut Open, time: SystemTime, host: u32, key: &str, said: Said) {
         let is_live = |host: u32| self.live.iter().any(|(h, k)| *h == host && k == key);
-        let open = self.entries.iter_mut().filter(|entry| {
-            entry.loss.end == End::Open
-                && entry.key == key
-                && (entry.loss.host == host || said == Said::LoggedIn && !is_live(entry.loss.host))
-        });
-        for entry in open {
+        let of_key = open.entry(key.to_string()).or_default();
+        of_key.retain(|index| {
+            let entry = &mut self.entries[*index];
+            let of_host = entry.loss.host == host;
+            if !of_host && (said != Said::LoggedIn || is_live(entry.loss.host)) {
+                return true;
+            }
             match said {
                 Said::LoggedIn => entry.end(End::NewSession, time),
                 Said::Reconnected => entry.end(End::Reconnected, time),
                 // The driver limits the rate of its lines.
                 Said::Lost(_) => entry.loss.end = End::Unknown,
             }
-        }
+            false
+        });
         if let Said::Lost(reason) = said {
+            of_key.push(self.entries.len());
             let loss = Loss {
                 time: format_rfc3339_millis(time).to_string(),
                 seconds: None,
