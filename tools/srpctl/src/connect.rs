@@ -115,9 +115,11 @@ fn unused(sysfs: &Sysfs, target: &Target, port: &Port) -> Result<u64> {
         .filter(|key| (&key.0, &key.1) == (&id_ext, &ioc_guid))
         .map(|key| key.2);
     let used: BTreeSet<String> = used.chain(files).collect();
-    (0..)
-        .find(|number| !used.contains(&extension(*number)))
-        .ok_or_else(|| Error::Usage("no initiator_ext is left".into()))
+    let mut number = 0;
+    while used.contains(&extension(number)) {
+        number += 1;
+    }
+    Ok(number)
 }
 
 /// Returns an initiator extension in the format of sysfs.
@@ -206,12 +208,8 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
             let new = false;
             return Ok((None, Login { session, new }));
         }
-        let dests = resolved
-            .iter()
-            .map(|one| one.option("dest").unwrap_or_default().into());
-        let dests: Vec<String> = dests.collect();
         let host = target.host().map(|(host, _)| host);
-        resolve::first(host, &dests, |i| try_one(&resolved[i]))
+        resolve::first(host, &resolved, try_one)
     })?;
     let Login { mut session, new } = login;
     if args.path && !new {

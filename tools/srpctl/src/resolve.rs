@@ -132,22 +132,22 @@ impl Target {
     }
 }
 
-/// Calls `attempt` for each address of `host` until it succeeds. Another address does not help
-/// against an error of this machine, so that is returned at once.
+/// Calls `attempt` for each of `resolved`, which have the addresses of `host`, until it succeeds.
+/// Another address does not help against an error of this machine, so that is returned at once.
 ///
 /// # Errors
 ///
 /// One error that names the host and has the reason of each address.
 pub fn first<T>(
     host: Option<&str>,
-    addresses: &[String],
-    mut attempt: impl FnMut(usize) -> Result<T>,
+    resolved: &[Target],
+    mut attempt: impl FnMut(&Target) -> Result<T>,
 ) -> Result<T> {
     let mut failed: Vec<(&str, Error)> = Vec::new();
-    for (i, address) in addresses.iter().enumerate() {
-        match (attempt(i), host) {
+    for target in resolved {
+        match (attempt(target), host) {
             (Err(error), Some(_)) if error.may_pass() || matches!(error, Error::Usage(_)) => {
-                failed.push((address, error));
+                failed.push((target.option("dest").unwrap_or_default(), error));
             }
             (result, _) => return result,
         }
@@ -196,12 +196,20 @@ mod tests {
         assert_eq!(split("storage:5555"), Some(("storage", ":5555")));
     }
 
+    /// The target at an address.
+    fn at(dest: &str) -> Target {
+        let mut target = Target::default();
+        target.set("dest", dest.into());
+        target
+    }
+
     #[test]
     fn each_address_is_tried() {
-        let addresses = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"].map(String::from);
+        let resolved = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"].map(at);
         let all = |fail: &dyn Fn(usize) -> Option<Error>| {
             let mut tried = Vec::new();
-            let result = first(Some("storage"), &addresses, |i| {
+            let result = first(Some("storage"), &resolved, |target| {
+                let i = resolved.iter().position(|one| one == target).unwrap();
                 tried.push(i);
                 fail(i).map_or(Ok(i), Err)
             });
@@ -232,8 +240,9 @@ mod tests {
 
     #[test]
     fn an_address_has_the_error_of_its_login() {
-        let addresses = ["192.0.2.1:1".to_string()];
-        let failed: Result = first(None, &addresses, |_| Err(Error::Login("rejected".into())));
+        let failed: Result = first(None, &[at("192.0.2.1:1")], |_| {
+            Err(Error::Login("rejected".into()))
+        });
         assert_eq!(failed.unwrap_err().to_string(), "login failed: rejected");
     }
 

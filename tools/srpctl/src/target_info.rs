@@ -242,7 +242,7 @@ impl TargetPort {
             }
         }
         if self.enabled {
-            self.logins = logins;
+            self.logins.extend(logins);
         }
     }
 }
@@ -341,7 +341,6 @@ fn scst(sysfs: &Sysfs, name: &str, ports: &[Rdma], addresses: Addresses) -> Targ
     let mut port = TargetPort::new("SCST", folder.clone(), first, enabled);
     let cm_port = sysfs::number(sysfs.path(format!("{PARAMETERS}/rdma_cm_port"))).unwrap_or(0);
     let listen = "modprobe -r ib_srpt && modprobe ib_srpt rdma_cm_port=5555";
-    let mut logins = Vec::new();
     for line in &lines {
         if let Some(rdma) = rdma_of(line) {
             let identity = Identity {
@@ -354,10 +353,8 @@ fn scst(sysfs: &Sysfs, name: &str, ports: &[Rdma], addresses: Addresses) -> Targ
                 ],
             };
             port.add_logins(sysfs, rdma, &identity, cm_port, listen, addresses);
-            logins.append(&mut port.logins);
         }
     }
-    port.logins = logins;
     port.luns = folders(sysfs, &format!("{folder}/luns")).len();
     let groups = format!("{folder}/ini_groups");
     for group in folders(sysfs, &groups) {
