@@ -178,9 +178,12 @@ impl Watcher {
                         channels: new.session.channels,
                     };
                     events.push(Event::new(time, Some(&new.session), what));
-                    let mut empty = new.session.clone();
-                    empty.disks.clear();
-                    disks(&empty, &new.session.disks, time, &mut events);
+                    // As it was when the login ended, which is the first try.
+                    let mut old = new.clone();
+                    (old.lost, old.tries) = (0, 1);
+                    old.session.last_error = None;
+                    old.session.disks.clear();
+                    self.compare(&old, &new, time, &mut events);
                 }
             }
             seen.insert(host, new);
@@ -449,6 +452,28 @@ mod tests {
         machine.time += Duration::from_secs(5);
         let back = of_nine(&["reconnected after 5.0 s, channels: 4"]);
         assert_eq!(machine.see(), back);
+    }
+
+    #[test]
+    fn a_loss_right_after_the_login_is_told() {
+        let mut machine = Machine::new();
+        let login = "logged in at 10.0.0.1:5555 through rxe0/1, channels: 4";
+        let new = "sdb is new: LUN 3, 256 MiB, LIO-ORG disk";
+        let lost = "connection lost: the reason";
+        machine.watcher = Watcher::new(Look::default(), machine.time).0;
+        machine.put(9, "statistics/connections_lost", "1");
+        machine.put(9, "last_error", "1 connection lost: the reason");
+        // The counter comes first: there are still channels, and no reconnect.
+        assert_eq!(machine.see()[..3], of_nine(&[login, lost, new]));
+        machine.put(9, "ch_count", "2");
+        machine.put(9, "statistics/login_tries", "2");
+        let back = "reconnected after 1.0 s, channels: 2";
+        assert_eq!(machine.see(), of_nine(&[back]));
+        // Both before the first look.
+        machine.watcher = Watcher::new(Look::default(), machine.time).0;
+        let login = "logged in at 10.0.0.1:5555 through rxe0/1, channels: 2";
+        let back = "reconnected after 0.0 s, channels: 2";
+        assert_eq!(machine.see()[..4], of_nine(&[login, lost, back, new]));
     }
 
     #[test]
