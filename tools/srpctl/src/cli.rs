@@ -42,8 +42,8 @@ pub enum Command {
     /// Logs in to targets without a session, and logs out of a target that srpctl has logged in to
     /// and whose file is removed. A session with other login options than the file is logged out
     /// and in again, unless a disk is in use; timeouts are set in place, and a unit that is stopped
-    /// is started. Targets with `onboot = false`, sessions without a file and those of other
-    /// programs stay as they are.
+    /// is started. Targets with `onboot = false`, sessions that were never of a file and those of
+    /// other programs stay as they are.
     Apply(Apply),
     /// Edit the file of a target with $VISUAL or $EDITOR
     ///
@@ -52,8 +52,8 @@ pub enum Command {
     Edit(Edit),
     /// Check files of targets
     ///
-    /// An error names the file and the line. The check of all files also finds two that would be
-    /// one session. There is no login, and no host name is looked up.
+    /// An error names the file and the line. The check of all files also finds two with one device
+    /// and port that would be one session. There is no login, and no host name is looked up.
     Check(Check),
     /// Look for disks that have come, gone, or changed their size
     ///
@@ -75,7 +75,8 @@ pub enum Command {
     /// Each line has the time, the session and one event: a login or logout, a lost connection with
     /// its reason, its end, a change of channels or of the session's state, a disk that comes, goes
     /// or changes its size, a path of a multipath device that fails or is used again. The first
-    /// line says how many sessions there are; everything after it is printed.
+    /// line says how many sessions there are. Sessions are looked at each second, and with each
+    /// event of the kernel.
     Events(Events),
     /// Look for targets
     ///
