@@ -217,6 +217,24 @@ fn the_smallest_free_number_is_taken() {
 }
 
 #[test]
+fn a_broken_index_stops_no_disk() {
+    let machine = Machine::new();
+    machine.session(7, "mlx5_0", None);
+    // A full /run leaves an empty file.
+    for (number, text) in ["", "\n", "x\n"].into_iter().enumerate() {
+        let number = u32::try_from(number).unwrap();
+        machine.put("run/srp/free", text);
+        let disk = format!("sd{number}");
+        machine.disk(&disk, 7, number, 10 + number);
+        assert_eq!(machine.number(&disk, 7), number, "{text:?}");
+    }
+    machine.put("run/srp/free", "");
+    machine.remove("sd1");
+    machine.disk("sd9", 7, 9, 20);
+    assert_eq!(machine.number("sd9", 7), 1);
+}
+
+#[test]
 fn a_name_costs_the_same_with_many_disks() {
     let machine = Machine::new();
     machine.session(7, "mlx5_0", None);
