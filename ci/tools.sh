@@ -16,7 +16,8 @@ all() { build "$1"; cp "$alone/srpctl" "$1"; "$top/storage/run" build "$1"; }
 digest() { (cd "$top" && find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum); }
 
 root=$("$top/ci/root.sh")
-alone=$(step srpctl "1 $root $(digest tools/srpctl tools/Cargo.toml rust/ib_srp/srp/proto docs/troubleshooting.md)" srpctl)
+sources=(tools/{srpctl,Cargo.toml,example.conf} rust/ib_srp/srp/proto debian/changelog docs/troubleshooting.md)
+alone=$(step srpctl "1 $root $(digest "${sources[@]}")" srpctl)
 if [ "${1-}" = srpctl ]; then
 	echo "$alone"
 	exit
