@@ -112,7 +112,8 @@ mod tests {
             assert!(page.contains("\n.SH EXAMPLES\n.PP\n"), "{name}");
         }
         let page = fs::read_to_string(folder.path().join("targets.d.5")).unwrap();
-        assert!(page.starts_with(".TH targets.d 5 "));
+        let version = format!("\"srpctl {}\"", version::OURS);
+        assert!(page.starts_with(&format!(".TH targets.d 5 \"\" {version} ")));
         assert!(folder.path().join("srp-connect@.service.8").exists());
         assert!(folder.path().join("srpctl.8").exists());
         assert!(!folder.path().join("srpctl-generate.8").exists());

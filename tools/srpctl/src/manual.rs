@@ -5,6 +5,7 @@
 use crate::{
     cli::{OPTIONS, TIMEOUTS},
     examples::EXAMPLES,
+    version::OURS,
 };
 
 /// A target's file, as packages install it.
@@ -73,8 +74,7 @@ pub fn pages() -> [(&'static str, String); 2] {
 }
 
 fn head(name: &str, section: u32) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!(".TH {name} {section} \"\" \"srpctl {version}\" SRP\n.SH NAME\n")
+    format!(".TH {name} {section} \"\" \"srpctl {OURS}\" SRP\n.SH NAME\n")
 }
 
 fn targets_d() -> String {
