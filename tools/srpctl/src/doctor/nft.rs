@@ -6,9 +6,6 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Nesting of chains that is followed. The kernel allows 16.
-const DEPTH: u32 = 16;
-
 /// The known properties of packets in one direction.
 #[derive(Clone, Debug)]
 pub struct Flow<'a> {
@@ -31,6 +28,17 @@ pub struct Fate {
     pub passes: bool,
     pub dropped: bool,
 }
+
+impl Fate {
+    /// A program in user space decides, or a map whose key is not known.
+    const UNKNOWN: Self = Self {
+        passes: true,
+        dropped: true,
+    };
+}
+
+/// The chains that were walked: what each does to the packets, and whether they may reach its end.
+type Walked<'a> = BTreeMap<&'a Place, (Fate, bool)>;
 
 /// A base chain that drops or may drop packets.
 #[derive(Debug, Eq, PartialEq)]
@@ -95,8 +103,9 @@ impl<'a> Ruleset<'a> {
 
     /// Returns the base chains that drop or may drop the packets.
     pub fn drops(&self, flow: &Flow<'_>) -> Vec<Drop> {
-        let mut found = Vec::new();
-        for ((family, table, name), chain) in &self.0 {
+        let (mut found, mut walked) = (Vec::new(), Walked::new());
+        for (place, chain) in &self.0 {
+            let (family, table, name) = place;
             let hook = field(chain.head, "hook");
             let hooks: &[&str] = match flow.incoming {
                 true => &["ingress", "prerouting", "input"],
@@ -112,11 +121,9 @@ impl<'a> Ruleset<'a> {
             if here == Some(false) || !hooks.contains(&hook) {
                 continue;
             }
-            let mut fate = Fate {
-                passes: here.is_none(),
-                dropped: false,
-            };
-            if self.walk(family, table, chain, flow, DEPTH, &mut fate) {
+            let (mut fate, ends) = self.walk(place, chain, flow, &mut walked);
+            fate.passes |= here.is_none();
+            if ends {
                 // The packet reaches the end of the chain.
                 match field(chain.head, "policy") {
                     "drop" => fate.dropped = true,
@@ -134,14 +141,33 @@ impl<'a> Ruleset<'a> {
         found
     }
 
-    /// Adds what a chain does to packets. Returns whether they may reach its end.
-    fn walk(
-        &self,
-        family: &str,
-        table: &str,
+    /// Returns what a chain does to packets, and whether they may reach its end. Many rules may
+    /// jump to one chain, so each is walked once.
+    fn walk<'s>(
+        &'s self,
+        place: &'s Place,
         chain: &Chain<'_>,
         flow: &Flow<'_>,
-        depth: u32,
+        walked: &mut Walked<'s>,
+    ) -> (Fate, bool) {
+        if let Some(known) = walked.get(place) {
+            return *known;
+        }
+        // For a jump to itself, which the kernel does not allow.
+        walked.insert(place, (Fate::UNKNOWN, true));
+        let mut fate = Fate::default();
+        let ends = self.rules(place, chain, flow, walked, &mut fate);
+        walked.insert(place, (fate, ends));
+        (fate, ends)
+    }
+
+    /// Adds what the rules of a chain do to packets. Returns whether they may reach its end.
+    fn rules<'s>(
+        &'s self,
+        (family, table, _): &Place,
+        chain: &Chain<'_>,
+        flow: &Flow<'_>,
+        walked: &mut Walked<'s>,
         fate: &mut Fate,
     ) -> bool {
         for rule in &chain.rules {
@@ -185,11 +211,13 @@ impl<'a> Ruleset<'a> {
                             return true;
                         }
                     }
-                    Some((verb @ ("jump" | "goto"), to)) if depth > 0 => {
-                        let name = field(to, "target").to_string();
-                        let place = (family.to_string(), table.to_string(), name);
-                        let ends = self.0.get(&place).is_none_or(|chain| {
-                            self.walk(family, table, chain, flow, depth - 1, fate)
+                    Some((verb @ ("jump" | "goto"), to)) => {
+                        let place = (family.clone(), table.clone(), field(to, "target").into());
+                        let ends = self.0.get_key_value(&place).is_none_or(|(place, chain)| {
+                            let (there, ends) = self.walk(place, chain, flow, walked);
+                            fate.passes |= there.passes;
+                            fate.dropped |= there.dropped;
+                            ends
                         });
                         match (verb, ends) {
                             ("goto", ends) if certain => return ends,
@@ -198,12 +226,8 @@ impl<'a> Ruleset<'a> {
                         }
                         continue;
                     }
-                    // A program in user space decides, or a map whose key is not known.
                     Some(_) => {
-                        *fate = Fate {
-                            passes: true,
-                            dropped: true,
-                        };
+                        *fate = Fate::UNKNOWN;
                         continue;
                     }
                 }
@@ -343,6 +367,35 @@ mod tests {
         let output = json!({"nftables": objects});
         let drops = Ruleset::new(&output).drops(&ROCE);
         drops.iter().map(|drop| drop.surely).collect()
+    }
+
+    #[test]
+    fn a_chain_is_walked_once() {
+        let name = |level: u32| format!("c{level}");
+        let chain = |level: u32| match level {
+            0 => json!({"family": "inet", "table": "t", "name": "c0", "hook": "input"}),
+            _ => json!({"family": "inet", "table": "t", "name": name(level)}),
+        };
+        let rule = |level: u32, verb: &str, to: Value| {
+            let chain = name(level);
+            let rule = json!([{verb: to}]);
+            json!({"rule": {"family": "inet", "table": "t", "chain": chain, "expr": rule}})
+        };
+        let mut objects: Vec<Value> = (0..=16).map(|n| json!({"chain": chain(n)})).collect();
+        for level in 0..16 {
+            let jump = rule(level, "jump", json!({"target": name(level + 1)}));
+            objects.extend(vec![jump; 20]);
+        }
+        let surely = |last: Value| {
+            let all = [&objects[..], &[last]].concat();
+            let output = json!({"nftables": all});
+            let drops = Ruleset::new(&output).drops(&ROCE);
+            drops.iter().map(|drop| drop.surely).collect::<Vec<_>>()
+        };
+        assert_eq!(surely(rule(16, "return", Value::Null)), [false; 0]);
+        assert_eq!(surely(rule(16, "drop", Value::Null)), [true]);
+        // A loop ends.
+        assert_eq!(surely(rule(16, "jump", json!({"target": "c1"}))), [false]);
     }
 
     #[test]
