@@ -10,7 +10,7 @@ use crate::{
     page::{Entry, Page},
 };
 use serde::Serialize;
-use std::io::{read_to_string, stdin};
+use std::io::{stdin, Read};
 
 /// What is known about a line of the log.
 #[derive(Debug, Serialize)]
@@ -27,7 +27,7 @@ struct Explained<'a> {
 pub fn run(args: &Explain) -> Result {
     let text = match args.line.is_empty() {
         false => args.line.join(" "),
-        true => read_to_string(stdin()).map_err(|e| Error::io("standard input", e))?,
+        true => read(stdin())?,
     };
     let page = Page::new();
     let (found, unknown) = explain(&page, &text);
@@ -47,6 +47,14 @@ pub fn run(args: &Explain) -> Result {
             lines(&text).count()
         ))),
     }
+}
+
+/// Returns the lines of a log, which may have bytes of other encodings.
+fn read(mut input: impl Read) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = input.read_to_end(&mut bytes);
+    read.map_err(|e| Error::io("standard input", e))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -129,6 +137,15 @@ mod tests {
             }
         }
         assert!(reports > 70, "{reports}");
+    }
+
+    #[test]
+    fn a_log_may_have_any_bytes() {
+        let text = read(&b"disk \xff\nscsi host0: ib_srp: reconnected, 2 of 2 channels\n"[..]);
+        let text = text.unwrap();
+        let page = Page::new();
+        let (found, unknown) = explain(&page, &text);
+        assert_eq!((found.len(), unknown), (1, vec!["disk \u{fffd}"]));
     }
 
     #[test]
