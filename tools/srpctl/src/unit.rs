@@ -135,7 +135,7 @@ pub fn restore(sysfs: &Sysfs) -> Result {
 }
 
 /// Returns the targets of the units that `systemctl list-units` lists.
-fn targets(list: &str) -> Vec<&str> {
+pub fn targets(list: &str) -> Vec<&str> {
     let units = list
         .lines()
         .filter_map(|line| line.split_whitespace().next());

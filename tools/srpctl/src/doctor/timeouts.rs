@@ -7,7 +7,13 @@ use super::{
     multipath::{self, Queueing, Settings},
     Report,
 };
-use crate::{boot, disconnect::PATIENCE, target::Target, target::FOLDER, timeouts::Timeouts};
+use crate::{
+    boot,
+    disconnect::PATIENCE,
+    target::{Target, FOLDER},
+    timeouts::Timeouts,
+    unit::unit,
+};
 
 const PROPERTIES: &str = "TimeoutStartUSec,TimeoutStopUSec,ExecStart";
 /// The longest step of a login.
@@ -40,8 +46,9 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
                 format!("$EDITOR {FOLDER}/{name}.conf; or change {parameters}"),
             ),
         }
-        if !target.initramfs {
-            unit(machine, &name, report);
+        // One with `onboot = false` has no unit.
+        if !target.manual {
+            of_unit(machine, &unit(&name), report);
         }
     }
     if report.findings.len() == before {
@@ -97,9 +104,8 @@ fn session(
 }
 
 /// Checks the timeouts of a target's unit.
-fn unit(machine: &Machine<'_>, name: &str, report: &mut Report) {
-    let unit = format!("srp-connect@{name}.service");
-    let Ok(text) = machine.output(&["systemctl", "show", "-p", PROPERTIES, &unit]) else {
+fn of_unit(machine: &Machine<'_>, unit: &str, report: &mut Report) {
+    let Ok(text) = machine.output(&["systemctl", "show", "-p", PROPERTIES, unit]) else {
         return;
     };
     let value = |key: &str| {
@@ -227,5 +233,9 @@ mod tests {
         assert_eq!(bad.len(), 2);
         assert!(bad[0].contains("TimeoutStartSec (90 s) is less than a login takes, 120 s"));
         assert!(bad[1].ends_with("edit srp-connect@a.service: [Service] TimeoutStopSec=90"));
+        made.target("a", "initramfs = true\nfast_io_fail_tmo = \"off\"\n");
+        assert_eq!(made.bad(check), bad);
+        made.target("a", "onboot = false\n");
+        assert_eq!(made.bad(check), [""; 0]);
     }
 }

@@ -3,7 +3,7 @@
 //! systemd's units of the targets.
 
 use super::{machine::Machine, Report};
-use crate::{boot, target::FOLDER};
+use crate::{boot, target::FOLDER, unit};
 use std::collections::BTreeMap;
 
 const LIST: [&str; 8] = [
@@ -47,9 +47,8 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
         }
     }
     let files = boot::files(machine.sysfs);
-    let unit_of = |name: &str| format!("srp-connect@{name}.service");
     for (name, target) in &files {
-        let unit = unit_of(name);
+        let unit = unit::unit(name);
         let manual = target.as_ref().is_ok_and(|target| target.manual);
         match units.get(unit.as_str()) {
             None if !manual => report.error(
@@ -69,10 +68,7 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
     }
     let mut runs = false;
     for (unit, (active, _)) in &units {
-        let name = unit
-            .strip_prefix("srp-connect@")
-            .and_then(|u| u.strip_suffix(".service"));
-        let Some(name) = name else {
+        let Some(name) = unit::targets(unit).pop() else {
             continue;
         };
         runs |= *active == "active";
