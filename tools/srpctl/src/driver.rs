@@ -4,25 +4,26 @@
 
 use crate::{
     error::{Error, Result},
+    program::{self, Failure},
     sysfs::Sysfs,
 };
-use std::process::Command;
+use std::time::Duration;
+
+/// Time to load it. The driver then finds all ports.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loads the driver unless its files are in sysfs.
 pub fn load(sysfs: &Sysfs) -> Result {
     if sysfs.path("/sys/class/infiniband_srp").exists() {
         return Ok(());
     }
-    let out = Command::new("modprobe").arg("ib_srp").output();
-    match out {
-        Ok(out) if out.status.success() => Ok(()),
-        Ok(out) => {
-            let said = String::from_utf8_lossy(&out.stderr);
-            let said = said.trim();
-            let advice = advice(said);
+    match program::within(LIMIT, &["modprobe", "ib_srp"]) {
+        Ok(_) => Ok(()),
+        Err(Failure::Failed(_, said)) => {
+            let advice = advice(&said);
             Err(Error::NoModule(format!(" and cannot be: {said}{advice}")))
         }
-        Err(e) => Err(Error::NoModule(format!(": modprobe: {e}"))),
+        Err(why) => Err(Error::NoModule(format!(": {why}"))),
     }
 }
 

@@ -2,7 +2,12 @@
 
 //! The kernel's messages about sessions.
 
-use crate::{port::Port, sysfs::Sysfs, target::Target};
+use crate::{
+    port::Port,
+    program::{self, Output},
+    sysfs::Sysfs,
+    target::Target,
+};
 use nix::time::{clock_gettime, ClockId};
 use serde_json::Value;
 use std::{
@@ -12,7 +17,6 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
     },
-    process::Command,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -95,7 +99,12 @@ fn line(record: &str, boot: SystemTime) -> Option<Line> {
 /// Returns the lines of the driver since the boot: from systemd's journal, or if that has none from
 /// the kernel's buffer, which is smaller. Returns `None` if this user may read neither.
 pub fn since_boot(sysfs: &Sysfs) -> Option<Vec<Line>> {
-    let journal = journal(sysfs).filter(|lines| !lines.is_empty());
+    lines_by(sysfs, program::run)
+}
+
+/// As [`since_boot`], with this function to run journalctl.
+pub fn lines_by(sysfs: &Sysfs, run: impl Fn(&[&str]) -> Output) -> Option<Vec<Line>> {
+    let journal = journal(sysfs, run).filter(|lines| !lines.is_empty());
     journal.or_else(|| {
         let mut lines = KernelLog::from_start(sysfs)?.lines();
         lines.retain(|line| line.text.contains(DRIVER));
@@ -103,17 +112,24 @@ pub fn since_boot(sysfs: &Sysfs) -> Option<Vec<Line>> {
     })
 }
 
+/// What prints the driver's lines of systemd's journal.
+pub const JOURNAL: [&str; 7] = [
+    "journalctl",
+    "--quiet",
+    "--dmesg",
+    "--boot",
+    "--output=json",
+    "--output-fields=MESSAGE",
+    "--grep=ib_srp: ",
+];
+
 /// Returns the lines of the driver in systemd's journal.
-fn journal(sysfs: &Sysfs) -> Option<Vec<Line>> {
+fn journal(sysfs: &Sysfs, run: impl Fn(&[&str]) -> Output) -> Option<Vec<Line>> {
     if !sysfs.path("/run/systemd/journal").exists() {
         return None;
     }
-    let out = Command::new("journalctl")
-        .args(["--quiet", "--dmesg", "--boot", "--output=json"])
-        .args(["--output-fields=MESSAGE", "--grep", DRIVER])
-        .output()
-        .ok()?;
-    Some(entries(&String::from_utf8_lossy(&out.stdout)))
+    let text = run(&JOURNAL).ok()?;
+    Some(entries(&String::from_utf8_lossy(&text)))
 }
 
 /// Parses what journalctl prints: one object a line.

@@ -41,6 +41,7 @@ mod owner;
 mod page;
 mod pattern;
 mod port;
+mod program;
 mod rescan;
 mod resolve;
 mod retry;

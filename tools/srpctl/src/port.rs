@@ -5,6 +5,7 @@
 use crate::{
     adapter,
     error::{Error, Result},
+    program,
     sysfs::{self, Sysfs},
     target::{End, Target},
 };
@@ -13,8 +14,7 @@ use serde::Deserialize;
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
-    path::PathBuf,
-    process::Command,
+    path::{Path, PathBuf},
 };
 
 /// A port of an RDMA device that ib_srp uses.
@@ -71,61 +71,49 @@ impl Port {
             .filter(|lid| *lid != 0)
     }
 
-    /// Returns the network interfaces of the port's GIDs (RoCE). Unused GIDs cannot be read.
-    fn interfaces_of_gids(&self, sysfs: &Sysfs) -> Vec<String> {
-        let folder = format!(
+    /// Returns the network interfaces of the port.
+    pub fn interfaces(&self, sysfs: &Sysfs, links: &[Link]) -> BTreeSet<String> {
+        // The GIDs of RoCE have them. Unused GIDs cannot be read.
+        let gids = sysfs.entries(format!(
             "/sys/class/infiniband/{}/ports/{}/gid_attrs/ndevs",
             self.device, self.number
-        );
-        sysfs
-            .entries(folder)
-            .iter()
-            .filter_map(sysfs::text)
-            .collect()
-    }
-
-    /// Returns whether the port belongs to this network interface.
-    fn has(&self, sysfs: &Sysfs, interface: &str, links: &[Link]) -> bool {
-        let of_gids = self
-            .interfaces_of_gids(sysfs)
-            .iter()
-            .any(|name| name == interface);
+        ));
+        let mut found: BTreeSet<_> = gids.iter().filter_map(sysfs::text).collect();
         // The GIDs of iWARP have no network interface.
-        let of_links = links
+        let own = links
             .iter()
-            .any(|link| link.is(self) && link.netdev.as_deref() == Some(interface));
+            .filter(|link| link.ifname == self.device && link.port == Some(self.number));
+        found.extend(own.filter_map(|link| link.netdev.clone()));
         // An IPoIB interface names its port.
-        let net = format!("/sys/class/net/{interface}");
-        let of_net = sysfs
-            .path(format!("{net}/device/infiniband/{}", self.device))
-            .exists()
-            && sysfs::number::<u32>(sysfs.path(format!("{net}/dev_port")))
-                .is_some_and(|port| port + 1 == self.number);
-        of_gids || of_links || of_net && self.link_layer(sysfs).as_deref() == Some("InfiniBand")
+        if self.link_layer(sysfs).as_deref() == Some("InfiniBand") {
+            let mut nets = sysfs.entries("/sys/class/net");
+            let device = Path::new("device/infiniband").join(&self.device);
+            nets.retain(|net| net.join(&device).exists());
+            nets.retain(|net| {
+                let port = sysfs::number::<u32>(net.join("dev_port"));
+                port.and_then(|port| port.checked_add(1)) == Some(self.number)
+            });
+            found.extend(nets.into_iter().map(sysfs::name));
+        }
+        found
     }
 }
 
 /// An entry of `rdma -j link`.
 #[derive(Debug, Deserialize)]
-struct Link {
+pub struct Link {
     ifname: String,
     port: Option<u32>,
     netdev: Option<String>,
 }
 
-impl Link {
-    fn is(&self, port: &Port) -> bool {
-        self.ifname == port.device && self.port == Some(port.number)
-    }
-}
+/// What prints the links.
+pub const LINKS: [&str; 3] = ["rdma", "-j", "link"];
 
 /// Returns all links, or none if the rdma tool fails.
 fn links() -> Vec<Link> {
-    Command::new("rdma")
-        .args(["-j", "link"])
-        .output()
-        .ok()
-        .and_then(|out| serde_json::from_slice(&out.stdout).ok())
+    let text = program::run(&LINKS).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default()
 }
 
@@ -209,16 +197,16 @@ fn interface_of(sysfs: &Sysfs, src: IpAddr, scope: Option<&str>) -> Result<Strin
 /// Returns the address to log in from if the route to `dest` does not go through `port`: one of the
 /// port's, preferably in the subnet of `dest`. With `None` the route selects the address.
 pub fn source(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Option<IpAddr> {
-    let links = links();
+    let interfaces = interfaces(sysfs, port);
     let routed = interface_to(dest).ok();
-    if routed.is_some_and(|(interface, _)| port.has(sysfs, &interface, &links)) {
+    if routed.is_some_and(|(interface, _)| interfaces.contains(&interface)) {
         return None;
     }
     let mut own = own_addresses().ok()?;
     own.retain(|own| {
         own.address.is_ipv4() == dest.is_ipv4()
             && !own.is_link_local()
-            && port.has(sysfs, &own.interface, &links)
+            && interfaces.contains(&own.interface)
     });
     nearest(own, dest.ip())
 }
@@ -294,7 +282,7 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
         let through: Vec<&Port> = fit
             .iter()
             .copied()
-            .filter(|port| port.has(sysfs, &interface, &links))
+            .filter(|port| port.interfaces(sysfs, &links).contains(&interface))
             .collect();
         if through.is_empty() {
             return Err(Error::NoPort(format!(
@@ -329,15 +317,7 @@ pub fn check(sysfs: &Sysfs, target: &Target) -> Result {
 
 /// Returns the network interfaces of a port.
 pub fn interfaces(sysfs: &Sysfs, port: &Port) -> BTreeSet<String> {
-    let links = links();
-    let of_gids = port.interfaces_of_gids(sysfs);
-    let of_links = links
-        .iter()
-        .filter(|link| link.is(port))
-        .filter_map(|link| link.netdev.clone());
-    let of_net = sysfs.entries("/sys/class/net").into_iter().map(sysfs::name);
-    let of_net = of_net.filter(|name| port.has(sysfs, name, &links));
-    of_gids.into_iter().chain(of_links).chain(of_net).collect()
+    port.interfaces(sysfs, &links())
 }
 
 /// Returns the addresses of these network interfaces that other machines can name.
@@ -350,6 +330,48 @@ pub fn addresses(interfaces: &BTreeSet<String>) -> Vec<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_port_has_network_interfaces() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let put = |path: &str, text: &str| {
+            let path = sysfs.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let layer = "/sys/class/infiniband/mlx5_0/ports/2/link_layer";
+        put(layer, "Ethernet\n");
+        let gid = "/sys/class/infiniband/mlx5_0/ports/2/gid_attrs/ndevs/0";
+        put(gid, "eth2\n");
+        for (net, port) in [("ib0", "0"), ("ib1", "1"), ("ibx", "4294967295")] {
+            let folder = format!("/sys/class/net/{net}");
+            put(&format!("{folder}/device/infiniband/mlx5_0/x"), "");
+            put(&format!("{folder}/dev_port"), &format!("{port}\n"));
+        }
+        let link = |port| Link {
+            ifname: "mlx5_0".into(),
+            port: Some(port),
+            netdev: Some(format!("link{port}")),
+        };
+        let names = |number| -> Vec<String> {
+            let port = Port {
+                folder: PathBuf::new(),
+                device: "mlx5_0".into(),
+                number,
+            };
+            let found = port.interfaces(&sysfs, &[link(1), link(2)]);
+            found.into_iter().collect()
+        };
+        assert_eq!(names(2), ["eth2", "link2"]);
+        put(layer, "InfiniBand\n");
+        fs::remove_file(sysfs.path(gid)).unwrap();
+        assert_eq!(names(2), ["ib1", "link2"]);
+        // The port of a switch.
+        put(&layer.replace("ports/2", "ports/0"), "InfiniBand\n");
+        assert_eq!(names(0), [""; 0]);
+    }
 
     #[test]
     fn the_address_in_the_subnet_is_taken() {

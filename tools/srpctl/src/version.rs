@@ -2,8 +2,10 @@
 
 //! The versions of srpctl and of the module. The kernel's own ib_srp has none.
 
-use crate::sysfs::{self, Sysfs};
-use std::process::Command;
+use crate::{
+    program,
+    sysfs::{self, Sysfs},
+};
 
 /// The version of srpctl.
 pub const OURS: &str = env!("SRP_VERSION");
@@ -37,12 +39,8 @@ fn modules(sysfs: &Sysfs, installed: fn() -> Option<String>) -> String {
 
 /// Returns the version of the module that modprobe takes, which is empty if it has none.
 fn installed() -> Option<String> {
-    let out = Command::new("modinfo")
-        .args(["-F", "version", "ib_srp"])
-        .output()
-        .ok()?;
-    let text = String::from_utf8(out.stdout).ok()?;
-    out.status.success().then(|| text.trim_end().to_string())
+    let text = program::run(&["modinfo", "-F", "version", "ib_srp"]).ok()?;
+    Some(String::from_utf8(text).ok()?.trim_end().to_string())
 }
 
 #[cfg(test)]

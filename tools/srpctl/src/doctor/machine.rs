@@ -2,26 +2,12 @@
 
 //! The files and the programs that the checks read.
 
-use crate::sysfs::{self, Sysfs};
-use nix::sys::memfd::{memfd_create, MemFdCreateFlag};
-use serde::de::DeserializeOwned;
-use std::{
-    cell::RefCell,
-    fs::File,
-    io::{self, ErrorKind, Read, Seek},
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+use crate::{
+    program::{self, Failure, Output},
+    sysfs::{self, Sysfs},
 };
-
-/// Time that a program may take. One that reads a disk waits as long as the disk is away.
-const LIMIT: Duration = Duration::from_secs(20);
-/// The end of the sentence about a program that takes longer.
-const LATE: &str = "has not ended within 20 s";
-
-/// The output of a program, or a sentence that says why there is none.
-pub type Output = Result<Vec<u8>, String>;
+use serde::de::DeserializeOwned;
+use std::{cell::RefCell, collections::BTreeMap, io, net::SocketAddr, path::Path};
 
 /// Runs a program.
 type Run<'a> = dyn Fn(&[&str]) -> Output + 'a;
@@ -30,73 +16,35 @@ type Run<'a> = dyn Fn(&[&str]) -> Output + 'a;
 pub struct Machine<'a> {
     pub sysfs: &'a Sysfs,
     run: Box<Run<'a>>,
+    /// The output of each command. Several checks read some of them.
+    outputs: RefCell<BTreeMap<String, Output>>,
     /// The commands that were killed, and a sentence about each.
     late: RefCell<Vec<(String, String)>>,
-}
-
-/// Runs a program. None of those that the checks run changes anything.
-fn run(command: &[&str], limit: Duration) -> Output {
-    let (program, arguments) = command.split_first().ok_or("no program")?;
-    let failed = |e: io::Error| match e.kind() {
-        ErrorKind::NotFound => format!("{program} is not installed"),
-        _ => format!("{program}: {e}"),
-    };
-    // Unlike pipes, these have room for all output, and no child of the program keeps them open.
-    let memory = || memfd_create(c"output", MemFdCreateFlag::MFD_CLOEXEC).map(File::from);
-    let mut out = memory().map_err(|e| failed(e.into()))?;
-    let mut err = memory().map_err(|e| failed(e.into()))?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(out.try_clone().map_err(failed)?)
-        .stderr(err.try_clone().map_err(failed)?)
-        .spawn()
-        .map_err(failed)?;
-    let end = Instant::now() + limit;
-    let status = loop {
-        match child.try_wait().map_err(failed)? {
-            Some(status) => break status,
-            None if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
-            None => {
-                // One that waits for a disk ends with the wait, so this does not wait for it.
-                let _ = child.kill();
-                return Err(format!("{program} {LATE}"));
-            }
-        }
-    };
-    let read = |file: &mut File| {
-        let mut content = Vec::new();
-        file.rewind()?;
-        file.read_to_end(&mut content).map(|_| content)
-    };
-    if status.success() {
-        return read(&mut out).map_err(failed);
-    }
-    let said = read(&mut err).map_err(failed)?;
-    let said = String::from_utf8_lossy(&said);
-    let said = said.lines().next().unwrap_or("failed without a message");
-    Err(format!("{program}: {said}"))
 }
 
 impl<'a> Machine<'a> {
     pub fn new(sysfs: &'a Sysfs) -> Self {
         Self {
             sysfs,
-            run: Box::new(|command| run(command, LIMIT)),
+            // None of the programs changes anything.
+            run: Box::new(program::run),
+            outputs: RefCell::default(),
             late: RefCell::default(),
         }
     }
 
-    /// Returns what a program prints, as bytes.
+    /// Returns what a program prints, as bytes. Each command is run once.
     pub fn bytes(&self, command: &[&str]) -> Output {
-        let output = (self.run)(command);
-        if let Err(why) = &output {
-            if why.ends_with(LATE) {
-                let mut late = self.late.borrow_mut();
-                late.push((command.join(" "), why.clone()));
-            }
+        let line = command.join(" ");
+        if let Some(known) = self.outputs.borrow().get(&line) {
+            return known.clone();
         }
+        let output = (self.run)(command);
+        if let Err(why @ Failure::Late(..)) = &output {
+            let mut late = self.late.borrow_mut();
+            late.push((line.clone(), why.to_string()));
+        }
+        self.outputs.borrow_mut().insert(line, output.clone());
         output
     }
 
@@ -106,19 +54,34 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns what a program prints.
-    pub fn output(&self, command: &[&str]) -> Result<String, String> {
+    pub fn output(&self, command: &[&str]) -> Result<String, Failure> {
         let bytes = self.bytes(command)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns what a program prints as JSON.
-    pub fn json<T: DeserializeOwned>(&self, command: &[&str]) -> Result<T, String> {
+    pub fn json<T: DeserializeOwned>(&self, command: &[&str]) -> Result<T, Failure> {
         let bytes = self.bytes(command)?;
-        serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", command.join(" ")))
+        let failed = |e: serde_json::Error| Failure::Failed(command.join(" "), e.to_string());
+        serde_json::from_slice(&bytes).map_err(failed)
+    }
+
+    /// Returns the addresses of a host name, within the time limit of a program.
+    pub fn addresses(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
+        let text = match self.output(&["getent", "ahosts", name]) {
+            // Without a message there is no such name.
+            Err(Failure::Failed(_, said)) if said.is_empty() => String::new(),
+            output => output.map_err(io::Error::other)?,
+        };
+        let words = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().next());
+        let addresses = words.filter_map(|word| word.parse().ok());
+        Ok(addresses.map(|ip| SocketAddr::new(ip, 0)).collect())
     }
 
     /// Returns `active`, `inactive`, `failed` and so on.
-    pub fn unit_state(&self, unit: &str) -> Result<String, String> {
+    pub fn unit_state(&self, unit: &str) -> Result<String, Failure> {
         let state = self.output(&["systemctl", "show", "-p", "ActiveState", "--value", unit])?;
         Ok(state.trim().to_string())
     }
@@ -148,7 +111,7 @@ impl<'a> Machine<'a> {
 pub mod tests {
     use super::*;
     use crate::doctor::{Check, Finding, Level, Report};
-    use std::{collections::BTreeMap, fs, path::PathBuf};
+    use std::{fs, path::PathBuf, time::Duration};
 
     /// A made-up machine.
     pub struct Made {
@@ -192,9 +155,23 @@ pub mod tests {
             self.outputs.insert(command.to_string(), Ok(text.into()));
         }
 
-        /// Sets why a program fails.
-        pub fn fails(&mut self, command: &str, why: &str) {
-            self.outputs.insert(command.to_string(), Err(why.into()));
+        /// Sets what a program says when it fails.
+        pub fn fails(&mut self, command: &str, said: &str) {
+            let program = command.split(' ').next().unwrap().to_string();
+            let why = Failure::Failed(program, said.into());
+            self.outputs.insert(command.to_string(), Err(why));
+        }
+
+        /// Makes a program one that does not end.
+        pub fn hangs(&mut self, command: &str) {
+            let program = command.split(' ').next().unwrap().to_string();
+            let why = Failure::Late(program, Duration::from_secs(20));
+            self.outputs.insert(command.to_string(), Err(why));
+        }
+
+        /// Removes a program.
+        pub fn lacks(&mut self, command: &str) {
+            self.outputs.remove(command);
         }
 
         /// Writes the file of a target with LIO's identifiers.
@@ -231,8 +208,9 @@ pub mod tests {
                 sysfs: &self.sysfs,
                 run: Box::new(|command| {
                     let said = self.outputs.get(&command.join(" ")).cloned();
-                    said.unwrap_or_else(|| Err(format!("{} is not installed", command[0])))
+                    said.unwrap_or_else(|| Err(Failure::Missing(command[0].into())))
                 }),
+                outputs: RefCell::default(),
                 late: RefCell::default(),
             }
         }
@@ -261,30 +239,30 @@ pub mod tests {
     }
 
     #[test]
-    fn a_program_says_what_it_prints() {
-        let run = |command: &[&str]| run(command, LIMIT);
-        // More than a pipe holds.
-        let long = run(&["head", "-c", "300000", "/dev/zero"]).unwrap();
-        assert_eq!(long.len(), 300_000);
-        let failed = run(&["sh", "-c", "echo no; echo why >&2; echo more >&2; false"]);
-        assert_eq!(failed.unwrap_err(), "sh: why");
-        let missing = run(&["no-such-program"]).unwrap_err();
-        assert_eq!(missing, "no-such-program is not installed");
+    fn a_program_that_does_not_end_is_told_once() {
+        let mut made = Made::new();
+        made.hangs("multipath -t");
+        let machine = made.machine();
+        for _ in 0..2 {
+            assert!(machine.output(&["multipath", "-t"]).is_err());
+        }
+        assert!(machine.output(&["multipath", "-l"]).is_err());
+        let why = "multipath has not ended within 20 s".to_string();
+        assert_eq!(machine.late(), [("multipath -t".to_string(), why)]);
+        assert_eq!(machine.late(), []);
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_killed() {
-        let start = Instant::now();
-        let why = run(&["sleep", "60"], Duration::from_millis(100)).unwrap_err();
-        assert_eq!(why, "sleep has not ended within 20 s");
-        assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
-
+    fn a_host_name_has_addresses() {
         let mut made = Made::new();
-        made.fails("multipath -t", &why);
-        let machine = made.machine();
-        assert!(machine.output(&["multipath", "-t"]).is_err());
-        assert!(machine.output(&["multipath", "-l"]).is_err());
-        assert_eq!(machine.late(), [("multipath -t".to_string(), why)]);
-        assert_eq!(machine.late(), []);
+        let addresses = |made: &Made| made.machine().addresses("storage");
+        let error = addresses(&made).unwrap_err();
+        assert_eq!(error.to_string(), "getent is not installed");
+        made.fails("getent ahosts storage", "");
+        assert_eq!(addresses(&made).unwrap(), []);
+        let text = "192.0.2.1       STREAM storage\n2001:db8::1     STREAM\n";
+        made.says("getent ahosts storage", text);
+        let found = ["192.0.2.1:0", "[2001:db8::1]:0"].map(|one| one.parse().unwrap());
+        assert_eq!(addresses(&made).unwrap(), found);
     }
 }

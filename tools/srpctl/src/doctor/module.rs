@@ -3,7 +3,7 @@
 //! The module: which driver is loaded, and which one modprobe loads next.
 
 use super::{machine::Machine, Report};
-use crate::boot;
+use crate::{boot, program::Failure};
 
 /// Only this project's driver has this parameter.
 const OURS: &str = "/sys/module/ib_srp/parameters/keep_alive";
@@ -19,7 +19,7 @@ struct File {
 }
 
 /// Returns what modinfo tells about the file that modprobe loads.
-fn file(machine: &Machine<'_>) -> Result<File, String> {
+fn file(machine: &Machine<'_>) -> Result<File, Failure> {
     let text = machine.output(&["modinfo", "ib_srp"])?;
     let field = |name: &str| {
         let mut values = text.lines().filter_map(|line| {
@@ -28,8 +28,9 @@ fn file(machine: &Machine<'_>) -> Result<File, String> {
         });
         values.next()
     };
+    let no_path = || Failure::Failed("modinfo ib_srp".into(), "no filename".into());
     Ok(File {
-        path: field("filename").ok_or("modinfo ib_srp: no filename")?,
+        path: field("filename").ok_or_else(no_path)?,
         ours: field("author").is_some_and(|author| author.contains("srp-rs")),
         srcversion: field("srcversion"),
         signed: field("sig_key").is_some() || field("signer").is_some(),
@@ -84,12 +85,14 @@ fn wants_signature(machine: &Machine<'_>) -> bool {
 pub fn check(machine: &Machine<'_>, report: &mut Report) {
     let file = match file(machine) {
         Ok(file) => Some(file),
-        Err(why) if why.ends_with("not installed") => {
+        // It is told as a program that does not end.
+        Err(Failure::Late(..)) => None,
+        Err(why @ Failure::Missing(_)) => {
             let what = format!("which module modprobe loads is not known: {why}");
             report.note(what, "apt install kmod; srpctl doctor");
             None
         }
-        Err(why) => {
+        Err(why @ Failure::Failed(..)) => {
             let release = machine.release();
             report.error(
                 format!("modprobe finds no ib_srp for Linux {release}: {why}"),
@@ -240,10 +243,15 @@ mod tests {
         assert!(made.bad(check)[0].starts_with("note: ib_srp is not loaded; modprobe loads"));
         made.target("disk1", "");
         assert!(made.bad(check)[0].starts_with("warning: ib_srp is not loaded"));
-        made.fails("modinfo ib_srp", "modinfo is not installed");
+        made.lacks("modinfo ib_srp");
         assert!(made.bad(check)[0].starts_with("note: which module modprobe loads is not known"));
         made.fails("modinfo ib_srp", "modinfo: ERROR: Module ib_srp not found.");
         assert!(made.bad(check)[0].starts_with("error: modprobe finds no ib_srp for Linux 7.3.4"));
+        made.hangs("modinfo ib_srp");
+        assert_eq!(
+            made.bad(check),
+            ["warning: ib_srp is not loaded -> modprobe ib_srp"]
+        );
     }
 
     #[test]

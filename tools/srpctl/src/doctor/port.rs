@@ -3,7 +3,12 @@
 //! RDMA ports: state, GID, and the network interface that RDMA/CM needs.
 
 use super::{machine::Machine, Level, Report};
-use crate::boot;
+use crate::{
+    adapter, boot,
+    port::{self, Link},
+    sysfs,
+    target::Target,
+};
 use serde::Deserialize;
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -14,8 +19,7 @@ const RESERVED: u32 = 96;
 /// A port of an RDMA device, also of one that ib_srp does not use.
 #[derive(Clone, Debug)]
 pub struct Port {
-    pub device: String,
-    pub number: u32,
+    port: port::Port,
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: String,
     /// Network interfaces.
@@ -26,51 +30,33 @@ pub struct Port {
     pub software: bool,
 }
 
-#[derive(Deserialize)]
-struct Link {
-    ifname: String,
-    port: Option<u32>,
-    netdev: Option<String>,
-}
-
 impl Port {
     /// Returns all ports.
     pub fn all(machine: &Machine<'_>) -> Vec<Self> {
-        let links: Vec<Link> = machine.json(&["rdma", "-j", "link"]).unwrap_or_default();
+        let links: Vec<Link> = machine.json(&port::LINKS).unwrap_or_default();
         let mut found = Vec::new();
         for device in machine.names("/sys/class/infiniband") {
             let folder = format!("/sys/class/infiniband/{device}");
-            let node = machine
-                .text(format!("{folder}/node_type"))
-                .unwrap_or_default();
-            let description = machine
-                .text(format!("{folder}/node_desc"))
-                .unwrap_or_default();
+            let text = |file: &str| machine.text(format!("{folder}/{file}")).unwrap_or_default();
+            let iwarp = text("node_type").contains("RNIC");
             // An adapter has a parent device. Soft-iWARP may have that of its network interface.
             let software = !machine.exists(format!("{folder}/device"))
-                || description.starts_with("Software iWARP");
-            for number in machine.names(format!("{folder}/ports")) {
-                let port = format!("{folder}/ports/{number}");
-                let Ok(number) = number.parse() else {
+                || text("node_desc").starts_with("Software iWARP");
+            for folder in machine.sysfs.entries(format!("{folder}/ports")) {
+                let Ok(number) = sysfs::name(&folder).parse() else {
                     continue;
                 };
-                let link_layer = machine
-                    .text(format!("{port}/link_layer"))
-                    .unwrap_or_default();
-                let mut netdevs = of_gids(machine, &port);
-                let of_port = |link: &&Link| link.ifname == device && link.port == Some(number);
-                let of_links = links.iter().filter(of_port);
-                netdevs.extend(of_links.filter_map(|link| link.netdev.clone()));
-                if link_layer == "InfiniBand" {
-                    netdevs.extend(ipoib(machine, &device, number));
-                }
-                found.push(Self {
-                    software,
-                    iwarp: node.contains("RNIC"),
+                let port = port::Port {
+                    folder,
                     device: device.clone(),
                     number,
-                    link_layer,
-                    netdevs,
+                };
+                found.push(Self {
+                    link_layer: port.link_layer(machine.sysfs).unwrap_or_default(),
+                    netdevs: port.interfaces(machine.sysfs, &links),
+                    port,
+                    iwarp,
+                    software,
                 });
             }
         }
@@ -78,25 +64,23 @@ impl Port {
     }
 
     pub fn name(&self) -> String {
-        format!("{}/{}", self.device, self.number)
+        self.port.name()
     }
 
-    fn folder(&self) -> String {
-        format!(
-            "/sys/class/infiniband/{}/ports/{}",
-            self.device, self.number
-        )
+    /// Returns whether the target's file names the port or its adapter.
+    pub fn is_of(&self, machine: &Machine<'_>, target: &Target) -> bool {
+        let device = target.device.as_ref();
+        device.is_some_and(|device| adapter::is(machine.sysfs, device, &self.port.device))
+            && target.port.is_none_or(|number| number == self.port.number)
     }
 
-    pub fn is_active(&self, machine: &Machine<'_>) -> bool {
-        self.state(machine) == "ACTIVE"
+    pub fn is_active(&self) -> bool {
+        self.state() == "ACTIVE"
     }
 
     /// Returns `ACTIVE`, `DOWN`, `INIT` and so on.
-    fn state(&self, machine: &Machine<'_>) -> String {
-        let text = machine
-            .text(format!("{}/state", self.folder()))
-            .unwrap_or_default();
+    fn state(&self) -> String {
+        let text = sysfs::text(self.port.folder.join("state")).unwrap_or_default();
         let name = text.split(": ").nth(1);
         name.unwrap_or("in an unknown state").to_string()
     }
@@ -106,28 +90,13 @@ impl Port {
     }
 
     fn has_gid(&self, machine: &Machine<'_>) -> bool {
-        let gids = machine.sysfs.entries(format!("{}/gids", self.folder()));
+        let gids = machine.sysfs.entries(format!(
+            "/sys/class/infiniband/{}/ports/{}/gids",
+            self.port.device, self.port.number
+        ));
         let is_set = |gid: String| gid.contains(|c: char| c != '0' && c != ':');
-        gids.iter().filter_map(crate::sysfs::text).any(is_set)
+        gids.iter().filter_map(sysfs::text).any(is_set)
     }
-}
-
-/// Returns the network interfaces of a RoCE port's GIDs. Unused ones cannot be read.
-fn of_gids(machine: &Machine<'_>, port: &str) -> BTreeSet<String> {
-    let files = machine.sysfs.entries(format!("{port}/gid_attrs/ndevs"));
-    files.iter().filter_map(crate::sysfs::text).collect()
-}
-
-/// Returns the IPoIB interfaces of an InfiniBand port.
-fn ipoib(machine: &Machine<'_>, device: &str, number: u32) -> Vec<String> {
-    let mut names = machine.names("/sys/class/net");
-    names.retain(|name| {
-        let net = format!("/sys/class/net/{name}");
-        let port = machine.text(format!("{net}/dev_port"));
-        machine.exists(format!("{net}/device/infiniband/{device}"))
-            && port.and_then(|port| port.parse::<u32>().ok()) == Some(number - 1)
-    });
-    names
 }
 
 /// An interface of `ip -j addr`.
@@ -170,7 +139,9 @@ fn active_mtu(text: &str, port: &Port) -> Option<u32> {
         match key.trim() {
             "hca_id" => device = Some(value),
             "port" => number = value.parse().ok(),
-            "active_mtu" if device == Some(&port.device) && number == Some(port.number) => {
+            "active_mtu"
+                if device == Some(&port.port.device) && number == Some(port.port.number) =>
+            {
                 return value.split_whitespace().next()?.parse().ok();
             }
             _ => {}
@@ -208,21 +179,18 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
         let all = interfaces.as_deref().unwrap_or_default();
         let mut own = all.iter().filter(|one| port.netdevs.contains(&one.ifname));
         let has_address = own.any(|one| one.is_up() && one.address(scopes).is_some());
-        port.is_active(machine) && port.has_gid(machine) && (has_address || port.is_infiniband())
+        port.is_active() && port.has_gid(machine) && (has_address || port.is_infiniband())
     };
     let any_usable = ports.iter().any(is_usable);
     for port in &ports {
-        let is_named = targets.iter().any(|target| {
-            target.device.as_ref() == Some(&port.device)
-                && target.port.is_none_or(|number| number == port.number)
-        });
+        let is_named = targets.iter().any(|target| port.is_of(machine, target));
         // An adapter may have ports that no target needs.
         let level = match is_named || !any_usable {
             true => Level::Error,
             false => Level::Note,
         };
-        if !port.is_active(machine) {
-            is_down(machine, port, level, report);
+        if !port.is_active() {
+            is_down(port, level, report);
             continue;
         }
         if !port.has_gid(machine) {
@@ -230,7 +198,7 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
         }
         let srp = format!(
             "/sys/class/infiniband_srp/srp-{}-{}",
-            port.device, port.number
+            port.port.device, port.port.number
         );
         if machine.exists("/sys/class/infiniband_srp") && !machine.exists(srp) {
             let what = format!("{}: the driver does not use this port", port.name());
@@ -264,8 +232,8 @@ fn up(port: &Port) -> String {
     format!("ip link set {name} up; ip addr show {name}; rdma link")
 }
 
-fn is_down(machine: &Machine<'_>, port: &Port, level: Level, report: &mut Report) {
-    let state = port.state(machine);
+fn is_down(port: &Port, level: Level, report: &mut Report) {
+    let state = port.state();
     let what = format!("{} is {state}", port.name());
     let todo = match state.as_str() {
         "INIT" | "ARMED" => "sminfo; or systemctl start opensm, for a subnet manager".into(),
@@ -398,6 +366,15 @@ pub mod tests {
         assert!(made.bad(check)[0].starts_with("note: rxe1/1 is DOWN -> check the cable"));
         made.target("disk1", "device = \"rxe1\"\n");
         assert!(made.bad(check)[0].starts_with("error: rxe1/1 is DOWN"));
+        // As --save writes it.
+        made.put(
+            "/sys/class/infiniband/rxe1/node_guid",
+            "0200:00ff:fe00:0001\n",
+        );
+        made.target("disk1", "device = \"0x020000fffe000001\"\n");
+        assert!(made.bad(check)[0].starts_with("error: rxe1/1 is DOWN"));
+        made.target("disk1", "device = \"0x020000fffe000002\"\n");
+        assert!(made.bad(check)[0].starts_with("note: rxe1/1 is DOWN"));
         made.remove("/etc/srp");
         made.put("/sys/class/infiniband/rxe0/ports/1/state", "2: INIT\n");
         let bad = made.bad(check);
@@ -432,7 +409,7 @@ pub mod tests {
         );
         no_address.says("ip -j addr", "[]");
         assert!(no_address.bad(check)[0].starts_with("error: rxe0/1 has no network interface"));
-        made.fails("ip -j addr", "ip is not installed");
+        made.lacks("ip -j addr");
         assert!(made.bad(check)[1].starts_with("note: rxe0/1: its addresses are not known: ip is"));
         // A target with a link-local address needs no other.
         no_address.says("ip -j addr", &ADDR.replace("global", "link"));
@@ -458,7 +435,7 @@ pub mod tests {
         assert!(bad[0].starts_with(start), "{bad:?}");
         mtu(&mut made, 512);
         assert!(made.bad(check)[0].starts_with("note: rxe0/1 has active MTU 512"));
-        made.fails("ibv_devinfo", "ibv_devinfo is not installed");
+        made.lacks("ibv_devinfo");
         assert!(made.bad(check)[0].starts_with("note: the ports' active MTU is not known"));
         assert_eq!(fitting(9000, RESERVED), Some(4096));
         assert_eq!(fitting(300, HEADERS), None);

@@ -9,12 +9,15 @@
 
 use super::{machine::Machine, port::Port, Report};
 use crate::{
-    adapter, boot, kernel_log,
+    boot,
+    kernel_log::{self, Line},
     page::Page,
     session::Session,
     target::{End, Target, FOLDER},
+    unit::unit,
 };
 use serde::Deserialize;
+use std::cell::LazyCell;
 
 #[derive(Deserialize)]
 struct Route {
@@ -35,6 +38,8 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
     }
     let sessions = Session::hosts(machine.sysfs);
     let page = Page::new();
+    let run = |command: &[&str]| machine.bytes(command);
+    let log = LazyCell::new(|| kernel_log::lines_by(machine.sysfs, run));
     for (name, target) in files {
         let target = match target {
             Ok(target) => target,
@@ -48,7 +53,7 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
             logged_in(machine, &name, session, &page, report);
         }
         if found.is_empty() {
-            logged_out(machine, &name, &target, &page, report);
+            logged_out(machine, &name, &target, log.as_deref(), &page, report);
         }
     }
 }
@@ -100,58 +105,61 @@ fn logged_in(
 }
 
 /// Returns the end of the last message in the kernel log about a failed login at the target.
-fn last_failure(machine: &Machine<'_>, target: &Target) -> Result<Option<String>, String> {
-    let id = kernel_log::id(target).ok_or("no identifiers")?;
-    let journal = machine.output(&["journalctl", "-k", "-b", "--no-pager", "-o", "cat"]);
-    let log = journal.or_else(|why| machine.output(&["dmesg"]).map_err(|_| why))?;
-    let of_target = log.lines().rev().find_map(|line| {
-        let (_, said) = line.contains("ib_srp: ").then(|| line.split_once(&id))??;
-        Some(said)
-    });
-    Ok(of_target
-        .filter(|said| said.contains(" failed: "))
-        .map(str::to_string))
+fn last_failure(log: &[Line], target: &Target) -> Option<String> {
+    let id = kernel_log::id(target)?;
+    let of_target = |line: &Line| Some(line.text.split_once(&id)?.1.to_string());
+    let last = log.iter().rev().find_map(of_target);
+    last.filter(|said| said.contains(" failed: "))
 }
 
 fn logged_out(
     machine: &Machine<'_>,
     name: &str,
     target: &Target,
+    log: Option<&[Line]>,
     page: &Page,
     report: &mut Report,
 ) {
     let connect = format!("srpctl connect {name}");
-    let unit = format!("srp-connect@{name}.service");
-    let state = machine.unit_state(&unit);
-    match last_failure(machine, target) {
-        Ok(Some(said)) => {
+    let state = machine.unit_state(&unit(name));
+    match log.map(|log| last_failure(log, target)) {
+        Some(Some(said)) => {
             let todo = advice(page, &said).unwrap_or_else(|| connect.clone());
             report.error(format!("{name} is not logged in: {said}"), todo);
         }
         // Stopped by `srpctl disconnect`, or never started.
-        Ok(None) if state.is_ok_and(|state| state == "inactive") => {
+        Some(None) if state.is_ok_and(|state| state == "inactive") => {
             report.warning(
                 format!("{name} is not logged in, and its unit is stopped"),
                 connect,
             );
         }
-        Ok(None) => report.error(
+        Some(None) => report.error(
             format!("{name} is not logged in, and the kernel log has no reason"),
             connect,
         ),
-        Err(why) => report.error(
-            format!("{name} is not logged in; the kernel log cannot be read: {why}"),
-            connect,
+        None => report.error(
+            format!("{name} is not logged in; the kernel log cannot be read"),
+            format!("srpctl doctor, as root; {connect}"),
         ),
     }
-    if let Ok(Some((src, dest))) = target.ends() {
-        if let Err((what, todo)) = path(machine, target, src.as_ref(), &dest) {
-            report.error(format!("{name}: {what}"), todo);
-        } else {
-            report.ok(format!(
+    let all = match target.resolved(&|host| machine.addresses(host)) {
+        Ok(all) => all,
+        Err(why) => {
+            let (host, _) = target.host().unwrap_or_default();
+            return report.error(format!("{name}: {why}"), format!("getent ahosts {host}"));
+        }
+    };
+    for one in all {
+        let Ok(Some((src, dest))) = one.ends() else {
+            continue;
+        };
+        match path(machine, target, src.as_ref(), &dest) {
+            Err((what, todo)) => report.error(format!("{name}: {what}"), todo),
+            Ok(()) => report.ok(format!(
                 "{name}: route and neighbour of {} are there",
                 dest.ip
-            ));
+            )),
         }
     }
 }
@@ -166,14 +174,7 @@ fn path(
 ) -> Result<(), (String, String)> {
     let ports = Port::all(machine);
     let to = dest.ip.to_string();
-    let of_target = |port: &&Port| {
-        target
-            .device
-            .as_ref()
-            .is_some_and(|device| adapter::is(machine.sysfs, device, &port.device))
-            && target.port.is_none_or(|number| number == port.number)
-    };
-    let device = ports.iter().find(of_target);
+    let device = ports.iter().find(|port| port.is_of(machine, target));
     let from = src.map(|src| src.ip.to_string());
     let oif = dest
         .scope
@@ -217,18 +218,25 @@ mod tests {
     use super::*;
     use crate::doctor::{machine::tests::Made, port::tests::rxe};
 
-    const LOG: &str = "journalctl -k -b --no-pager -o cat";
     const STATE: &str = "systemctl show -p ActiveState --value srp-connect@disk1.service";
     const ROUTE: &str = "ip -j route get 192.0.2.1";
     const NEIGHBOUR: &str = "ip -j neigh show to 192.0.2.1 dev eth1";
     const ID: &str = "00:00:00:00:00:00:00:01:00:00:00:00:00:00:00:02";
+
+    /// Puts lines into the journal.
+    fn logs(made: &mut Made, lines: &[&str]) {
+        made.put("/run/systemd/journal/socket", "");
+        let entry = |line| format!("{{\"MESSAGE\":\"{line}\",\"__REALTIME_TIMESTAMP\":\"1\"}}\n");
+        let text: String = lines.iter().map(entry).collect();
+        made.says(&kernel_log::JOURNAL.join(" "), &text);
+    }
 
     fn machine() -> Made {
         let mut made = rxe();
         made.target("disk1", "");
         made.says(ROUTE, r#"[{"dst":"192.0.2.1","dev":"eth1"}]"#);
         made.says(NEIGHBOUR, r#"[{"dst":"192.0.2.1","state":["REACHABLE"]}]"#);
-        made.says(LOG, "usb 1-1: new device\n");
+        logs(&mut made, &["usb 1-1: new device"]);
         made.says(STATE, "activating\n");
         made
     }
@@ -259,7 +267,7 @@ mod tests {
         let other = line
             .replace(":02: login", ":03: login")
             .replace("service ID", "GID");
-        made.says(LOG, &format!("{line}\n{other}\n"));
+        logs(&mut made, &[&line, &other]);
         let bad = made.bad(check);
         assert_eq!(bad.len(), 1);
         let what = "error: disk1 is not logged in: login at 192.0.2.1:5555 failed: connection \
@@ -268,17 +276,50 @@ mod tests {
         assert!(bad[0].contains(" -> LIO: check `rdma_cm_port`"), "{bad:?}");
         // It logged in afterwards.
         let later = format!("scsi host3: ib_srp: rxe0:1 target {ID}: logged in at x");
-        made.says(LOG, &format!("{line}\n{later}\n"));
+        logs(&mut made, &[&line, &later]);
         assert!(made.bad(check)[0].starts_with("error: disk1 is not logged in, and the kernel"));
         made.says(STATE, "inactive\n");
-        made.fails(LOG, "journalctl is not installed");
+        made.lacks(&kernel_log::JOURNAL.join(" "));
         let bad = made.bad(check);
         assert!(bad[0].starts_with("error: disk1 is not logged in; the kernel log cannot be read"));
-        made.says("dmesg", "[    1.5] usb 1-1: new device\n");
+        made.put("/dev/kmsg", "6,1,1,-;usb 1-1: new device\n");
         let bad = made.bad(check);
         assert_eq!(
             bad,
             ["warning: disk1 is not logged in, and its unit is stopped -> srpctl connect disk1"]
+        );
+    }
+
+    #[test]
+    fn each_address_of_a_host_name_is_looked_up() {
+        let mut made = machine();
+        made.put(
+            "/etc/srp/targets.d/disk1.conf",
+            "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"storage:5555\"\n",
+        );
+        let of_path = |made: &Made| {
+            let found = made.check(check).into_iter().skip(1);
+            found.map(|one| one.what).collect::<Vec<_>>()
+        };
+        made.fails("getent ahosts storage", "");
+        assert_eq!(
+            of_path(&made),
+            ["disk1: the host name storage in dest has no address"]
+        );
+        made.hangs("getent ahosts storage");
+        let late = "disk1: the host name storage in dest: getent has not ended within 20 s";
+        assert_eq!(of_path(&made), [late]);
+        made.says(
+            "getent ahosts storage",
+            "192.0.2.1 STREAM\n2001:db8::1 RAW\n",
+        );
+        made.fails("ip -j route get 2001:db8::1", "unreachable");
+        assert_eq!(
+            of_path(&made),
+            [
+                "disk1: route and neighbour of 192.0.2.1 are there",
+                "disk1: no route to 2001:db8::1: ip: unreachable"
+            ]
         );
     }
 
@@ -300,7 +341,7 @@ mod tests {
         made.says(ROUTE, r#"[{"dst":"192.0.2.1","dev":"eth0"}]"#);
         let start = "error: disk1: the route to 192.0.2.1 leads through eth0, which has no RDMA";
         assert!(of_path(&made).starts_with(start));
-        made.fails(ROUTE, "ip: RTNETLINK answers: Network is unreachable");
+        made.fails(ROUTE, "RTNETLINK answers: Network is unreachable");
         assert!(of_path(&made).starts_with("error: disk1: no route to 192.0.2.1: ip: RTNETLINK"));
         // The port of the file is taken.
         made.target("disk1", "device = \"rxe0\"\n");
