@@ -16,10 +16,17 @@ use std::collections::BTreeSet;
 /// reply of the other direction.
 const ROCE: u64 = 4791;
 
-/// Returns the families and TCP ports of all targets.
-fn ends(machine: &Machine<'_>) -> BTreeSet<(&'static str, Option<u16>)> {
-    let files = boot::files(machine.sysfs).into_iter();
-    let ends = files.filter_map(|(_, target)| target.ok()?.ends().ok()?);
+/// Families and TCP ports of targets.
+type Ends = BTreeSet<(&'static str, Option<u16>)>;
+
+/// Returns those of all targets.
+fn ends(machine: &Machine<'_>) -> Ends {
+    let targets = boot::files(machine.sysfs).into_iter();
+    let targets = targets.filter_map(|(_, target)| target.ok());
+    // The check of targets reports a host name without an address.
+    let lookup = |host: &str| machine.addresses(host);
+    let all = targets.flat_map(|target| target.resolved(&lookup).unwrap_or_default());
+    let ends = all.filter_map(|target| target.ends().ok()?);
     let mut found: BTreeSet<_> = ends
         .map(|(_, dest)| match dest.ip.to_canonical().is_ipv4() {
             true => ("ip", dest.port),
@@ -77,17 +84,18 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
         }
     }
     let rules = Ruleset::new(&output);
+    let ends = ends(machine);
     for port in &software {
         for netdev in &port.netdevs {
-            on(machine, port, netdev, &rules, report);
+            on(&ends, port, netdev, &rules, report);
         }
     }
 }
 
 /// Reports on a port of soft-RoCE or soft-iWARP on a network interface.
-fn on(machine: &Machine<'_>, port: &Port, netdev: &str, rules: &Ruleset<'_>, report: &mut Report) {
+fn on(ends: &Ends, port: &Port, netdev: &str, rules: &Ruleset<'_>, report: &mut Report) {
     let mut told = BTreeSet::new();
-    for (family, listens) in ends(machine) {
+    for (family, listens) in ends {
         let listens = listens.map(u64::from);
         let (protocol, number) = match port.iwarp {
             true => ("tcp", listens),
@@ -196,6 +204,21 @@ mod tests {
             bad[0].contains("oifname eth1 tcp dport 5555 accept"),
             "{bad:?}"
         );
+    }
+
+    #[test]
+    fn a_host_name_has_the_family_of_its_address() {
+        let mut made = rxe();
+        made.put("/sys/module/nf_tables/refcnt", "0\n");
+        made.says(NFT, &CLOSED.replace("inet", "ip6"));
+        made.put(
+            "/etc/srp/targets.d/disk1.conf",
+            "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"storage:5555\"\n",
+        );
+        assert_eq!(made.bad(check), [""; 0]);
+        made.says("getent ahosts storage", "2001:db8::1 STREAM storage\n");
+        let start = "error: rxe0/1: the chain 'ip6 filter input' drops";
+        assert!(made.bad(check)[0].starts_with(start));
     }
 
     #[test]
