@@ -98,13 +98,21 @@ pub fn targets(args: &Targets) -> Result {
     result
 }
 
-/// Writes the file of a target to `image`, the root of an initramfs.
+/// Writes the file of a target to `image`, the root of an initramfs, and NAME.key with the target's
+/// identifiers: the paths to one target may write them differently.
 fn copy(sysfs: &Sysfs, mut target: Target, name: &str, image: &Sysfs) -> Result {
     target.device = target.device.map(|device| adapter::lasting(sysfs, &device));
     let folder = image.path(FOLDER);
     fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-    let path = folder.join(format!("{name}.conf"));
-    fs::write(&path, target.to_file()).map_err(|e| Error::io(&path, e))
+    let (id_ext, ioc_guid, _) = target.key()?;
+    for (end, text) in [
+        ("conf", target.to_file()),
+        ("key", format!("{id_ext}-{ioc_guid}\n")),
+    ] {
+        let path = folder.join(format!("{name}.{end}"));
+        fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

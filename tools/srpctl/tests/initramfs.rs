@@ -15,7 +15,7 @@ const SLOW: Duration = Duration::from_secs(8);
 
 /// Runs a script with the targets in `names`, and returns how long it took and the logins that have
 /// begun. A target `slow` takes a while, one with `away` in its name fails. The `id_ext` is what
-/// follows `@` in the name, or 1.
+/// follows `:` in the name, or 1. One with `lost` has no key in the image.
 fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -25,9 +25,23 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     };
     for name in names {
-        let id = name.split_once('@').map_or("0x1", |(_, id)| id);
-        let text = format!("id_ext = \"{id}\"\nioc_guid = \"0000000000000002\"\n");
-        put(&format!("etc/srp/targets.d/{name}.conf"), &text);
+        let id = name.split_once(':').map_or("0x1", |(_, id)| id);
+        let text = format!(
+            "# ioc_guid = \"9\"\nioc_guid=\"0000000000000002\"\nid_ext = \"{id}\" # here\n\
+             dest = \"192.0.2.1:5555\"\ninitramfs = true\n"
+        );
+        put(&format!("system/etc/srp/targets.d/{name}.conf"), &text);
+    }
+    let status = Command::new(env!("CARGO_BIN_EXE_srpctl"))
+        .args(["targets", "--root"])
+        .arg(root.path().join("system"))
+        .arg("--into")
+        .arg(root.path())
+        .status();
+    assert!(status.unwrap().success());
+    for name in names.iter().filter(|name| name.contains("lost")) {
+        let key = format!("etc/srp/targets.d/{name}.key");
+        fs::remove_file(root.path().join(key)).unwrap();
     }
     let functions = "configure_networking() { :; }\nlog_warning_msg() { echo \"$@\"; }\n";
     put("scripts/functions", functions);
@@ -93,14 +107,18 @@ fn one_path_is_waited_for() {
 #[test]
 fn each_target_is_waited_for() {
     // The root file system may be on disks of both.
-    for names in [["root", "slow@2"], ["slow", "root@0x0000000000000002"]] {
+    for names in [
+        ["root", "slow:2"],
+        ["slow", "root:0x0000000000000002"],
+        ["slow-lost", "lost"],
+    ] {
         let (took, _) = run("initramfs/local-top", &names);
         assert!(took >= SLOW, "{names:?}: {took:?}");
     }
     for names in [
-        ["root", "slow@0001"],
-        ["root@0xfffffffffffffffA", "slow@fffffffffffffffa"],
-        ["root", "away@2"],
+        ["root", "slow:0001"],
+        ["root:0xfffffffffffffffA", "slow:fffffffffffffffa"],
+        ["root", "away:2"],
     ] {
         let (took, _) = run("initramfs/local-top", &names);
         assert!(took < SLOW, "{names:?}: {took:?}");
