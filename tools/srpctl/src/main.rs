@@ -76,6 +76,7 @@ mod proto {
 
 use clap::{error::ErrorKind::DisplayVersion, Parser};
 use cli::{Cli, Command};
+use out::say;
 use std::process::ExitCode;
 use sysfs::Sysfs;
 
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
     let sysfs = Sysfs::system();
     let cli = match Cli::try_parse() {
         Err(asked) if asked.kind() == DisplayVersion => {
-            println!("{}", version::all(&sysfs));
+            say!("{}", version::all(&sysfs));
             return ExitCode::SUCCESS;
         }
         other => other.unwrap_or_else(|error| error.exit()),

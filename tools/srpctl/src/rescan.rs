@@ -12,11 +12,11 @@ use crate::{
     session::{self, Session},
     sysfs::{self, Sysfs},
     turn::Turn,
+    unit,
 };
 use std::{
     collections::BTreeMap,
     fs,
-    process::Command,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -98,15 +98,8 @@ fn event(sysfs: &Sysfs, host: &str) -> Result {
         return queued(sysfs, host);
     }
     // Each event gets its own unit: a unit that has begun its rescan would swallow the next event.
-    let unit = format!("srp-rescan@{host}:{}.service", std::process::id());
-    let status = Command::new("systemctl")
-        .args(["--no-block", "--quiet", "start", &unit])
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::Program(format!("systemctl start {unit}: {status}"))),
-        Err(e) => Err(Error::Program(format!("systemctl: {e}"))),
-    }
+    let name = format!("srp-rescan@{host}:{}.service", std::process::id());
+    unit::run(&["--no-block", "--quiet", "start", &name]).map(drop)
 }
 
 /// Rescans a host, named by itself or by its unit, when its interval has passed and it is

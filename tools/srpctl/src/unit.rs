@@ -7,12 +7,15 @@ use crate::{
     error::{Error, Result},
     lock::Lock,
     out::say,
+    program::{self, Failure},
     session::Session,
     sysfs::{self, Sysfs},
     target::Target,
 };
-use std::{path::Path, process::Command};
+use std::{path::Path, time::Duration};
 
+/// Time that systemd may take. It runs all generators when it reloads.
+const PATIENCE: Duration = Duration::from_secs(100);
 /// Begin and end of a unit's name, around the name of the target.
 const PARTS: (&str, &str) = ("srp-connect@", ".service");
 
@@ -22,23 +25,18 @@ fn is_there() -> bool {
 }
 
 /// Runs systemctl, and returns its output. Without systemd it does nothing.
-fn run(arguments: &[&str]) -> Result<String> {
+pub fn run(arguments: &[&str]) -> Result<String> {
     if !is_there() {
         return Ok(String::new());
     }
-    let out = Command::new("systemctl")
-        .args(arguments)
-        .output()
-        .map_err(|e| Error::Program(format!("systemctl: {e}")))?;
-    if out.status.success() {
-        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    let command = [&["systemctl"], arguments].concat();
+    match program::within(PATIENCE, &command) {
+        Ok(out) => Ok(String::from_utf8_lossy(&out).into_owned()),
+        Err(Failure::Failed(_, said)) => {
+            Err(Error::Program(format!("{}: {said}", command.join(" "))))
+        }
+        Err(failure) => Err(Error::Program(failure.to_string())),
     }
-    let said = String::from_utf8_lossy(&out.stderr);
-    Err(Error::Program(format!(
-        "systemctl {}: {}",
-        arguments.join(" "),
-        said.trim()
-    )))
 }
 
 /// Returns the name of the unit of a target, or with `*` the pattern of all.

@@ -79,11 +79,8 @@ fn logged_in(
         .unwrap_or(channels);
     // Without timeouts the class stays `running`.
     if session.state != "running" || channels == 0 {
-        let last = session.last_error.as_deref().unwrap_or_default();
-        // A time precedes it.
-        let last = last
-            .split_once(' ')
-            .map_or("the reason is not known", |(_, why)| why);
+        let last = session.last_error();
+        let last = last.map_or("the reason is not known", |(_, why)| why);
         let todo = advice(page, last).unwrap_or_else(|| format!("srpctl show {host}"));
         let state = if session.state == "running" {
             "without a channel"
