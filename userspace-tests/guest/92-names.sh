@@ -78,7 +78,7 @@ for p in "${pairs[@]}"; do n=${p%%=*}; options+=(--${n//_/-} "${p#*=}"); done
 srpctl connect --device $device "${options[@]}" --save d
 file=/etc/srp/targets.d/d.conf
 grep -qx "device = \"$node_guid\"" $file || fail "the adapter in the file: $(<$file)"
-sed "s/$node_guid/$device/" $file >${file/d.conf/old.conf}
+sed "/^device/s/$node_guid/$device/" $file >${file/d.conf/old.conf}
 srpctl disconnect d
 srpctl connect old
 srpctl disconnect old

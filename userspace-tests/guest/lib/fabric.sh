@@ -7,16 +7,18 @@ paired=
 targets=1
 initiators=
 
-# fabric N: creates N devices, device i on its own dummy netdev (with MTU if set) at 10.0.i.1. Each is both the
-# initiator's and the target's port. siw listens only on its own netdev, and traffic to a local address never passes it,
-# so siw gets two hosts; and IPv6, because the target's only listener is an IPv6 socket, on which siw does not support
-# IPv4. On vfab target i has adapter i, and its initiator adapter N+i.
+# fabric N: creates N devices, device i on its own dummy netdev (with MTU if set) at 10.0.i.1. The MAC address, of which
+# the device makes its GUID, is fixed, as an adapter's is. Each is both the initiator's and the target's port. siw
+# listens only on its own netdev, and traffic to a local address never passes it, so siw gets two hosts; and IPv6,
+# because the target's only listener is an IPv6 socket, on which siw does not support IPv4. On vfab target i has adapter
+# i, and its initiator adapter N+i.
 fabric() {
 	local i
 	[ $kind != vfab ] || { targets=$1; subnet $(($1 * 2)); return; }
 	[ $kind = rxe ] || { fabric_pair "$1"; return; }
 	for ((i = 0; i < $1; i++)); do
-		ip link add dummy$i mtu ${MTU:-1500} type dummy && ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
+		ip link add dummy$i mtu ${MTU:-1500} address 02:53:52:50:00:$(printf %02x $i) type dummy &&
+			ip addr add 10.0.$i.1/24 dev dummy$i && ip link set dummy$i up || fail "cannot make dummy$i"
 		rdma link add rxe$i type rxe netdev dummy$i || fail "cannot make rxe$i"
 		within 10 "class device of rxe$i" test -e "$(add_target $i)"
 	done
@@ -38,7 +40,8 @@ fabric_pair() {
 		ini ip link set lo up
 	fi
 	for ((i = 0; i < $1; i++)); do
-		ip link add v$i type veth peer name w$i || fail "cannot make a veth pair"
+		ip link add v$i address 02:53:52:50:00:$(printf %02x $i) type veth \
+			peer name w$i address 02:53:52:50:01:$(printf %02x $i) || fail "cannot make a veth pair"
 		[ $kind = siw ] || ip link set w$i netns $ns
 		ip addr add 10.0.$i.1/24 dev v$i && ip link set v$i up
 		ini ip addr add 10.0.$i.2/24 dev w$i && ini ip link set w$i up
