@@ -197,7 +197,7 @@ help:
 	@echo
 	@echo 'Test and measure'
 	@echo '  make test           the fast set of all tests, counted; the last line is the sum'
-	@echo '  make test-long      the same with all rounds, and the tests that take long'
+	@echo '  make test-long      the same with all rounds, and the tests that take long (PART=1/8: a part of it)'
 	@echo '  make bench          this driver and the C driver in turns, in instructions per I/O (SHORT=1: only'
 	@echo '                      what has a bound; MODE=wall on this machine: see ci/bench.sh)'
 	@echo '  make bench-peers    both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'

@@ -4,7 +4,8 @@
 # selects stages. NAME@7.2 is a stage on that kernel series (default: SERIES or the newest). demo@rt is the demo on
 # Debian's kernel with PREEMPT_RT. For the other series of trixie-backports the module is built and the demo run; for
 # Debian's own only the demo is run. LONG=1 (make test-long): all stages on each series, the long set of guest tests,
-# the debug kernel with lockdep for QEMU, and two minutes for each fuzzer.
+# the debug kernel with lockdep for QEMU, and two minutes for each fuzzer. PART=I/N runs one of N parts, whose results
+# are in build/log/part-I-of-N.results; with N = 8 a part of the long set takes about an hour on two cores.
 . "$(dirname "$0")/lib.sh"
 
 pick_series

@@ -191,6 +191,8 @@ def main():
     a = p.parse_args()
     try:
         guests = chosen(a.selection, a.one)
+        if part := os.environ.get("PART"):
+            guests = packing.share(guests, part)
     except headers.Refused as e:
         sys.exit(f"guests.sh: {e}")
     if a.list:

@@ -160,6 +160,28 @@ def select(runs, words):
     return [p for p in runs if p in found]
 
 
+def share(found, part):
+    """Returns the guests of one of several parts that take about the same time, in their order. `part` is I/N."""
+    number, parts = read_part(part)
+    if parts > len(found):
+        raise headers.Refused(f"PART={part}: {len(found)} guests have no {parts} parts")
+    times, chosen = [0] * parts, []
+    for g in sorted(found, key=lambda g: (-g.takes, g.name)):
+        least = times.index(min(times))
+        times[least] += g.takes
+        if least == number - 1:
+            chosen.append(g)
+    return [g for g in found if g in chosen]
+
+
+def read_part(part):
+    """Returns I and N of I/N."""
+    m = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", part)
+    if not m or int(m[1]) > int(m[2]):
+        raise headers.Refused(f"PART={part}: not I/N with 1 <= I <= N")
+    return int(m[1]), int(m[2])
+
+
 def guests(which, words, one=False, runs=None):
     """Returns the guests of a set, or those that a selection needs; with `one` only for its first run."""
     runs = [p for p in (headers.every() if runs is None else runs) if p.set == which]

@@ -31,6 +31,8 @@ class Result:
     kernel: str = ""
     # Number of tests with this result, if their names are unknown.
     count: int = 1
+    # The stage of make test, in the file of a part.
+    stage: str = ""
 
     def __post_init__(self):
         if self.result not in VERDICTS:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from . import TOP, results, script
+from . import TOP, headers, packing, results, script
 
 LOGS = TOP / "build/log"
 LONG = bool(os.environ.get("LONG"))
@@ -105,6 +105,15 @@ def default(series):
     return names + [f"demo@{script('series.sh', 'stable').split()[0]}", "demo@rt"]
 
 
+def share(names, part):
+    """Returns the stages of one of several parts. The parts share the guests of each `guests` stage; of the others each
+    has every Nth, as the table has the long ones side by side."""
+    number, parts = packing.read_part(part)
+    is_shared = lambda name: name.partition("@")[0] == "guests"
+    others = [n for n in names if not is_shared(n)]
+    return others[number - 1 :: parts] + [n for n in names if is_shared(n)]
+
+
 def ahead(stages, series):
     """Returns the slow builds of the stages as (priority, series, script, argument)."""
     needs = set()
@@ -121,8 +130,9 @@ class Runner:
     """Runs stages, each in a process group, so that it can be killed as a whole. A new session would be a separate
     autogroup of the scheduler, where `nice` has no effect."""
 
-    def __init__(self, stages):
-        self.stages, self.began = stages, time.monotonic()
+    def __init__(self, stages, record=None):
+        """Adds all results to the file `record`."""
+        self.stages, self.record, self.began = stages, record, time.monotonic()
         self.done = {}
         self.failures = []
         self.running, self.ending = set(), False
@@ -169,6 +179,8 @@ class Runner:
             p.returncode = os.waitstatus_to_exitcode(status)
             self.running.discard(p)
         found = results.of_command(s.name, p.returncode, results.read(record))
+        for r in found if self.record else ():
+            results.add(dataclasses.replace(r, stage=s.name), self.record)
         times = began - self.began, time.monotonic() - began, usage.ru_utime + usage.ru_stime
         self.report(s, found, log, times)
 
@@ -231,8 +243,13 @@ def main():
     began = time.monotonic()
     try:
         names = os.environ.get("STAGES", "").split() or default(series)
-        runner = Runner([look(name, series) for name in names])
-    except Refused as e:
+        record = None
+        if part := os.environ.get("PART"):
+            names = share(names, part)
+            record = LOGS / f"part-{part.replace('/', '-of-')}.results"
+            record.unlink(missing_ok=True)
+        runner = Runner([look(name, series) for name in names], record)
+    except (Refused, headers.Refused) as e:
         sys.exit(f"test.sh: {e}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:

@@ -31,6 +31,23 @@ class Packing(unittest.TestCase):
                 self.assertEqual(len({p.guest for p in g.runs}), 1)
                 self.assertEqual([p.test for p in g.runs], sorted(p.test for p in g.runs))
 
+    def test_parts_are_equal_and_complete(self):
+        runs = [a_run(f"{n:02}-t", 10 + n * 7 % 90, ncpus=str(n)) for n in range(1, 60)]
+        found = packing.pack(runs, 600)
+        parts = [packing.share(found, f"{i}/8") for i in range(1, 9)]
+        self.assertEqual(collections.Counter(g for p in parts for g in p), collections.Counter(found))
+        times = [sum(g.takes for g in p) for p in parts]
+        self.assertLess(max(times) - min(times), 20)
+        for part in parts:
+            self.assertEqual(part, [g for g in found if g in part])
+
+    def test_parts_that_are_refused(self):
+        found = packing.pack([a_run("01-a"), a_run("02-b")], 10)
+        for part in "0/2", "3/2", "1/0", "1", "a/b", "1/3", "-1/2":
+            with self.assertRaises(headers.Refused) as e:
+                packing.share(found, part)
+            self.assertIn(f"PART={part}", str(e.exception))
+
     def test_a_long_test_is_alone(self):
         guests = packing.pack([a_run("01-a", 10), a_run("02-b", 900), a_run("03-c", 10)], 600)
         self.assertEqual(guests[0].runs[0].test, "02-b")

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from lab import stages
+from lab import results, stages
 from lab.results import Sum
 
 TABLE = """
@@ -43,6 +43,11 @@ class Looking(unittest.TestCase):
         wanted = [(0, "7.3", "guest.sh", ""), (1, "7.3", "kernel.sh", "rt"), (1, "7.3", "kernel.sh", "stock")]
         self.assertEqual(found, wanted + [(2, "7.2", "kernel.sh", "stock")])
 
+    def test_parts_are_complete(self):
+        names = ["a", "guests", "b", "c", "guests@7.2", "d", "e"]
+        parts = [stages.share(names, f"{i}/3") for i in (1, 2, 3)]
+        self.assertEqual(parts, [[*own, "guests", "guests@7.2"] for own in ("ad", "be", "c")])
+
     def test_the_table(self):
         for line in stages.TABLE.strip().split("\n"):
             stages.look(line.split()[0], "7.3")
@@ -62,7 +67,7 @@ class Running(unittest.TestCase):
             stages.Stage(name, name.partition("_")[0], False, (), ("bash", "-c", command), "7.3", "stock")
             for name, command in commands.items()
         ]
-        runner = stages.Runner(found)
+        runner = stages.Runner(found, stages.LOGS / "part.results")
         out = io.TextIOWrapper(io.BytesIO(), write_through=True)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             runner.run()
@@ -90,6 +95,9 @@ class Running(unittest.TestCase):
         for one in runner.done.values():
             total.update(one)
         self.assertEqual(str(total), "4 passed, 2 failed, 1 skipped")
+        recorded = results.read(stages.LOGS / "part.results")
+        self.assertEqual(str(Sum(recorded)), str(total))
+        self.assertEqual({r.stage for r in recorded if r.result == "fail"}, {"tools_a", "qemu_c"})
 
     def test_old_results_do_not_count(self):
         (stages.LOGS / "stage-tools_a.results").write_text('{"name": "x", "result": "fail"}\n')
