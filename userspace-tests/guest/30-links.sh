@@ -8,7 +8,7 @@
 # runs: rxe kasan fast long
 # runs: siw vfab siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug long LONG=
+# runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
