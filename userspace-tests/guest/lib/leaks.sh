@@ -7,6 +7,15 @@ shrink() {
 	echo 3 >/proc/sys/vm/drop_caches
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >$cache; done 2>/dev/null
 }
+# Sets `objects` to the KiB of the slab's objects in use, when RCU has freed the last of them. The pages of the slab say
+# less: ib_core replaces each buffer of a MAD that arrives, which leaves many slabs nearly empty.
+slab_objects() { within 60 "a slab that does not change" slab_is_still; }
+slab_is_still() {
+	local last=${objects-0}
+	shrink
+	objects=$(awk 'NR > 2 {bytes += $2 * $4} END {printf "%d", bytes / 1024}' /proc/slabinfo)
+	[ $((objects - last)) -lt 256 ] && [ $((last - objects)) -lt 256 ]
+}
 
 # Lists remaining RDMA objects of our module. Queue pairs of rdma_cm's users are listed under rdma_cm's name, so those
 # beyond the number before the first login count. With two hosts only the initiator's count, because ib_srpt on siw

@@ -21,11 +21,11 @@ adapters() {
 }
 
 # subnet [N [WHERE]]: creates N (2) adapters: the target's, vfab0, where the subnet manager runs unless WHERE is given;
-# the initiator's, vfab1 unless the test has more targets; and more.
+# the initiator's, vfab1 unless the test has more targets; and more. The manager sweeps every SWEEP seconds (10).
 subnet() {
 	local n=${1-2} i all=()
 	adapters devices=$n
-	subnet_manager ${2-vfab0}
+	subnet_manager ${2-vfab0} ${SWEEP:+-s $SWEEP}
 	for ((i = 0; i < n; i++)); do all+=(vfab$i); done
 	within 60 "ACTIVE ports" all_active "${all[@]}"
 	within 10 "class device of $(initiator 0)" test -e "$(add_target 0)"
