@@ -21,7 +21,11 @@ files, names = {}, {}
 for f in top.rglob("*.rs"):
     path = f.relative_to(top).with_suffix("").parts
     # Nothing uses the root of the test device, which uses everything. The root of the abstractions only names them.
-    if path[0] != "standalone" and path not in (("ib_vfab", "main"), ("kernel", "lib")) and not {"tests", "race"} & set(path):
+    if (
+        path[0] != "standalone"
+        and path not in (("ib_vfab", "main"), ("kernel", "lib"))
+        and not {"tests", "race"} & set(path)
+    ):
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*(?:#\[.*\]\s*)?mod tests \{", f.read_text())[0]
         file = {("ib_srp", "main"): (), ("bindings", "lib"): ("bindings",)}.get(path, path[path[0] in ROOMS:])
         files[file], names[file] = re.sub(r"//[^\n]*", "", text), f.relative_to(top.parent)
@@ -46,7 +50,10 @@ def noun(file):
     return next((file[:n] for n in range(1, len(file)) if file[:n] not in NAMED), file)
 
 
-uses = {file: [(bool(m[1]), p) for m in USE.finditer(text) for p in paths(re.sub(r"\s+", " ", m[2]))] for file, text in files.items()}
+uses = {
+    file: [(bool(m[1]), p) for m in USE.finditer(text) for p in paths(re.sub(r"\s+", " ", m[2]))]
+    for file, text in files.items()
+}
 exports = {file: {p.split("::")[-1]: p for public, p in of if public} for file, of in uses.items()}
 
 
@@ -94,12 +101,18 @@ def reach(start):
 nouns = {noun(file) for file in files if file}
 below = {n: reach(n) for n in nouns}
 bad = sorted(n for n in nouns if n in below[n])
-upward = [(file, to) for n in nouns for to, file in knows[n].items() if file.parts[1] == "kernel" and names[to].parts[1].startswith("ib_")]
+upward = [
+    (file, to)
+    for n in nouns
+    for to, file in knows[n].items()
+    if file.parts[1] == "kernel" and names[to].parts[1].startswith("ib_")
+]
 for file, to in upward:
     print(f"{file}: an abstraction knows {'/'.join(to)} of a driver")
 for n in bad:
     for to, file in knows[n].items():
         if n in below[to]:
             print(f"{file}: {'/'.join(n)} knows {'/'.join(to)}, which knows it")
-print(f"cycles: {len(nouns)} nouns, {len(bad)} of them in a cycle" if bad else f"cycles: {len(nouns)} nouns, none in a cycle")
+verdict = f"{len(bad)} of them in a cycle" if bad else "none in a cycle"
+print(f"cycles: {len(nouns)} nouns, {verdict}")
 sys.exit(bool(bad or upward))

@@ -21,20 +21,26 @@ class Svg:
         ]
 
     def rect(self, x, y, width, height, fill, stroke="none", more=""):
-        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" stroke="{stroke}"{more}/>')
+        self.parts.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" stroke="{stroke}"{more}/>'
+        )
 
     def line(self, x1, y1, x2, y2, colour=INK, more=""):
         self.parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}"{more}/>')
 
     def text(self, x, y, text, anchor="start", size=13, more=""):
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}"{more}>{html.escape(text)}</text>')
+        self.parts.append(
+            f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}"{more}>{html.escape(text)}</text>'
+        )
 
     def box(self, x, y, width, height, *lines):
         """Draws a box with lines of text, the first in bold."""
         self.rect(x, y, width, height, PALE, OURS, ' rx="4"')
         top = y + height / 2 - 8 * len(lines) + 12
         for n, line in enumerate(lines):
-            self.text(x + width / 2, top + 16 * n, line, "middle", 13 if n == 0 else 11, "" if n else ' font-weight="bold"')
+            self.text(
+                x + width / 2, top + 16 * n, line, "middle", 13 if n == 0 else 11, "" if n else ' font-weight="bold"'
+            )
 
     def frame(self, x, y, width, height, title):
         self.rect(x, y, width, height, "none", FRAME, ' rx="8" stroke-dasharray="5 4"')
@@ -47,7 +53,9 @@ class Svg:
 def table(page):
     """Returns the rows of "Beside the C driver" as (workload, whole system, in the driver)."""
     section = page.split("## Beside the C driver")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in section.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in section.splitlines() if line.startswith("|")
+    ]
     titles = [cell.strip() for cell in re.search(r"^\|(.*)\|$", section, re.M)[1].split("|")]
     if titles[1:3] != ["instructions of the whole system", "in the driver"]:
         sys.exit(f"docs/performance.md: the columns of 'Beside the C driver' are {titles}")
@@ -109,7 +117,12 @@ def who_is_who():
         svg.text(665, y + 36, "RoCE, iWARP,", "middle", 11)
         svg.text(665, y + 50, "InfiniBand", "middle", 11)
         svg.line(846, middle, 862, 160 - 12 + 24 * n)
-    svg.text(12, 322, "srpctl connect makes a session, with a disk for each LUN; srpctl list shows sessions and disks.", size=12)
+    svg.text(
+        12,
+        322,
+        "srpctl connect makes a session, with a disk for each LUN; srpctl list shows sessions and disks.",
+        size=12,
+    )
     return str(svg)
 
 

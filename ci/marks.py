@@ -49,7 +49,9 @@ def size(folder):
 
 def history(commits=40):
     """Counts properties of the last commits; none without a repository."""
-    log = subprocess.run(["git", "-C", top, "log", f"-{commits}", "--format=%s%x00%b%x01"], capture_output=True, text=True)
+    log = subprocess.run(
+        ["git", "-C", top, "log", f"-{commits}", "--format=%s%x00%b%x01"], capture_output=True, text=True
+    )
     entries = [e.strip("\n").split("\0") for e in log.stdout.split("\x01") if "\0" in e]
     return {
         "commits": len(entries),

@@ -11,15 +11,22 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1])
-PAGES = ["README.md", "CONTRIBUTING.md", "storage/README.md", *(f"docs/{p}.md" for p in ("adapters", "architecture", "boot", "from-source", "kernels", "security", "testing", "performance", "upstreaming", "vfab"))]
+DOCS = "adapters architecture boot from-source kernels security testing performance upstreaming vfab"
+PAGES = ["README.md", "CONTRIBUTING.md", "storage/README.md", *(f"docs/{p}.md" for p in DOCS.split())]
 # Files of the kernel, or made by a build.
-ELSEWHERE = re.compile(r"(/|~|build/|drivers/|kernel/|arch/|lib/|include/(rdma|linux|scsi)/|ib_srp\.ko|multipath\.conf)")
+ELSEWHERE = re.compile(
+    r"(/|~|build/|drivers/|kernel/|arch/|lib/|include/(rdma|linux|scsi)/|ib_srp\.ko|multipath\.conf)"
+)
 FILE = re.compile(r"[\w.@*-]*(?:/[\w.@*-]*)*(?:\.(?:rs|sh|py|c|h|md|tsv|config|patch|conf)|/)")
 NAME = re.compile(r"\b[A-Z][a-z]\w*")
 
-files = [str(f.relative_to(top)) for f in top.rglob("*") if not {".git", "build", "target"} & set(f.relative_to(top).parts)]
+files = [
+    str(f.relative_to(top)) for f in top.rglob("*") if not {".git", "build", "target"} & set(f.relative_to(top).parts)
+]
 paths = [f"/{f}/" if (top / f).is_dir() else f"/{f}" for f in files]
-rust = "\n".join(re.sub(r"//[^\n]*", "", (top / f).read_text()) for f in files if f.startswith("rust/") and f.endswith(".rs"))
+rust = "\n".join(
+    re.sub(r"//[^\n]*", "", (top / f).read_text()) for f in files if f.startswith("rust/") and f.endswith(".rs")
+)
 types = set(re.findall(r"\b(?:struct|enum|trait|union|type|mod)\s+(\w+)", rust))
 functions = set(re.findall(r"\bfn\s+(\w+)", rust))
 words = set(re.findall(r"\w+", rust))
@@ -80,5 +87,6 @@ for page in PAGES:
         check(page, f"no target {target} of make", target in targets)
 
 print("\n".join(bad))
-print(f"pages: {checked} names and files, {len(bad)} of them not in the tree" if bad else f"pages: {checked} names and files, each in the tree")
+verdict = f"{len(bad)} of them not in the tree" if bad else "each in the tree"
+print(f"pages: {checked} names and files, {verdict}")
 sys.exit(bool(bad))

@@ -16,9 +16,19 @@ top = pathlib.Path(sys.argv[1])
 NOT_SAID = {"rust/kernel/check.rs", "rust/kernel/compat/errno.rs", "rust/kernel/sysfs/attribute.rs"}
 # The test device is not part of the driver.
 VFAB = "rust/ib_vfab"
-NO_REASON = {"The srp-rs authors", "InfiniBand SCSI RDMA Protocol initiator", "{} target {}", "InfiniBand SRP initiator"}
+NO_REASON = {
+    "The srp-rs authors",
+    "InfiniBand SCSI RDMA Protocol initiator",
+    "{} target {}",
+    "InfiniBand SRP initiator",
+}
 # Errors of building a command. They reach the log only as an error number.
-BUILD_ERROR = {"{need} bytes do not fit into {have}", "CDB of {len} bytes", "{n} descriptors", "wrong data length or direction"}
+BUILD_ERROR = {
+    "{need} bytes do not fit into {have}",
+    "CDB of {len} bytes",
+    "{n} descriptors",
+    "wrong data length or direction",
+}
 ADVICE = re.compile(r"(check|see|set|try again|log in at|the two hosts|the target still|the target lacks)\b")
 # Prefixes that are explained once, in front of a table.
 PREFIX = re.compile(r"^(\{\}:)* ?(login refused: |reconnect failed: )?(?=.*[a-z])")
@@ -28,7 +38,13 @@ STRING = re.compile(r'([bc]?)"((?:[^"\\]|\\.)*)"', re.S)
 def source():
     for file in sorted(top.glob("rust/**/*.rs")):
         name = str(file.relative_to(top))
-        if name in NOT_SAID or name.startswith(VFAB) or "standalone" in name or "/tests" in name or name.endswith("/bench.rs"):
+        if (
+            name in NOT_SAID
+            or name.startswith(VFAB)
+            or "standalone" in name
+            or "/tests" in name
+            or name.endswith("/bench.rs")
+        ):
             continue
         text = re.split(r"#\[cfg\(SRP_KUNIT\)\]\s*mod tests \{", file.read_text())[0]
         text = re.sub(r"//[^\n]*", "", text)
@@ -51,5 +67,6 @@ for name, said in source():
     if not any(pattern.search(t) for t in told):
         print(f"{name}: not in docs/troubleshooting.md: {said}")
         bad += 1
-print(f"reasons: {total} of the log, {bad} of them not explained") if bad else print(f"reasons: {total} of the log, each explained")
+verdict = f"{bad} of them not explained" if bad else "each explained"
+print(f"reasons: {total} of the log, {verdict}")
 sys.exit(bad > 0)

@@ -186,8 +186,8 @@ def in_disk(tree, *words, stdout=STDERR, check=True):
 
 
 def make_testbed(late):
-    """Makes the disk at /testbed: the tests, the pages with commands, our packages with their index, and their source. The
-    storage is LATE seconds late at boot."""
+    """Makes the disk at /testbed: the tests, the pages with commands, our packages with their index, and their source.
+    The storage is LATE seconds late at boot."""
     remove(TESTBED)
     for folder in "bin", "source":
         (TESTBED / folder).mkdir(parents=True)

@@ -52,7 +52,10 @@ class Growth:
         self.machine |= {k: v for k, v in machine.items() if k != "cpus"}
 
     def medians(self):
-        return {key: {n: {v: statistics.median(values) for v, values in by.items()} for n, by in points.items()} for key, points in self.points.items()}
+        return {
+            key: {n: {v: statistics.median(values) for v, values in by.items()} for n, by in points.items()}
+            for key, points in self.points.items()
+        }
 
 
 def exponent(points, variant):
@@ -66,7 +69,10 @@ def exponent(points, variant):
 def table(medians):
     for (curve, figure), points in medians.items():
         growth = [exponent(points, v) for v in ("c", "rust")]
-        print(f"\n{curve}: {figure}" + "".join(f"; {v} grows by {g:.2f}" for v, g in zip(("C", "ours"), growth) if g is not None))
+        print(
+            f"\n{curve}: {figure}"
+            + "".join(f"; {v} grows by {g:.2f}" for v, g in zip(("C", "ours"), growth) if g is not None)
+        )
         for n in sorted(points):
             c, ours = points[n]["c"], points[n]["rust"]
             print(f"{n:6}{c:16,.1f}{ours:16,.1f}" + (f"{ours / c:8.3f}" if c else ""))

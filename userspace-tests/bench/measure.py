@@ -202,7 +202,9 @@ class Bench:
         self.disks = [wait(f"LUN {n}", lambda n=n: self.disk(self.host, n)) for n in range(luns)]
         # Without counting the target may know only this initiator port, so this login is measured.
         if not self.args.counted:
-            self.put("login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took)
+            self.put(
+                "login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took
+            )
 
     def logins(self, rnd, variant, w):
         """Measures the cost of logins that see one LUN, with several sessions at the same time."""
@@ -234,7 +236,10 @@ class Bench:
                 host, _, _ = self.login("," + w["options"])
         self.all_told()
         mine = {}
-        for what, site, at, text in re.findall(r": (kmalloc|kmem_cache_alloc|kfree|kmem_cache_free): call_site=(.*?) ptr=(\w+)(.*)", read(f"{TRACING}/trace")):
+        for what, site, at, text in re.findall(
+            r": (kmalloc|kmem_cache_alloc|kfree|kmem_cache_free): call_site=(.*?) ptr=(\w+)(.*)",
+            read(f"{TRACING}/trace"),
+        ):
             mine.pop(at, None)
             if what in ("kmalloc", "kmem_cache_alloc") and ("[ib_srp]" in site or site.startswith(HELPER)):
                 mine[at] = int(re.search(r"bytes_alloc=(\d+)", text)[1])
@@ -317,12 +322,16 @@ class Bench:
             sys.exit(f"{w['name']} with {variant}: no I/O while it was counted")
         # fio's figures cover slightly more than the counted time. Without counting they are used, because fio may have
         # ended before the end mark.
-        iops, mbs = (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
+        iops, mbs = (
+            (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
+        )
         self.put(
-            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests, iops=iops,
-            mbs=mbs, latency=j["lat_ns"]["mean"], p99=j["lat_ns"]["percentile"]["99.000000"],
+            "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests,
+            iops=iops, mbs=mbs, latency=j["lat_ns"]["mean"], p99=j["lat_ns"]["percentile"]["99.000000"],
         )  # fmt: skip
-        print(f"round {rnd} {variant:5} {w['name']:15} {iops:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True)
+        print(
+            f"round {rnd} {variant:5} {w['name']:15} {iops:9.0f} IOPS {j['lat_ns']['mean'] / 1000:9.1f} us", flush=True
+        )
 
     def requests(self, rnd, variant, w):
         """Counts the driver's requests to the device per I/O, by probes in the device's driver. The `done` of its
@@ -339,7 +348,17 @@ class Bench:
         events = self.probes(False)
         if ios != each * jobs:
             sys.exit(f"{w['name']} with {variant}: {ios} I/Os while it was traced")
-        n = dict.fromkeys(("work requests", "send doorbells", "receive doorbells", "send completions", "receive completions", "locks"), 0)
+        n = dict.fromkeys(
+            (
+                "work requests",
+                "send doorbells",
+                "receive doorbells",
+                "send completions",
+                "receive completions",
+                "locks",
+            ),
+            0,
+        )
         for event, fields in events:
             if event == "lock":
                 n["locks"] += 1
@@ -360,7 +379,9 @@ class Bench:
                 # IB_WC_RECV
                 received = int(re.search(r"opcode=(\d+)", fields)[1]) & 128
                 n["receive completions" if received else "send completions"] += 1
-        self.put("requests", round=rnd, variant=variant, workload=w["name"], requests={k: v / ios for k, v in n.items()})
+        self.put(
+            "requests", round=rnd, variant=variant, workload=w["name"], requests={k: v / ios for k, v in n.items()}
+        )
 
     def called_by_initiator(self):
         """Returns a filter for `caller`: the module, and the kernel's lock helpers for Rust, which only the module
@@ -381,10 +402,13 @@ class Bench:
         if on:
             # `wr_cqe` and `next` of a work request, `wr_cqe` and `opcode` of a completion.
             following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
-            write(f"{TRACING}/kprobe_events", f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
-                  "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
-                  "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n"
-                  + "".join(f"p:bench/lock{n} {name} caller=+0($stack):symbol\n" for n, name in enumerate(LOCKS)))  # fmt: skip
+            write(
+                f"{TRACING}/kprobe_events",
+                f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
+                "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
+                "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n"
+                + "".join(f"p:bench/lock{n} {name} caller=+0($stack):symbol\n" for n, name in enumerate(LOCKS)),
+            )
             for n in range(len(LOCKS)):
                 write(f"{TRACING}/events/bench/lock{n}/filter", self.called_by_initiator())
             write(f"{TRACING}/buffer_size_kb", "8192")
@@ -437,9 +461,12 @@ class Bench:
 
     def machine(self):
         self.put(
-            "machine", kernel=platform.release(), cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
-            cpus=os.cpu_count(), fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
-        )  # fmt: skip
+            "machine",
+            kernel=platform.release(),
+            cpu=next(iter(re.findall("model name.*: (.*)", read("/proc/cpuinfo"))), platform.machine()),
+            cpus=os.cpu_count(),
+            fio=subprocess.run(["fio", "--version"], capture_output=True, text=True).stdout.strip(),
+        )
 
     def main(self):
         a = self.args

@@ -81,12 +81,14 @@ def run(disk, rw, direct, ahead=31, **more):
     """Reads or writes at full speed and reports the throughput."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
     write("/proc/sys/vm/drop_caches", 3)
-    line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-            f"--rw={rw}", "--bs=128k", f"--size={3 * MIB}m", "--thread",
-            *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)), f"--direct={int(direct)}",
-            "--end_fsync=1", "--clocksource=clock_gettime",
-            # The hint would double the read-ahead.
-            "--fadvise_hint=0"]  # fmt: skip
+    line = [
+        "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
+        f"--rw={rw}", "--bs=128k", f"--size={3 * MIB}m", "--thread", f"--direct={int(direct)}", "--end_fsync=1",
+        *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)),
+        "--clocksource=clock_gettime",
+        # The hint would double the read-ahead.
+        "--fadvise_hint=0",
+    ]  # fmt: skip
     j = fio(line)[0]
     with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
         if int(f.read()) != ahead * 4:
@@ -138,8 +140,10 @@ def phases(disk, rw, what="", mib=MIB // 2, **more):
 
 
 def one_by_one(disk, rw, mib):
-    line = ["fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-            f"--rw={rw}", "--bs=128k", f"--size={mib}m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime"]  # fmt: skip
+    line = [
+        "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
+        f"--rw={rw}", "--bs=128k", f"--size={mib}m", "--ioengine=psync", "--direct=1", "--clocksource=clock_gettime",
+    ]  # fmt: skip
     j = fio(line)[0]
     return round(j[rw]["lat_ns"]["mean"])
 
@@ -150,8 +154,10 @@ COMMANDS = 64
 
 def reads(disk, depth, sizes=SIZES, polled=0):
     """Returns the instructions for a random read of each size."""
-    lines = ["[global]", f"filename=/dev/{disk}", "rw=randread", "direct=1", "norandommap=1", f"iodepth={depth}", "allow_file_create=0",
-             "ioengine=io_uring", f"hipri={polled}", "clocksource=clock_gettime", "stonewall"]  # fmt: skip
+    lines = [
+        "[global]", f"filename=/dev/{disk}", "rw=randread", "direct=1", "norandommap=1", f"iodepth={depth}",
+        "allow_file_create=0", "ioengine=io_uring", f"hipri={polled}", "clocksource=clock_gettime", "stonewall",
+    ]  # fmt: skip
     for bytes in sizes:
         lines += [f"[{bytes}]", f"bs={bytes}", f"io_size={bytes * COMMANDS * depth}"]
     jobs = fio(["fio", "--output-format=json", "--eta=never", "-"], "\n".join(lines))
@@ -183,15 +189,19 @@ def static_and_dynamic():
             hosts.append(host)
         for depth, all in rounds.items():
             # The first round does not count. The order alternates.
-            all += [{name: reads(disks[name], depth) for name in sorted(disks)[:: 1 if n % 2 else -1]} for n in range(5)][1:]
+            all += [
+                {name: reads(disks[name], depth) for name in sorted(disks)[:: 1 if n % 2 else -1]} for n in range(5)
+            ][1:]
         for host in hosts:
             logout(host)
     for depth, all in rounds.items():
         for n, bytes in enumerate(SIZES):
             took = {name: round(statistics.median(r[name][n] for r in all)) for name in disks}
             ratios = [r["static"][n] / r["dynamic"][n] for r in all]
-            say("reads", device=add_target.split("srp-")[1][:3].capitalize(), depth=depth, bytes=bytes, **took,
-                ratio=f"{statistics.median(ratios):.3f}", least=f"{min(ratios):.3f}", most=f"{max(ratios):.3f}")  # fmt: skip
+            say(
+                "reads", device=add_target.split("srp-")[1][:3].capitalize(), depth=depth, bytes=bytes, **took,
+                ratio=f"{statistics.median(ratios):.3f}", least=f"{min(ratios):.3f}", most=f"{max(ratios):.3f}",
+            )  # fmt: skip
 
 
 def depths(**more):
@@ -215,8 +225,11 @@ def clients(**more):
             for rw in ("read", "write"):
                 write("/proc/sys/vm/drop_caches", 3)
                 size = MIB << 18
-                lines = ["[global]", f"rw={rw}", "bs=128k", f"size={size}", "ioengine=psync", f"direct={int(direct)}", "end_fsync=1",
-                         "group_reporting", "thread", "allow_file_create=0", "clocksource=clock_gettime", "fadvise_hint=0"]  # fmt: skip
+                lines = [
+                    "[global]", f"rw={rw}", "bs=128k", f"size={size}", "ioengine=psync", f"direct={int(direct)}",
+                    "end_fsync=1", "group_reporting", "thread", "allow_file_create=0", "clocksource=clock_gettime",
+                    "fadvise_hint=0",
+                ]  # fmt: skip
                 for i, (_, disk) in enumerate(sessions):
                     write(f"/sys/block/{disk}/queue/read_ahead_kb", 31 * 4)
                     lines += [f"[c{i}]", f"filename=/dev/{disk}", f"offset={i * size}"]

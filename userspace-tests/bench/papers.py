@@ -28,7 +28,16 @@ for log in logs:
             fields = dict(word.split("=") for word in m[3].split())
             row = {k: float(v) if re.fullmatch(r"[\d.]+", v) else v for k, v in fields.items()}
             found.setdefault(m[2], []).append(row)
-missing = {"registration", "rdma", "latency", "transfer", "place", "reads", "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited", "xor_far", "end"} - found.keys()
+missing = {
+    "registration",
+    "rdma",
+    "latency",
+    "transfer",
+    "place",
+    "reads",
+    "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited",
+    "xor_far", "end",
+} - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
@@ -86,11 +95,20 @@ curves(
 )  # fmt: skip
 curves(
     "reads",
-    [(f"{d}, depth {q:.0f}", {"copied from static memory": [(r["bytes"], r["static"]) for r in of("reads", device=d, depth=q)],
-                              "registered in place": [(r["bytes"], r["dynamic"]) for r in of("reads", device=d, depth=q)]})
-     for d in devices for q in (1, 16)],
-    "bytes of a read", "instructions",
-)  # fmt: skip
+    [
+        (
+            f"{d}, depth {q:.0f}",
+            {
+                "copied from static memory": [(r["bytes"], r["static"]) for r in of("reads", device=d, depth=q)],
+                "registered in place": [(r["bytes"], r["dynamic"]) for r in of("reads", device=d, depth=q)],
+            },
+        )
+        for d in devices
+        for q in (1, 16)
+    ],
+    "bytes of a read",
+    "instructions",
+)
 figure, axis = plt.subplots(figsize=(6, 4))
 rows = found["latency"]
 axis.bar(
@@ -103,18 +121,47 @@ save(figure, "latency")
 delays = sorted({r["delay"] for r in found["far_depth"]})
 curves(
     "depth",
-    [(f"{rw}s through the page cache, {how}", {f"{d / 1000:g} ms": [(r["depth"], r["mbs"]) for r in of("far_depth", delay=d, rw=rw, direct=0, ahead=a)]
-                                               for d in delays})
-     for rw, a, how in (("read", 31, "31 pages ahead"), ("read", 255, "255 pages ahead"), ("write", 31, "any read-ahead"))],
-    "max_cmd_per_lun", "MB/s",
-)  # fmt: skip
+    [
+        (
+            f"{rw}s through the page cache, {how}",
+            {
+                f"{d / 1000:g} ms": [(r["depth"], r["mbs"]) for r in of("far_depth", delay=d, rw=rw, direct=0, ahead=a)]
+                for d in delays
+            },
+        )
+        for rw, a, how in (
+            ("read", 31, "31 pages ahead"),
+            ("read", 255, "255 pages ahead"),
+            ("write", 31, "any read-ahead"),
+        )
+    ],
+    "max_cmd_per_lun",
+    "MB/s",
+)
 curves(
     "clients",
-    [(f"{rw}s, {title}", {f"{d / 1000:g} ms": [(r["clients"], r["mbs"]) for r in of("far_clients", delay=d, rw=rw, direct=direct)] for d in delays})
-     for rw in ("read", "write") for title, direct in (("through the page cache", 0), ("direct", 1))],
-    "clients", "MB/s", log=False,
-)  # fmt: skip
-ways = {"lio": "LIO", "target": "srp-target", "one": "SE, CE and RS on one host", "two": "CE and RS on another", "three": "RS on a third"}
+    [
+        (
+            f"{rw}s, {title}",
+            {
+                f"{d / 1000:g} ms": [(r["clients"], r["mbs"]) for r in of("far_clients", delay=d, rw=rw, direct=direct)]
+                for d in delays
+            },
+        )
+        for rw in ("read", "write")
+        for title, direct in (("through the page cache", 0), ("direct", 1))
+    ],
+    "clients",
+    "MB/s",
+    log=False,
+)
+ways = {
+    "lio": "LIO",
+    "target": "srp-target",
+    "one": "SE, CE and RS on one host",
+    "two": "CE and RS on another",
+    "three": "RS on a third",
+}
 figure, axes = plt.subplots(1, 2, figsize=(14, 5), sharey=True)
 for axis, rw in zip(axes, ("read", "write")):
     rows_of = {(w, d): of("wss_phase", rw=rw, way=w, delay=d) for d in delays for w in ways}
@@ -129,28 +176,56 @@ for axis, rw in zip(axes, ("read", "write")):
     axis.set_xlabel("instructions")
     axis.legend()
 save(figure, "wss-phases")
-systems = {(s, d): f"{of_s}, {of_d}" for s, of_s in (("relays", "relays"), ("raid6", "RAID-6")) for d, of_d in (("ours", "our driver"), ("c", "C driver"))}
+systems = {
+    (s, d): f"{of_s}, {of_d}"
+    for s, of_s in (("relays", "relays"), ("raid6", "RAID-6"))
+    for d, of_d in (("ours", "our driver"), ("c", "C driver"))
+}
 stripes, random = of("xor_limited", rw="write"), of("xor_limited", rw="randwrite")
 # Bytes sent by the client per byte of data.
 for r in found["xor_limited"]:
     r["out"] = round(r["sent"] / r["kib"], 3)
 curves(
     "xor-limited",
-    [(title, {s: [(r["bytes"], r[what]) for r in random if (r["system"], r["driver"]) == k] for k, s in systems.items()})
-     for title, what in (("client's link of 16 Mbit/s, random writes", "kibs"), ("bytes that leave the client for one of data", "out"))],
-    "bytes of a write", "KiB/s; bytes",
-)  # fmt: skip
+    [
+        (
+            title,
+            {s: [(r["bytes"], r[what]) for r in random if (r["system"], r["driver"]) == k] for k, s in systems.items()},
+        )
+        for title, what in (
+            ("client's link of 16 Mbit/s, random writes", "kibs"),
+            ("bytes that leave the client for one of data", "out"),
+        )
+    ],
+    "bytes of a write",
+    "KiB/s; bytes",
+)
 curves(
     "xor-far",
-    [(f"random {rw[4:]}s of {b / 1024:g} KiB", {f"{s}, depth {q}": [(r["delay"], r["us"]) for r in of("xor_far", system=k[0], driver=k[1], rw=rw, bytes=b, depth=q)]
-                                               for k, s in systems.items() for q in (1, 4)})
-     for rw in ("randread", "randwrite") for b in (4096, 65536)],
-    "microseconds from host to host", "microseconds of one", log=False,
-)  # fmt: skip
+    [
+        (
+            f"random {rw[4:]}s of {b / 1024:g} KiB",
+            {
+                f"{s}, depth {q}": [
+                    (r["delay"], r["us"]) for r in of("xor_far", system=k[0], driver=k[1], rw=rw, bytes=b, depth=q)
+                ]
+                for k, s in systems.items()
+                for q in (1, 4)
+            },
+        )
+        for rw in ("randread", "randwrite")
+        for b in (4096, 65536)
+    ],
+    "microseconds from host to host",
+    "microseconds of one",
+    log=False,
+)
 figure, axis = plt.subplots(figsize=(6, 4))
 for n, rw in enumerate(("read", "write")):
     rows_of = of("phase", rw=rw)
-    axis.barh([i + 0.4 * n for i in range(len(rows_of))], [r["median"] for r in rows_of], height=0.4, label=f"128 KiB {rw}")
+    axis.barh(
+        [i + 0.4 * n for i in range(len(rows_of))], [r["median"] for r in rows_of], height=0.4, label=f"128 KiB {rw}"
+    )
 axis.set_yticks([i + 0.2 for i in range(len(rows_of))], [r["step"] for r in rows_of])
 axis.invert_yaxis()
 axis.set_xscale("log")
@@ -170,14 +245,28 @@ table("registration and invalidation", found["registration"], ("device", "bytes"
 table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
 table("latency", found["latency"], ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
-table("static and dynamic, in the driver", found["reads"], ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"))
+table(
+    "static and dynamic, in the driver",
+    found["reads"],
+    ("device", "depth", "bytes", "static", "dynamic", "ratio", "least", "most"),
+)
 table("depth, a packet takes `delay` us", found["far_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
 table("clients with a session each, likewise", found["far_clients"], ("delay", "clients", "rw", "direct", "mbs"))
-table("128 KiB by regions of so many pages, one command for each, likewise", found["far_regions"], ("delay", "pages", "rw", "us"))
+table(
+    "128 KiB by regions of so many pages, one command for each, likewise",
+    found["far_regions"],
+    ("delay", "pages", "rw", "us"),
+)
 table("phases by who answers, likewise", found["wss_phase"], ("delay", "way", "rw", "step", "median"))
 table("latency without and with the events, likewise", found["wss_phases"], ("delay", "way", "rw", "untold", "told"))
-table("2-D XOR and RAID-6, the client's link limited", stripes + random, ("driver", "system", "rw", "bytes", "depth", "kibs", "out"))
-table("likewise, a packet takes `delay` us", found["xor_far"], ("driver", "system", "rw", "bytes", "depth", "delay", "us"))
+table(
+    "2-D XOR and RAID-6, the client's link limited",
+    stripes + random,
+    ("driver", "system", "rw", "bytes", "depth", "kibs", "out"),
+)
+table(
+    "likewise, a packet takes `delay` us", found["xor_far"], ("driver", "system", "rw", "bytes", "depth", "delay", "us")
+)
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))

@@ -17,7 +17,10 @@ RULES, SUBTREES = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "subtrees
 # A copy of data takes at least LARGE instructions; smaller ones count for the layer that does them.
 COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
 # Layers in the order of the table. The first two are the purpose of an initiator's driver.
-LAYERS = ("driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device", "copy by the device")
+LAYERS = (
+    "driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device",
+    "copy by the device",
+)  # fmt: skip
 COPY = {"driver": "copy", "device": "copy by the device"}
 OWN = ("driver", "ib_core")
 # Fields of the plugin: parent, function, calls, instructions, stores to lines last written by another CPU.
@@ -35,14 +38,18 @@ def lines(path):
 class Rules:
     def __init__(self, path, subtrees):
         rows = lines(path)
-        self.subtrees = [(name, re.compile(begins), re.compile(ends[0] if ends else "$")) for name, begins, *ends in lines(subtrees)]
+        self.subtrees = [
+            (name, re.compile(begins), re.compile(ends[0] if ends else "$")) for name, begins, *ends in lines(subtrees)
+        ]
         self.rules = {kind: [(name, re.compile(p)) for k, name, p in rows if k == kind] for kind in ("side", "layer")}
         self.known = {}
 
     def __getitem__(self, function):
         """Returns the function's side and layer; None stands for its caller's."""
         if function not in self.known:
-            self.known[function] = tuple(next((n for n, p in those if p.match(function)), None) for those in self.rules.values())
+            self.known[function] = tuple(
+                next((n for n, p in those if p.match(function)), None) for those in self.rules.values()
+            )
         return self.known[function]
 
 
@@ -86,7 +93,10 @@ class Tree:
             for side, weight in shares[i].items() if insns[i] else ():
                 key = side, layers[i], functions[i]
                 self.parts[key] = self.parts.get(key, 0) + insns[i] * weight
-                for what, times in ("lines of another CPU", lines[i]), ("contended locks", calls[i] * bool(CONTENDED.match(functions[i]))):
+                for what, times in ("lines of another CPU", lines[i]), (
+                    "contended locks",
+                    calls[i] * bool(CONTENDED.match(functions[i])),
+                ):
                     self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
             if layers[i] not in ("device", COPY["device"]):
                 below[i] = insns[i] * shares[i].get("initiator", 0)
@@ -126,12 +136,17 @@ class Runs:
                     functions[key] = functions.get(key, 0) + insns / ios
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
             subtrees = {what: n / ios for what, n in tree.subtrees.items()}
-            self.runs.setdefault((device, line["workload"], line["variant"]), []).append((layers, functions, sides, shared, subtrees))
+            self.runs.setdefault((device, line["workload"], line["variant"]), []).append(
+                (layers, functions, sides, shared, subtrees)
+            )
 
     def rows(self):
         """Yields workload, device, initiator, layer, instructions: medians of the rounds."""
         for (device, workload, variant), those in self.runs.items():
-            layers = {k: statistics.median(l.get(k, 0) for l, *_ in those) for k in dict.fromkeys(k for l, *_ in those for k in l)}
+            layers = {
+                k: statistics.median(l.get(k, 0) for l, *_ in those)
+                for k in dict.fromkeys(k for l, *_ in those for k in l)
+            }
             whole = sum(n for k, n in layers.items() if k not in ("device", COPY["device"]))
             own = sum(layers.get(k, 0) for k in OWN)
             for layer in sorted(layers, key=lambda k: LAYERS.index(k) if k in LAYERS else len(LAYERS)):
@@ -142,7 +157,9 @@ class Runs:
                 for what in those[0][3]:
                     yield workload, device, variant, what, statistics.median(shared[what] for *_, shared, _ in those)
             for what in those[0][4]:
-                yield workload, device, variant, f"with all below: {what}", statistics.median(subtrees[what] for *_, subtrees in those)
+                yield workload, device, variant, f"with all below: {what}", statistics.median(
+                    subtrees[what] for *_, subtrees in those
+                )
 
 
 def figure(n):
@@ -165,7 +182,10 @@ def top(runs):
     """Prints the most expensive functions of the initiator's side, by their own instructions."""
     for (device, workload, variant), those in runs.runs.items():
         _, functions, sides, *_ = those[-1]
-        print(f"\n{workload} {device} {variant}: " + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1])))
+        print(
+            f"\n{workload} {device} {variant}: "
+            + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1]))
+        )
         ours = ((key, n) for key, n in functions.items() if key[0] not in ("device", COPY["device"]))
         for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
             print(f"    {n:8,.0f}  {layer:16}{function}")

@@ -24,7 +24,9 @@ def disconnect_nvme(disk):
 
 
 def connect_rnbd():
-    measure.write("/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0")
+    measure.write(
+        "/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0"
+    )
 
 
 def disconnect_rnbd(disk):
@@ -32,7 +34,9 @@ def disconnect_rnbd(disk):
 
 
 def iscsi(what, port):
-    subprocess.run(["iscsiadm", "-m", "node", "-T", IQN, "-p", f"10.0.0.1:{port}", what], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["iscsiadm", "-m", "node", "-T", IQN, "-p", f"10.0.0.1:{port}", what], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 PEERS = {
@@ -71,7 +75,10 @@ def queue(disk):
 class Peers(measure.Bench):
     def run(self, rnd, variant, w):
         if rnd == 0:
-            limits = (f"{f} {measure.read(f'{queue(self.disks[0])}/{f}')}" for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments"))
+            limits = (
+                f"{f} {measure.read(f'{queue(self.disks[0])}/{f}')}"
+                for f in ("scheduler", "nr_requests", "max_sectors_kb", "max_segments")
+            )
             print(f"{variant}: {self.disks[0]},", ", ".join(limits))
         super().run(rnd, variant, w)
 

@@ -33,7 +33,13 @@ def ratios():
         for y, (w, v) in enumerate(rows):
             if r := workloads[w]["ratios"][v].get(metric):
                 middle, (low, high) = r.get("mean", r["median"]), r.get("ci95", (r["min"], r["max"]))
-                axis.barh(y, middle, xerr=[[middle - low], [high - middle]], color="tab:green" if middle <= 1 else "tab:red", capsize=2)
+                axis.barh(
+                    y,
+                    middle,
+                    xerr=[[middle - low], [high - middle]],
+                    color="tab:green" if middle <= 1 else "tab:red",
+                    capsize=2,
+                )
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_title(f"{title}, ours / C")
     axes[0].set_yticks(range(len(rows)), [w if v == "c" else f"{w} ({v})" for w, v in rows])
@@ -64,9 +70,15 @@ def parts():
 def rates():
     drivers = sorted({v for e in workloads.values() for v in e["drivers"]})
     figure, axes = plt.subplots(1, 3, figsize=(13, 0.4 * len(workloads) + 1), sharey=True)
-    for axis, (metric, title, unit) in zip(axes, [("iops", "IOPS", 1), ("latency", "mean latency, us", 1e3), ("mbs", "MB/s", 1)]):
+    for axis, (metric, title, unit) in zip(
+        axes, [("iops", "IOPS", 1), ("latency", "mean latency, us", 1e3), ("mbs", "MB/s", 1)]
+    ):
         for n, v in enumerate(drivers):
-            d = [(y, e["drivers"][v][metric]["median"] / unit) for y, e in enumerate(workloads.values()) if v in e["drivers"]]
+            d = [
+                (y, e["drivers"][v][metric]["median"] / unit)
+                for y, e in enumerate(workloads.values())
+                if v in e["drivers"]
+            ]
             axis.barh([y + 0.27 * n for y, _ in d], [x for _, x in d], 0.27, label=v)
         axis.set_xscale("log")
         axis.set_title(title)
@@ -87,9 +99,16 @@ def others():
             rows = [(y, e["ratios"][v][metric]) for y, e in enumerate(workloads.values()) if v in e["ratios"]]
             # Inverts the ratios, which are ours relative to theirs.
             axis.barh(
-                [y + height * (n + 0.5) for y, _ in rows], [1 / r["median"] for _, r in rows], height, label=v, capsize=1,
-                xerr=[[1 / r["median"] - 1 / r["max"] for _, r in rows], [1 / r["min"] - 1 / r["median"] for _, r in rows]],
-            )  # fmt: skip
+                [y + height * (n + 0.5) for y, _ in rows],
+                [1 / r["median"] for _, r in rows],
+                height,
+                label=v,
+                capsize=1,
+                xerr=[
+                    [1 / r["median"] - 1 / r["max"] for _, r in rows],
+                    [1 / r["min"] - 1 / r["median"] for _, r in rows],
+                ],
+            )
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_title(f"{title}, ours = 1")
     axes[0].set_yticks([y + 0.43 for y in range(len(workloads))], workloads)

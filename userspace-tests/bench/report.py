@@ -20,10 +20,18 @@ TOLERANCE = 1.03
 # Waiting for a lock: with several CPUs mostly because the holder's QEMU thread is preempted.
 SPIN = "native_queued_spin_lock_slowpath"
 # Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-       2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
 # Figures with their spread in the table.
-FIGURES = (("insn", "instructions", 1), ("iops", "IOPS", 1), ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1))
+FIGURES = (
+    ("insn", "instructions", 1),
+    ("iops", "IOPS", 1),
+    ("latency", "latency us", 1e3),
+    ("p99", "p99 us", 1e3),
+    ("mbs", "MB/s", 1),
+)
 METRICS = ("insn", "all", "module", "iops", "latency", "p99", "mbs", "login", "memory", "own", "ksoftirqd")
 
 
@@ -79,7 +87,9 @@ class Results:
                 "parts": {k: v / ios for k, v in profile.parts.items()},
                 "calls": {k: v / ios for k, v in profile.calls.items()},
                 # Omit functions with less than one instruction per I/O.
-                "functions": {f: n / ios for f, n in sorted(profile.functions.items(), key=lambda f: -f[1]) if n >= ios},
+                "functions": {
+                    f: n / ios for f, n in sorted(profile.functions.items(), key=lambda f: -f[1]) if n >= ios
+                },
             }
         if workload not in self.order:
             self.order.append(workload)
@@ -127,12 +137,20 @@ class Results:
             more = {} if self.profiles or len(values) < 2 else {"mean": geometric(values), "ci95": interval(values)}
             return spread(values) | more
 
-        out = {"machine": self.machine, "workloads": {}, "channel": {v: c for v in ("c", "rust") if (c := self.channel(v))}}
+        out = {
+            "machine": self.machine,
+            "workloads": {},
+            "channel": {v: c for v in ("c", "rust") if (c := self.channel(v))},
+        }
         for w in self.order:
             out["workloads"][w] = entry = {"drivers": {}, "ratios": {}}
             for (workload, variant), rounds in self.runs.items():
                 if workload == w:
-                    figures = {m: spread([r[m] for r in rounds.values()]) for m in (*METRICS, "busy") if m in next(iter(rounds.values()))}
+                    figures = {
+                        m: spread([r[m] for r in rounds.values()])
+                        for m in (*METRICS, "busy")
+                        if m in next(iter(rounds.values()))
+                    }
                     entry["drivers"][variant] = figures | self.profiles.get((w, variant), {})
                     if asked := self.requests.get((w, variant)):
                         entry["drivers"][variant]["initiator"] = asked
@@ -155,18 +173,31 @@ def interval(ratios):
 
 
 def table(results, counted):
-    columns = [("insn", "instructions per I/O", 1), ("all", "mean of all starts", 1), ("module", "in ib_srp", 1), ("iops", "IOPS", 1),
-               ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1)]  # fmt: skip
+    columns = [
+        ("insn", "instructions per I/O", 1), ("all", "mean of all starts", 1), ("module", "in ib_srp", 1),
+        ("iops", "IOPS", 1), ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1),
+    ]  # fmt: skip
     if not counted:
         columns = columns[3:]
     middle = statistics.median if counted else geometric
     compare(results, columns, [w for w in results.order if not w.startswith("login")], middle)
-    columns = [("insn", "instructions", 1), ("module", "in ib_srp", 1), ("login", "ms", 1e6), ("memory", "KiB, both ends", 1024),
-               ("own", "KiB of its own", 1024)]  # fmt: skip
+    columns = [
+        ("insn", "instructions", 1),
+        ("module", "in ib_srp", 1),
+        ("login", "ms", 1e6),
+        ("memory", "KiB, both ends", 1024),
+        ("own", "KiB of its own", 1024),
+    ]
     print()
     compare(results, columns if counted else columns[2:3], [w for w in results.order if w.startswith("login")], middle)
     if (c := results.channel("c")) and (ours := results.channel("rust")):
-        print("KiB for one channel more, C / ours: " + ", ".join(f"{what} {c[m] / 1024:.0f} / {ours[m] / 1024:.0f}" for m, what in (("memory", "both ends"), ("own", "its own"))))
+        print(
+            "KiB for one channel more, C / ours: "
+            + ", ".join(
+                f"{what} {c[m] / 1024:.0f} / {ours[m] / 1024:.0f}"
+                for m, what in (("memory", "both ends"), ("own", "its own"))
+            )
+        )
     spreads(results, counted)
     absolute(results)
 
@@ -176,8 +207,12 @@ def rounded(x):
 
 
 def absolute(results):
-    figures = [f for f in FIGURES if any(f[0] in figures for rounds in results.runs.values() for figures in rounds.values())]
-    print("\nminimum / median / maximum of the rounds\n" + f"{'':22}" + "".join(f"{title:>36}" for _, title, _ in figures))
+    figures = [
+        f for f in FIGURES if any(f[0] in figures for rounds in results.runs.values() for figures in rounds.values())
+    ]
+    print(
+        "\nminimum / median / maximum of the rounds\n" + f"{'':22}" + "".join(f"{title:>36}" for _, title, _ in figures)
+    )
     for w, variant in results.runs:
         rounds = results.runs[w, variant].values()
         if w.startswith("login"):
@@ -202,7 +237,9 @@ def compare(results, columns, workloads, middle):
                 if not ratio:
                     row += " " * 30
                     continue
-                value = [statistics.median(r[metric] for r in results.runs[w, v].values()) / unit for v in (variant, "rust")]
+                value = [
+                    statistics.median(r[metric] for r in results.runs[w, v].values()) / unit for v in (variant, "rust")
+                ]
                 row += f"{rounded(value[0]):>11}{rounded(value[1]):>10}{middle(ratio):9.3f}"
             print(row)
 
@@ -223,15 +260,28 @@ def spreads(results, counted):
 
 def peers(results):
     """Prints a line for each protocol, with the medians and our ratio to them."""
-    columns = [("insn", "insn per I/O", 1), ("iops", "IOPS", 1), ("latency", "mean us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1)]
+    columns = [
+        ("insn", "insn per I/O", 1),
+        ("iops", "IOPS", 1),
+        ("latency", "mean us", 1e3),
+        ("p99", "p99 us", 1e3),
+        ("mbs", "MB/s", 1),
+    ]
     ratios = [("insn", "insn"), ("iops", "IOPS"), ("latency", "latency")]
-    print(f"{'':22}" + "".join(f"{title:>14}" for _, title, _ in columns) + "   ours / this one:" + "".join(f"{t:>9}" for _, t in ratios))
+    print(
+        f"{'':22}"
+        + "".join(f"{title:>14}" for _, title, _ in columns)
+        + "   ours / this one:"
+        + "".join(f"{t:>9}" for _, t in ratios)
+    )
     for w in results.order:
         if w.startswith("login"):
             continue
         for v in [v for workload, v in results.runs if workload == w]:
             rounds = results.runs[w, v].values()
-            row = f"{w:15}{v:7}" + "".join(f"{statistics.median(r[m] for r in rounds) / unit:14,.1f}" for m, _, unit in columns)
+            row = f"{w:15}{v:7}" + "".join(
+                f"{statistics.median(r[m] for r in rounds) / unit:14,.1f}" for m, _, unit in columns
+            )
             if v != "rust":
                 row += " " * 19 + "".join(f"{statistics.median(results.ratios(w, v, m)):9.3f}" for m, _ in ratios)
             print(row)
@@ -245,12 +295,17 @@ def figures(results):
         for variant in results.against(w):
             for metric in METRICS:
                 if ratio := results.ratios(w, variant, metric):
-                    pair = [statistics.median(r[metric] for r in results.runs[w, v].values()) / units.get(metric, 1) for v in (variant, "rust")]
+                    pair = [
+                        statistics.median(r[metric] for r in results.runs[w, v].values()) / units.get(metric, 1)
+                        for v in (variant, "rust")
+                    ]
                     counted = results.profiles or len(ratio) < 2
                     middle = statistics.median(ratio) if counted else geometric(ratio)
                     least, most = (min(ratio), max(ratio)) if counted else interval(ratio)
                     yield w, variant, metric, *map(rounded, pair), f"{middle:.3f}", f"{least:.3f}", f"{most:.3f}"
-            sources = {"initiator": results.requests} | {k: {n: p[k] for n, p in results.profiles.items()} for k in ("calls", "parts")}
+            sources = {"initiator": results.requests} | {
+                k: {n: p[k] for n, p in results.profiles.items()} for k in ("calls", "parts")
+            }
             for what, each in sources.items():
                 if (w, variant) in each and (w, "rust") in each:
                     for name, theirs in each[w, variant].items():
@@ -261,7 +316,10 @@ def write_figures(results, path):
     with open(path, "w") as f:
         for name, value in results.machine.items():
             print(f"# {name}: {value}", file=f)
-        print("# us, ms (login), KiB (memory, own), MB/s (mbs); medians of the rounds, and the ratio's least and most", file=f)
+        print(
+            "# us, ms (login), KiB (memory, own), MB/s (mbs); medians of the rounds, and the ratio's least and most",
+            file=f,
+        )
         for row in (("workload", "against", "figure", "theirs", "ours", "ratio", "least", "most"), *figures(results)):
             print(*row, sep="\t", file=f)
 
@@ -298,7 +356,10 @@ def check(results, path, short, again, lines):
         limit = float(bound)
         if against == "-":
             if metric == "own" and results.ratios(workload, "c", metric):
-                value, theirs = (statistics.median(r[metric] / 1024 for r in results.runs[workload, v].values()) for v in ("rust", "c"))
+                value, theirs = (
+                    statistics.median(r[metric] / 1024 for r in results.runs[workload, v].values())
+                    for v in ("rust", "c")
+                )
             elif (workload, "rust") in results.requests:
                 value, theirs = (results.requests[workload, v][metric.replace("-", " ")] for v in ("rust", "c"))
             else:
@@ -343,7 +404,9 @@ def check(results, path, short, again, lines):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--bounds")
-    p.add_argument("--short", action="store_true", help="where a bound is missed, what bounds.tsv has for the short form counts")
+    p.add_argument(
+        "--short", action="store_true", help="where a bound is missed, what bounds.tsv has for the short form counts"
+    )
     p.add_argument("--again", help="where to write the workloads that one round does not do for, with commas")
     p.add_argument("--results", help="where to write the results, one line of JSON each (ci/lab/results.py)")
     p.add_argument("--about", action="append", default=[], help="NAME=VALUE, of the machine or the tree")

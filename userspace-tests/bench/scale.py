@@ -119,12 +119,16 @@ class Scale(measure.Bench):
     def wait_disks(self, n):
         def there():
             found = os.listdir("/sys/class/scsi_disk")
-            return len(found) == n and all(self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in found)
+            return len(found) == n and all(
+                self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in found
+            )
 
         wait(f"{n} disks", there, PATIENCE, min(n / 2000, 0.005))
 
     def disk_names(self):
-        return [self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in os.listdir("/sys/class/scsi_disk")]
+        return [
+            self.disk(f"host{at.partition(':')[0]}", at.rpartition(":")[2]) for at in os.listdir("/sys/class/scsi_disk")
+        ]
 
     def log_out_all(self):
         for path in glob.glob("/sys/class/srp_remote_ports/*/delete"):
@@ -203,9 +207,17 @@ class Scale(measure.Bench):
 
     def busy(self, key, disks):
         """Measures 4 KiB reads of all disks at the same time."""
-        w = {"cpus": self.args.cpus, "rw": "randread", "bs": "4k", "qd": "4", "jobs": str(max(len(disks), int(self.args.cpus)))}
+        w = {
+            "cpus": self.args.cpus,
+            "rw": "randread",
+            "bs": "4k",
+            "qd": "4",
+            "jobs": str(max(len(disks), int(self.args.cpus))),
+        }
         idle = self.sectors(disks)
-        p, text = self.fio(w, disks, {"thread": 1, "time_based": 1, "runtime": f"{(BUSY + 3 * measure.RAMP) * 1000:.0f}ms"})
+        p, text = self.fio(
+            w, disks, {"thread": 1, "time_based": 1, "runtime": f"{(BUSY + 3 * measure.RAMP) * 1000:.0f}ms"}
+        )
         p.stdin.write(text)
         p.stdin.close()
         p.stdin = None

@@ -53,7 +53,11 @@ def write(path, data, longest=LONGEST):
     ctypes.set_errno(0)
     n = libc.write(fd, buffer, len(data))
     signal.alarm(0)
-    result = "hangs" if hung else errno_name(ctypes.get_errno()) if n < 0 else "ok" if n == len(data) else f"{n} of {len(data)} bytes"
+    result = (
+        "hangs"
+        if hung
+        else errno_name(ctypes.get_errno()) if n < 0 else "ok" if n == len(data) else f"{n} of {len(data)} bytes"
+    )
     os.close(fd)
     return result
 
@@ -336,7 +340,12 @@ SIZES = ["0", "1", "8192", "32768", "65536", "4294967295", "4294967296", "-1", "
 
 def defaults(path):
     # The first write of fast_io_fail_tmo may be refused while dev_loss_tmo is smaller.
-    for file, value in ("reconnect_delay", b"10"), ("fast_io_fail_tmo", b"15"), ("dev_loss_tmo", b"600"), ("fast_io_fail_tmo", b"15"):
+    for file, value in (
+        ("reconnect_delay", b"10"),
+        ("fast_io_fail_tmo", b"15"),
+        ("dev_loss_tmo", b"600"),
+        ("fast_io_fail_tmo", b"15"),
+    ):
         if os.path.exists(f"{path}/{file}"):
             write(f"{path}/{file}", value)
 
@@ -422,9 +431,17 @@ def files(add_target, ids):
     say("log of the host", ";".join(line for line in said if not line.startswith("ib_srp: ")))
     say("second login", write(add_target, ids.encode()))
     say("second login, other options", write(add_target, ids.encode() + b",queue_size=8"))
-    say("without CAP_SYS_ADMIN", subprocess.run(
-        ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", sys.executable, __file__, "put", add_target, "x=1"],
-        capture_output=True, text=True).stdout.strip())
+    say(
+        "without CAP_SYS_ADMIN",
+        subprocess.run(
+            [
+                "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", sys.executable, __file__, "put",
+                add_target, "x=1",
+            ],
+            capture_output=True,
+            text=True,
+        ).stdout.strip(),
+    )
     block = disk(host)
     subprocess.run(["udevadm", "settle", "-t", "30"])
     steady(f"{SYSFS}/scsi_host/{host}/req_lim")
@@ -500,4 +517,6 @@ def compare(c, ours, table):
 if sys.argv[1] == "put":
     print(write(sys.argv[2], sys.argv[3].encode()))
 else:
-    {"module": module, "refused": refused, "files": files, "logins": logins, "compare": compare}[sys.argv[1]](*sys.argv[2:])
+    {"module": module, "refused": refused, "files": files, "logins": logins, "compare": compare}[sys.argv[1]](
+        *sys.argv[2:]
+    )

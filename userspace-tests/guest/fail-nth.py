@@ -87,7 +87,9 @@ class Unusable:
 
     def count(self):
         log = subprocess.run(["dmesg"], capture_output=True, text=True).stdout
-        return len(re.findall(r"ib_srp: rxe10(?::1: the port cannot be used|: the device is not used): (?:error )?-12", log))
+        return len(
+            re.findall(r"ib_srp: rxe10(?::1: the port cannot be used|: the device is not used): (?:error )?-12", log)
+        )
 
     def said(self):
         now = self.count()

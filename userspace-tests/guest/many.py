@@ -67,7 +67,9 @@ def main():
         t.join(max(0, end - time.monotonic()))
     stuck = sum(t.is_alive() for t in threads)
     wrong = sum(p.wrong for p in paths)
-    print(f"ios={sum(p.ios for p in paths)} errors={sum(p.errors for p in paths)} wrong={wrong} stuck={stuck}", flush=True)
+    print(
+        f"ios={sum(p.ios for p in paths)} errors={sum(p.errors for p in paths)} wrong={wrong} stuck={stuck}", flush=True
+    )
     os._exit(1 if wrong else 0)
 
 

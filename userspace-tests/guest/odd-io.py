@@ -88,7 +88,8 @@ def main():
         at = 512 * rng.randrange(0, (REGION - total) // 512 + 1)
         iov = [view[s:s + n] for s, n in zip(spans, lengths)]
         deepest = max(deepest, len(iov))
-        what = f"{'write' if write else 'read'} {total} bytes at {at} in {len(iov)} pieces, first at offset {spans[0] % 4096}"
+        how = "write" if write else "read"
+        what = f"{how} {total} bytes at {at} in {len(iov)} pieces, first at offset {spans[0] % 4096}"
         if write:
             data = rng.randbytes(total)
             pos = 0

@@ -9,13 +9,15 @@ SG_IO = 0x2285
 NONE, OUT, IN = -1, -2, -3
 
 class Hdr(ctypes.Structure):
-    _fields_ = [("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
-                ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
-                ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p), ("timeout", ctypes.c_uint),
-                ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int), ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte),
-                ("masked_status", ctypes.c_ubyte), ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte),
-                ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
-                ("duration", ctypes.c_uint), ("info", ctypes.c_uint)]
+    _fields_ = [
+        ("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
+        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
+        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p), ("timeout", ctypes.c_uint),
+        ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int), ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte),
+        ("masked_status", ctypes.c_ubyte), ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte),
+        ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
+        ("duration", ctypes.c_uint), ("info", ctypes.c_uint),
+    ]  # fmt: skip
 
 class Iovec(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
@@ -25,7 +27,14 @@ fd = os.open(sys.argv[1], os.O_RDWR)
 checks = 0
 
 def sg(cdb, direction=NONE, length=0, buf=None, offset=0, iov=None):
-    h = Hdr(interface_id=ord("S"), dxfer_direction=direction, cmd_len=len(cdb), mx_sb_len=96, dxfer_len=length, timeout=20000)
+    h = Hdr(
+        interface_id=ord("S"),
+        dxfer_direction=direction,
+        cmd_len=len(cdb),
+        mx_sb_len=96,
+        dxfer_len=length,
+        timeout=20000,
+    )
     c = ctypes.create_string_buffer(bytes(cdb), len(cdb))
     sense = ctypes.create_string_buffer(96)
     h.cmdp, h.sbp = ctypes.addressof(c), ctypes.addressof(sense)
@@ -42,7 +51,11 @@ def check(ok, what, h=None):
     global checks
     checks += 1
     if not ok:
-        sys.exit(f"{what}" + (f": status {h.status:#x} host {h.host_status:#x} driver {h.driver_status:#x} resid {h.resid} sense {h.sense.hex()}" if h else ""))
+        status = ""
+        if h:
+            status = f": status {h.status:#x} host {h.host_status:#x} driver {h.driver_status:#x} resid {h.resid}"
+            status += f" sense {h.sense.hex()}"
+        sys.exit(f"{what}{status}")
 
 def good(h, what):
     check(h.status == 0 and h.host_status == 0 and h.driver_status == 0, what, h)
@@ -92,7 +105,12 @@ h = sg(rw10(0x28, 0, 1), IN, 4096, buf)
 check(h.host_status == 0 and (h.status != 0 or h.resid == 3584), "READ of one block into 4096 bytes", h)
 
 # Blocks to and from scattered, unaligned pieces of memory.
-for blocks, cuts in ((1, [1, 7, 511]), (8, [3, 100, 512, 513, 4095]), (64, [4, 4096, 8193, 20000]), (127, list(range(500, 65000, 600)))):
+for blocks, cuts in (
+    (1, [1, 7, 511]),
+    (8, [3, 100, 512, 513, 4095]),
+    (64, [4, 4096, 8193, 20000]),
+    (127, list(range(500, 65000, 600))),
+):
     n = blocks * 512
     if n > largest:
         continue

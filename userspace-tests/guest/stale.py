@@ -15,13 +15,15 @@ SG_IO, SIZE, BLOCK, OFFSET = 0x2285, 4096, 512, 2 << 20
 CALLS = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}
 
 class Hdr(ctypes.Structure):
-    _fields_ = [("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
-                ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
-                ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p), ("timeout", ctypes.c_uint),
-                ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int), ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte),
-                ("masked_status", ctypes.c_ubyte), ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte),
-                ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
-                ("duration", ctypes.c_uint), ("info", ctypes.c_uint)]
+    _fields_ = [
+        ("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
+        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
+        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p), ("timeout", ctypes.c_uint),
+        ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int), ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte),
+        ("masked_status", ctypes.c_ubyte), ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte),
+        ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
+        ("duration", ctypes.c_uint), ("info", ctypes.c_uint),
+    ]  # fmt: skip
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -58,8 +60,15 @@ def together(fd, buf):
     n = SIZE // BLOCK
     context = ctypes.c_ulong()
     syscall(setup, n, ctypes.byref(context))
-    iocbs = [ctypes.create_string_buffer(struct.pack("=QIIHhIQQqQII", i, 0, 0, 0, 0, fd, address(buf) + i * BLOCK, BLOCK,
-                                                     OFFSET + i * BLOCK, 0, 0, 0), 64) for i in range(n)]
+    iocbs = [
+        ctypes.create_string_buffer(
+            struct.pack(
+                "=QIIHhIQQqQII", i, 0, 0, 0, 0, fd, address(buf) + i * BLOCK, BLOCK, OFFSET + i * BLOCK, 0, 0, 0
+            ),
+            64,
+        )
+        for i in range(n)
+    ]
     pointers = (ctypes.c_void_p * n)(*map(ctypes.addressof, iocbs))
     syscall(submit, context, ctypes.c_long(n), pointers)
     events = ctypes.create_string_buffer(32 * n)

@@ -95,7 +95,9 @@ class Kdir(unittest.TestCase):
         return k
 
     def fedora(self):
-        return self.tree("kernels", "System.map", "rust/Makefile", "scripts/target.json", release="7.3.4-200.fc44.x86_64")
+        return self.tree(
+            "kernels", "System.map", "rust/Makefile", "scripts/target.json", release="7.3.4-200.fc44.x86_64"
+        )
 
     def arch(self):
         return self.tree("arch", "version", "localversion.10-pkgrel", "System.map", *METADATA, release="7.3.4-arch1-1")
@@ -173,7 +175,12 @@ class Kdir(unittest.TestCase):
                 self.assertTrue(out.startswith("ib_srp: Linux 7.3.4+deb13-cloud-amd64 "), out)
 
     def test_an_old_kernel(self):
-        for release, fits in ("7.1.9-arch1-1", False), ("6.19.2", False), ("7.2.12+deb13-amd64", True), ("7.10.1", True):
+        for release, fits in (
+            ("7.1.9-arch1-1", False),
+            ("6.19.2", False),
+            ("7.2.12+deb13-amd64", True),
+            ("7.10.1", True),
+        ):
             k = self.tree(release, *SOURCE, *METADATA, *GENERATED, release=release)
             if fits:
                 self.fits(k)
