@@ -22,11 +22,12 @@
 //! 3. Memory that the peer reads or writes directly is described by a [`mr::Handle`], one for each
 //!    request.
 //! 4. A [`qp::Qp`] owns the pools and regions, and has a [`qp::Handler`] for completions.
-//! 5. The queue pair is connected on an identifier of a connection manager: a [`cm::Id`], which
-//!    resolves IP addresses, or an [`ib_cm::Id`], on a path that a [`lookup::Lookup`] has found.
+//! 5. [`qp::Qp::create`] makes the queue pair, on an identifier of a connection manager that then
+//!    connects it: a [`cm::Id`], which resolves IP addresses, or an [`ib_cm::Id`], on a path that a
+//!    [`lookup::Lookup`] has found.
 //! 6. Messages are sent, and memory is registered and invalidated, with a [`qp::LiveQp`].
 //! 7. [`qp::Qp::hang_up`] tells the peer that the connection ends, [`qp::Qp::shutdown`] drains,
-//!    [`qp::Qp::disconnect`] destroys the queue pair. Step 5 may follow again.
+//!    [`qp::Qp::destroy`] destroys the queue pair. Step 5 may follow again.
 //!
 //! [Events of the device](device_event) tell when a connection is worth trying.
 //!

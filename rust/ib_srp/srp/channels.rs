@@ -150,7 +150,7 @@ impl Channels {
             connection.close();
             connection.retire();
         });
-        all(Connection::disconnect);
+        all(Connection::destroy);
     }
 }
 

@@ -263,7 +263,7 @@ impl<'a> Login<'a> {
         let mut wanted = usize::from(leader.is_some());
         let others = others.inspect(|_| wanted += 1);
         let (open, lost) = self.open_all(others, MultiChannel::Multi)?;
-        self.disconnect_retired();
+        self.destroy_retired();
         self.permit.set(None);
         let mut granted = KVec::new();
         let others = open.iter().filter_map(Candidate::granted);
@@ -351,19 +351,19 @@ impl<'a> Login<'a> {
         })
     }
 
-    /// Keeps a failed connection until [`Self::disconnect_retired`].
+    /// Keeps a failed connection until [`Self::destroy_retired`].
     fn retire(&self, connection: &Arc<Connection>) {
         let mut all = self.retired.take();
         if all.push(connection.clone(), GFP_KERNEL).is_err() {
-            connection.disconnect();
+            connection.destroy();
         }
         self.retired.set(all);
     }
 
-    /// Disconnects all failed connections. Sleeps.
-    fn disconnect_retired(&self) {
+    /// Destroys the queue pairs of all failed connections. Sleeps.
+    fn destroy_retired(&self) {
         for connection in self.retired.take() {
-            connection.disconnect();
+            connection.destroy();
         }
     }
 
@@ -406,7 +406,7 @@ impl<'a> Login<'a> {
 impl Drop for Login<'_> {
     fn drop(&mut self) {
         self.permit.set(None);
-        self.disconnect_retired();
+        self.destroy_retired();
     }
 }
 

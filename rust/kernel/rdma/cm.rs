@@ -29,7 +29,7 @@
 //!     wait(id.handler(), EventKind::AddrResolved)?;
 //!     id.resolve_route(5_000)?;
 //!     wait(id.handler(), EventKind::RouteResolved)?;
-//!     qp.connect(id.clone())?;
+//!     qp.create(id.clone())?;
 //!     id.connect(&ConnectParam {
 //!         private_data: b"login",
 //!         responder_resources: 4,

@@ -31,7 +31,7 @@
 //!     let lookup = Lookup::start(device, port, rec, 5_000)?;
 //!     let mut path = lookup.wait(5_000)?.ok_or(ETIMEDOUT)??;
 //!     let id = Id::new(device, port, rec.pkey, handler)?;
-//!     qp.connect(id.clone())?;
+//!     qp.create(id.clone())?;
 //!     id.request(
 //!         &mut path,
 //!         &Request {

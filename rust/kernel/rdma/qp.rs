@@ -9,9 +9,9 @@
 //! They use memory and regions of the [`Qp`], and belong to one connection. Completions identify
 //! handles by number.
 //!
-//! A [`Qp`] is connected, shut down, disconnected, and may be connected again: each time with a new
-//! `struct ib_qp` on a new identifier, with the same memory and regions, and with the same
-//! completion queue unless the last connection was not drained.
+//! A [`Qp`] serves one connection after the other: [`Qp::create`], [`Qp::shutdown`],
+//! [`Qp::destroy`]. Each has a new `struct ib_qp` on a new identifier, the same memory and regions,
+//! and the same completion queue unless the last connection was not drained.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h).
 //!
@@ -182,7 +182,7 @@ struct Connected {
     retired: Option<GracePeriod>,
 }
 
-/// A queue pair, connected or not. Dropping the last reference [finishes](Self::finish) it, which
+/// A queue pair, created or not. Dropping the last reference [finishes](Self::finish) it, which
 /// sleeps and must not happen in a callback of the queue pair.
 ///
 /// # Invariants
@@ -196,7 +196,7 @@ struct Connected {
 /// - While `drained` is set, nothing accesses what `memory` holds, and no callback runs. Only a
 ///   `forsaken` queue pair may access its messages and `fixed` until the device is removed: they
 ///   are kept until then, and there is no other connection. If completions may be left, `cq` is
-///   stopped and the next [`Self::connect`] replaces it, so later completions are of the new
+///   stopped and the next [`Self::create`] replaces it, so later completions are of the new
 ///   connection.
 /// - Posted requests use only completion entries, pools and regions of `memory`.
 #[pin_data(PinnedDrop)]
@@ -218,11 +218,11 @@ pub struct Qp<H: Handler> {
     /// The completion queue, if it is a polled one.
     #[pin]
     polled: PolledCq,
-    /// Set by `finish`: the queue pair is never connected again.
+    /// Set by `finish`: the queue pair is never created again.
     finished: Atomic<bool>,
     /// The device may still have a destroyed queue pair, and access `memory`.
     forsaken: Atomic<bool>,
-    /// Used by receive callbacks, which run one at a time, and by `connect` while none runs.
+    /// Used by receive callbacks, which run one at a time, and by `create` while none runs.
     returned: UnsafeCell<Returned>,
     handler: H,
     // Dropped after `cq`, which runs no callback by then.
@@ -238,7 +238,7 @@ unsafe impl<H: Handler> Send for Qp<H> {}
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// Creates a queue pair that is not connected, with its completion queue and memory. May sleep.
+    /// Makes the completion queue and takes the memory of a queue pair to create. May sleep.
     ///
     /// # Errors
     ///
@@ -317,8 +317,8 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the queue pair is connected or such a region is mapped, otherwise the error of
-    /// the device driver.
+    /// `EBUSY` if there is a queue pair or such a region is mapped, otherwise the error of the
+    /// device driver.
     pub fn renew_regions(&self) -> Result {
         let connected = self.connected.lock();
         if connected.is_some() {
@@ -336,12 +336,12 @@ impl<H: Handler> Qp<H> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the queue pair is connected, if the regions serve another queue pair, if one of
-    /// them is still mapped, or if another queue pair of the domain must
-    /// [renew](Self::renew_regions) its own first; `ESHUTDOWN` if it is [finished](Self::finish),
+    /// `EBUSY` if there is one already, if the regions serve another queue pair, if one of them is
+    /// still mapped, or if another queue pair of the domain must [renew](Self::renew_regions) its
+    /// own first; `ESHUTDOWN` if it is [finished](Self::finish),
     /// `ENODEV` if the device may still have the last queue pair, otherwise the errors of
     /// [`CmId::create_qp`] and of the device driver. On error the queue pair does not change.
-    pub fn connect(&self, cm_id: Arc<dyn CmId>) -> Result {
+    pub fn create(&self, cm_id: Arc<dyn CmId>) -> Result {
         let mut connected = self.connected.lock();
         if self.finished.load(Acquire) {
             return Err(ESHUTDOWN);
@@ -379,7 +379,7 @@ impl<H: Handler> Qp<H> {
             ..Default::default()
         };
         // SAFETY: `cq` is of the device of `pd`. It is freed after the queue pair, which
-        // `disconnect` and `give_up` destroy after `release_qp`.
+        // `destroy` and `give_up` destroy after `release_qp`.
         let qp = match unsafe { cm_id.create_qp(&self.pd, &mut attr) } {
             Ok(qp) => qp,
             Err(e) => {
@@ -409,7 +409,7 @@ impl<H: Handler> Qp<H> {
             }
             if let Err(e) = self.post_receives(chain.get(..batch.len()).unwrap_or_default()) {
                 drop(connected);
-                self.disconnect();
+                self.destroy();
                 return Err(e);
             }
         }
@@ -427,7 +427,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Drains the queue pair, if not yet done, and makes [`Self::live`] fail. The grace period that
-    /// [`Self::disconnect`] waits for begins here, so that queue pairs share it. May sleep.
+    /// [`Self::destroy`] waits for begins here, so that queue pairs share it. May sleep.
     pub fn retire(&self) {
         if let Some(connected) = &mut *self.connected.lock() {
             self.drain(connected);
@@ -437,11 +437,11 @@ impl<H: Handler> Qp<H> {
 
     /// [Retires](Self::retire) the queue pair, if not yet done, destroys it, and drops its
     /// identifier. May sleep, for an RCU grace period among others.
-    pub fn disconnect(&self) {
+    pub fn destroy(&self) {
         self.retire();
         // The lock makes a second call wait for the end of the first.
         let mut connected = self.connected.lock();
-        // Another CPU may have disconnected the queue pair and connected it again.
+        // Another CPU may have destroyed the queue pair and created it again.
         let retired = |c: &mut Connected| c.retired.is_some();
         if let Some(Connected { qp, cm_id, retired }) = connected.take_if(retired) {
             if let Some(grace_period) = retired {
@@ -523,11 +523,11 @@ impl<H: Handler> Qp<H> {
 }
 
 impl<H: Handler> Qp<H> {
-    /// [Disconnects](Self::disconnect) and permanently stops completions. The grace period that the
+    /// [Destroys](Self::destroy) it and permanently stops completions. The grace period that the
     /// drop waits for begins here, so that several queue pairs share one. May sleep.
     pub fn finish(&self) -> GracePeriod {
-        self.disconnect();
-        // Locked against a concurrent `connect`.
+        self.destroy();
+        // Locked against a concurrent `create`.
         let _connected = self.connected.lock();
         self.finished.store(true, Release);
         self.stop_cq()

@@ -193,7 +193,7 @@ impl<'a> Candidate<'a> {
         let (status, params) = (&login.nexus.status, &login.nexus.params);
         self.connection.renew();
         self.connection
-            .connect(self.cm.cm_id())
+            .create(self.cm.cm_id())
             .map_err(|e| LoginFailure::Step("queue pair", e))?;
         let requested = Requested {
             tag: random_u64(),
@@ -212,7 +212,7 @@ impl<'a> Candidate<'a> {
     /// keeps its memory.
     fn redirect(&mut self, to: &Redirect) -> Result<(), LoginFailure> {
         let cm = self.cm.redirect(to)?;
-        self.connection.disconnect();
+        self.connection.destroy();
         self.cm = cm;
         self.step = Step::Address;
         self.cm.resolve()

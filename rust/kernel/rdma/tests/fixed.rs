@@ -113,7 +113,7 @@ fn each_connection_has_its_own_key(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
     written(&mut link, 100)?;
     let old = link.piece(0)?.expose(100)?;
-    link.qp.disconnect();
+    link.qp.destroy();
     link.again(soft)?;
     written(&mut link, 100)?;
     let new = link.piece(0)?.expose(100)?;

@@ -163,7 +163,7 @@ fn bare_in(
 }
 
 fn connect(qp: &Qp<NoPeer>, fails: bool) -> Result {
-    qp.connect(Arc::new(Bare { fails }, GFP_KERNEL)?)
+    qp.create(Arc::new(Bare { fails }, GFP_KERNEL)?)
 }
 
 /// Number of grace periods so far, approximately.
@@ -186,7 +186,7 @@ fn many_share_a_grace_period(soft: &Soft) -> Result {
         qp.retire();
     }
     for qp in &all {
-        qp.disconnect();
+        qp.destroy();
     }
     let together = grace_periods() - begin;
     for qp in &all {
@@ -194,7 +194,7 @@ fn many_share_a_grace_period(soft: &Soft) -> Result {
     }
     let begin = grace_periods();
     for qp in &all {
-        qp.disconnect();
+        qp.destroy();
     }
     let alone = grace_periods() - begin;
     pr_info!("{MANY} queue pairs: {together} grace periods together, {alone} one by one\n");
@@ -267,8 +267,8 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
         last.shutdown();
         let list = handle.detach()?.ok_or(EINVAL)?;
         // The device may still have the memory registered.
-        first.disconnect();
-        last.disconnect();
+        first.destroy();
+        last.destroy();
         check_eq!(connect(&other, false), Err(EBUSY));
         one.renew_regions()?;
         check!(handle.attach(list).is_ok());
@@ -302,7 +302,7 @@ impl Fickle {
             if connect(&self.qp, fails).is_ok() == fails {
                 self.wrong.store(true, Release);
             }
-            self.qp.disconnect();
+            self.qp.destroy();
         }
         self.done.store(true, Release);
     }
@@ -470,7 +470,7 @@ impl Busy {
 
     fn connect(&self) {
         self.made
-            .store(self.qp.connect(self.id.clone()).is_ok(), Release);
+            .store(self.qp.create(self.id.clone()).is_ok(), Release);
     }
 
     fn beside(&self, call: impl FnOnce(&cm::Id<Events>)) {
@@ -503,7 +503,7 @@ fn one_call_at_a_time(soft: &Soft) -> Result {
     let [a, b, c, d] = Busy::OTHERS;
     race(&busy, &[Busy::connect, a, b, c, d])?;
     drop(create_qp);
-    busy.qp.disconnect();
+    busy.qp.destroy();
     check!(busy.made.load(Acquire));
     check_eq!(busy.beside.load(Acquire), 0);
     Ok(())

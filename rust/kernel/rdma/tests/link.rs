@@ -392,7 +392,7 @@ impl Link {
     }
 
     fn connect(qp: &Qp<Record>, id: Arc<cm::Id<Events>>, events: &Events) -> Result {
-        qp.connect(id.clone())?;
+        qp.create(id.clone())?;
         id.connect(&cm::ConnectParam {
             private_data: b"test",
             responder_resources: 4,
@@ -410,7 +410,7 @@ impl Link {
         self.peer.wait_established()
     }
 
-    /// Connects again, after [`Qp::disconnect`], to another peer.
+    /// Connects again, after [`Qp::destroy`], to another peer.
     pub(in crate::rdma) fn again(&mut self, soft: &Soft) -> Result {
         let (peer, events, id) = Self::route(soft, SHAPE.context)?;
         Self::connect(&self.qp, id, &events)?;

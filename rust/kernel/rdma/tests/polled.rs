@@ -170,7 +170,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
         race(&contest, &[look_until_shut, shut, look_until_shut])?;
         check!(link.qp.is_shut_down());
         check!(link.take(2).is_ok());
-        link.qp.disconnect();
+        link.qp.destroy();
         link.again(soft)?;
     }
     check_eq!(link.record().wrong(), 0);
@@ -187,7 +187,7 @@ fn shutdown_finds_the_rest(soft: &Soft) -> Result {
         link.qp.shutdown();
         check!(link.qp.is_shut_down());
         check!(link.take(1).is_ok());
-        link.qp.disconnect();
+        link.qp.destroy();
         check_eq!(link.qp.poll(), 0);
         link.again(soft)?;
     }

@@ -225,7 +225,7 @@ const POLLED: Shape = Shape {
 
 /// Checks that the next connection works, unaffected by the last one.
 fn goes_on(link: &mut Link, soft: &Soft) -> Result {
-    link.qp.disconnect();
+    link.qp.destroy();
     check_eq!(link.qp.poll(), 0);
     link.again(soft)?;
     for _ in 0..3 {
@@ -355,7 +355,7 @@ fn one_of_unknown_end_is_kept(soft: &Soft) -> Result {
         .set(bindings::rdma_driver_id_RDMA_DRIVER_IRDMA);
     ends(&mut link)?;
     check_eq!(ENDS.load(Acquire), -1);
-    link.qp.disconnect();
+    link.qp.destroy();
     check_eq!(link.again(soft).err(), Some(ENODEV));
     drop(refusing);
     let kept: Kept = (link.qp.clone(), link.pd.clone());
@@ -461,7 +461,7 @@ fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
     DEREGS.store(ALWAYS, Release);
     check!(ends(&mut link)? < 900);
     check_eq!(ENDS.load(Acquire), -1);
-    link.qp.disconnect();
+    link.qp.destroy();
     check_eq!(link.qp.renew_regions(), Err(EIO));
     check_eq!(link.again(soft).err(), Some(EIO));
     drop(refusing);
@@ -472,7 +472,7 @@ fn one_that_goes_may_keep_regions(soft: &Soft) -> Result {
 fn a_region_stays_until_it_is_given_back(soft: &Soft) -> Result {
     let mut link = exposed(soft, &SHAPE)?;
     ends(&mut link)?;
-    link.qp.disconnect();
+    link.qp.destroy();
     let refusing = Refusing::new(soft, &link, 0, 0)?;
     for _ in 0..2 {
         DEREGS.store(1, Release);

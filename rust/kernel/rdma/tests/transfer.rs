@@ -488,7 +488,7 @@ fn connects_again(soft: &Soft) -> Result {
         check!(link.invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
-        link.qp.disconnect();
+        link.qp.destroy();
         check!(link.qp.is_shut_down());
         // There is no queue pair to post on.
         check_eq!(link.send_unsignaled(), Err(ENOTCONN));

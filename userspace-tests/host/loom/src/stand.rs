@@ -115,7 +115,7 @@ impl Stand {
     /// Connects the channel.
     pub fn connect(&self) {
         self.channel().renew();
-        self.channel().connect().unwrap();
+        self.channel().create().unwrap();
     }
 
     /// Completes the login. The target grants one more credit, for task management.

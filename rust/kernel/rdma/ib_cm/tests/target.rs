@@ -335,7 +335,7 @@ impl Drop for Target {
         for connection in connections {
             if let Some(qp) = connection.qp {
                 qp.hang_up();
-                qp.disconnect();
+                qp.destroy();
             }
             let id = core::ptr::with_exposed_provenance_mut(connection.id);
             // SAFETY: `id` is an identifier, which nothing else destroys, and its queue pair is
@@ -413,7 +413,7 @@ impl Inner {
             Answer::Accept(data, len, [begun, answered]) => {
                 let passive = Arc::new(Passive::new(NonNull::new(id).ok_or(EINVAL)?)?, GFP_KERNEL)?;
                 let qp = Ear::listen(&self.pd, self.script.clone())?;
-                qp.connect(passive.clone())?;
+                qp.create(passive.clone())?;
                 let qp_num = passive.establish()?;
                 if let Some(connection) = self.connections.lock().get_mut(number) {
                     // INVARIANT: The queue pair is that of the identifier.

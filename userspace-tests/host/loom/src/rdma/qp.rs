@@ -118,7 +118,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// As in the driver, without a link.
-    pub fn connect(&self) -> Result {
+    pub fn create(&self) -> Result {
         self.regions.bind()?;
         if let Err(e) = self.pd.begin() {
             self.regions.unbind();
@@ -179,7 +179,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// As in the driver.
-    pub fn disconnect(&self) {
+    pub fn destroy(&self) {
         self.retire();
         if let Some(period) = self.at(Ordering::AcqRel, |queue| queue.retired.take()) {
             rcu::wait(period);
@@ -189,7 +189,7 @@ impl<H: Handler> Qp<H> {
     }
 
     pub fn finish(&self) {
-        self.disconnect();
+        self.destroy();
     }
 
     /// Takes the next request as the device does. [`Self::completed`] must follow.
