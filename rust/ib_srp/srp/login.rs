@@ -132,26 +132,25 @@ fn set_up(
     let (channels, granted) = login.first()?;
     let add = || -> Result<u16> {
         let channels = Arc::new(channels, GFP_KERNEL)?;
+        let geometry = &session.status().geometry;
+        let limits = geometry.host_limits(channels.len(), &granted);
         let params = HostParams {
             session,
             channels: channels.clone(),
-            limits: session
-                .geometry
-                .host_limits(channels.len(), &granted)
-                .ok_or(EINVAL)?,
+            limits: limits.ok_or(EINVAL)?,
             transport: sessions.transport(),
         };
-        let descriptors = session.geometry.needed_descriptors(&granted);
+        let descriptors = geometry.needed_descriptors(&granted);
         let host = host(&params)?;
         session.keep(login.pd().clone(), channels, host.clone(), descriptors)?;
         // sysfs always shows the order of revision 16a.
         let port_id = PortId::new(IoClass::Rev16a, options.id_ext.0, options.ioc_guid.0);
-        let parent = session.port().device().parent();
+        let parent = session.status().port().device().parent();
         session.keep_rport(host.add_with_rport(parent, &port_id.0, session.clone())?)?;
         Ok(params.limits.queue_depth)
     };
     let depth = add().map_err(|e| match e {
-        _ if session.state().is_ending() => LoginFailure::Removed,
+        _ if session.status().state().is_ending() => LoginFailure::Removed,
         e => LoginFailure::Step("SCSI host", e),
     })?;
     session_log!(

@@ -53,9 +53,7 @@ impl Port {
 
     /// Whether a subnet manager assigns the port's address, and may change it.
     pub fn has_lids(&self) -> bool {
-        matches!(
-            self.device.fabric(self.number),
-            Fabric::InfiniBand | Fabric::Opa
-        )
+        let fabric = self.device.fabric(self.number);
+        matches!(fabric, Fabric::InfiniBand | Fabric::Opa)
     }
 }

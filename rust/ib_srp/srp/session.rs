@@ -48,10 +48,13 @@ use super::{
 };
 use crate::{
     rdma::pd::Pd,
-    scsi::transport::srp::{
-        AnyHost,
-        Operations,
-        Rport, //
+    scsi::{
+        log::Level,
+        transport::srp::{
+            AnyHost,
+            Operations,
+            Rport, //
+        }, //
     },
     sync::{
         new_spinlock_irq,
@@ -67,7 +70,7 @@ use crate::{
         WorkerPool, //
     }, //
 };
-use core::ops::Deref;
+use core::fmt::Arguments;
 use kernel::{
     new_mutex, new_work,
     prelude::*,
@@ -81,12 +84,15 @@ use kernel::{
 };
 
 /// The work items of a session, by number: they end its connections, check them at deadlines, log
-/// in, and scan and remove the disks.
+/// in, and scan and remove the disks. Two equal numbers do not compile.
 const END: u64 = 1;
 const TICK: u64 = 2;
 const CONNECT: u64 = 3;
 const DISKS: u64 = 4;
 const TEAR_DOWN: u64 = 5;
+
+/// Maximum length of one wait, in milliseconds.
+const WAIT_SLICE_MS: Msecs = 10_000;
 
 /// The key of a session, unique on a port: `id_ext`, `ioc_guid` and `initiator_ext`.
 pub type Key = (Guid, Guid, Guid);
@@ -165,14 +171,6 @@ pub struct Session {
     tear_down: Work<Session, TEAR_DOWN>,
 }
 
-impl Deref for Session {
-    type Target = Status;
-
-    fn deref(&self) -> &Status {
-        &self.nexus.status
-    }
-}
-
 impl Session {
     /// Creates a connecting session of `port`, for the list `registry`.
     pub fn new(
@@ -216,6 +214,16 @@ impl Session {
         )
     }
 
+    /// The status, readable without a lock.
+    pub fn status(&self) -> &Arc<Status> {
+        &self.nexus.status
+    }
+
+    /// Logs a line about the session, see [`Status::log`].
+    pub(super) fn log(&self, level: Level, text: Arguments<'_>) {
+        self.status().log(level, text);
+    }
+
     /// The key, unique on its port.
     pub fn key(&self) -> Key {
         self.key
@@ -239,13 +247,13 @@ impl Session {
         let outcome = event(&mut recovery);
         let after = recovery.state();
         if before != after {
-            self.nexus.status.set_state(after);
+            self.status().set_state(after);
             self.changed.wake_all();
         }
         if before.life != after.life {
-            let (high, low) = self.target().halves();
+            let (high, low) = self.status().target().halves();
             trace!(session(
-                self.host(),
+                self.status().host(),
                 high,
                 low,
                 before.life as u8,
@@ -270,10 +278,10 @@ impl Session {
         self.nexus.need_descriptors(descriptors);
         let mut live = self.live.lock();
         // Both states are set before the teardown takes the lock.
-        if self.state().is_lost() || self.state().is_ending() {
+        if self.status().state().is_lost() || self.status().state().is_ending() {
             return Err(ENODEV);
         }
-        self.nexus.status.set_host_number(host.number());
+        self.status().set_host_number(host.number());
         *live = Parts {
             pd: Some(pd),
             channels: Some(channels),
@@ -294,12 +302,12 @@ impl Session {
         patience: Msecs,
     ) -> Result<Login<'_>, LoginFailure> {
         let pd = match purpose {
-            Purpose::First => self
-                .port()
-                .device()
-                .hold()
-                .and_then(|device| Pd::of(device, self.port().health().clone()))
-                .map_err(|e| LoginFailure::Step("protection domain", e))?,
+            Purpose::First => {
+                let port = self.status().port();
+                let device = port.device().hold();
+                let pd = device.and_then(|device| Pd::of(device, port.health().clone()));
+                pd.map_err(|e| LoginFailure::Step("protection domain", e))?
+            }
             Purpose::Again | Purpose::More => {
                 let pd = self.live.lock().pd.clone();
                 pd.ok_or(LoginFailure::Removed)?
@@ -328,7 +336,7 @@ impl Session {
         let rport = Arc::new(rport, GFP_KERNEL)?;
         let mut live = self.live.lock();
         // The session is marked as ending before the teardown takes the lock.
-        if self.state().is_ending() {
+        if self.status().state().is_ending() {
             drop(live);
             return Err(ENODEV);
         }

@@ -97,14 +97,13 @@ impl Sessions {
         geometry: Geometry,
     ) -> Result<Arc<Session>> {
         let mut list = self.list.lock();
-        let throttle = match list
+        let to = &params.destination;
+        let other = list
             .all
             .iter()
-            .find(|s| s.nexus.params.destination.is_like(&params.destination))
-        {
-            Some(other) => other.nexus.throttle.clone(),
-            None => Throttle::new()?,
-        };
+            .find(|s| s.nexus.params.destination.is_like(to));
+        let throttle = other.map(|other| Ok(other.nexus.throttle.clone()));
+        let throttle = throttle.unwrap_or_else(Throttle::new)?;
         let session = Session::new(
             self.port.clone(),
             self.clone(),
@@ -118,11 +117,11 @@ impl Sessions {
             return Err(ENODEV);
         }
         if let Some(other) = list.all.iter().find(|other| other.key() == key) {
-            let what = match other.state().is_ending() {
+            let what = match other.status().state().is_ending() {
                 true => "still logging out at",
                 false => "already logged in at",
             };
-            let target = session.target();
+            let target = session.status().target();
             port_log!(pr_info, self.port, "login refused: {what} {target}");
             return Err(EEXIST);
         }

@@ -40,7 +40,8 @@ use crate::{
             Session,
             SessionHost, //
         },
-        statistics::Statistics, //
+        statistics::Statistics,
+        status::Status, //
     },
     sysfs::{
         attribute_group,
@@ -110,8 +111,12 @@ impl Io {
         Iterator::chain(self.channels.iter(), answers).map(|c| c.counts())
     }
 
+    fn status(&self) -> &Status {
+        self.session.status()
+    }
+
     fn statistics(&self) -> &Statistics {
-        &self.session.statistics
+        &self.status().statistics
     }
 }
 
@@ -203,12 +208,12 @@ attribute_group! {
                 line(page, fmt!("{}", io.session.nexus.bound.lock().ok_or(ENOENT)?))
             };
         dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
-        local_ib_port: 0o444, show = |io: &Io, page| line(page, io.session.port().number());
+        local_ib_port: 0o444, show = |io: &Io, page| line(page, io.status().port().number());
         local_ib_device: 0o444,
-            show = |io: &Io, page| line(page, io.session.port().device().name());
+            show = |io: &Io, page| line(page, io.status().port().device().name());
         ch_count: 0o444, show = |io: &Io, page| line(page, open(&io.channels).count());
         requested_ch_count: 0o444,
-            show = |io: &Io, page| line(page, io.session.geometry.all_channels());
+            show = |io: &Io, page| line(page, io.status().geometry.all_channels());
         comp_vector: 0o444, show = |io: &Io, page| line(page, io.comp_vector);
         tl_retry_count: 0o444, show = |io: &Io, page| line(page, io.params().retry_count);
         ack_timeout: 0o444,
@@ -218,7 +223,7 @@ attribute_group! {
         answer_channels: 0o444, show = |io: &Io, page| {
             line(page, open(with_answers(io)?.channels.answer_channels()).count())
         };
-        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.session.geometry.descriptors);
+        cmd_sg_entries: 0o444, show = |io: &Io, page| line(page, io.status().geometry.descriptors);
         allow_ext_sg: 0o444, show = |io: &Io, page| line(page, io.allow_ext_sg);
         last_error: 0o444, show = show_last_error;
         "statistics" {
@@ -232,7 +237,8 @@ attribute_group! {
             way_dynamic: 0o444, show = |io: &Io, page| row(page, io, Counts::dynamic);
             credit_waits: 0o444, show = |io: &Io, page| row(page, io, |c| c.credit_waits.get());
             busy: 0o444, show = |io: &Io, page| row(page, io, |c| c.busy.get());
-            connections_lost: 0o444, show = |io: &Io, page| line(page, &io.statistics().connections_lost);
+            connections_lost: 0o444,
+                show = |io: &Io, page| line(page, &io.statistics().connections_lost);
             login_tries: 0o444, show = |io: &Io, page| line(page, &io.statistics().login_tries);
             aborts: 0o444, show = |io: &Io, page| line(page, &io.statistics().aborts);
             device_resets: 0o444, show = |io: &Io, page| line(page, &io.statistics().device_resets);

@@ -151,7 +151,7 @@ impl Script for Arc<Moody> {
 
 fn live(stand: &Stand, target: &Target, more: &str) -> Result<Arc<Session>> {
     let session = stand.log_in(target, more)?.map_err(|why| why.errno())?;
-    check_eq!(session.state().life, Life::Live);
+    check_eq!(session.status().state().life, Life::Live);
     Ok(session)
 }
 
@@ -171,8 +171,8 @@ fn fatal_ends_all_sessions(soft: &Soft) -> Result {
     report(soft, bindings::ib_event_type_IB_EVENT_DEVICE_FATAL);
     settle();
     for session in &sessions {
-        check!(session.state().is_lost());
-        check_eq!(session.state().life, Life::Recovering);
+        check!(session.status().state().is_lost());
+        check_eq!(session.status().state().life, Life::Recovering);
     }
     check_eq!(log.count(FATAL), 2);
     target.has_heard(|heard| &heard.disconnected, 2)
@@ -210,24 +210,30 @@ fn fatal_is_for_its_port(soft: &Soft) -> Result {
     let log = Log::from_now();
     events.device_event(DeviceEvent::Fatal, Some(3));
     check_eq!(
-        (first.state().is_lost(), second.state().is_lost()),
+        (
+            first.status().state().is_lost(),
+            second.status().state().is_lost()
+        ),
         (false, false)
     );
     events.device_event(DeviceEvent::Fatal, Some(1));
     check_eq!(
-        (first.state().is_lost(), second.state().is_lost()),
+        (
+            first.status().state().is_lost(),
+            second.status().state().is_lost()
+        ),
         (true, false)
     );
     check_eq!(log.count(FATAL), 1);
     events.device_event(DeviceEvent::Fatal, None);
-    check!(second.state().is_lost());
+    check!(second.status().state().is_lost());
     // The first loss is logged once.
     check_eq!(log.count(FATAL), 2);
     // Sessions that have not logged in yet end.
     one.sessions.wait_gone(&first);
     other.sessions.wait_gone(&second);
     check_eq!(
-        (first.state().life, second.state().life),
+        (first.status().state().life, second.status().state().life),
         (Life::Gone, Life::Gone)
     );
     Ok(())
@@ -249,9 +255,9 @@ fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
     moody.refuses.store(true, Release);
     // After a violation there is no immediate reconnect.
     session.fail(Lost::Violation(Violation::Flags));
-    check_eq!(session.state().life, Life::Recovering);
-    check_eq!(session.statistics.violations.get(), 1);
-    within(|| session.state().is_down())
+    check_eq!(session.status().state().life, Life::Recovering);
+    check_eq!(session.status().statistics.violations.get(), 1);
+    within(|| session.status().state().is_down())
 }
 
 /// Waits until the target has received `count` requests, and no more.
@@ -285,12 +291,12 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
         asked(&target, number + 2)?;
         // Wait for the end of the attempt: an earlier event would merge with it.
         within(|| session.recovery().backoff().attempts() as usize == number + 1)?;
-        check_eq!(session.state().life, Life::Recovering);
+        check_eq!(session.status().state().life, Life::Recovering);
     }
     check!(begin.elapsed().as_millis() < 9_000);
     moody.refuses.store(false, Release);
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ACTIVE);
-    within(|| session.state().life == Life::Live && !session.state().is_lost())?;
+    within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
 
     target.has_heard(|heard| &heard.confirmed, 2)?;
     // Each attempt has the same parameters and identifiers, and asks to end the previous channel.
@@ -343,8 +349,8 @@ fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
     settle();
     fsleep(Delta::from_millis(100));
-    check_eq!(session.state().life, Life::Live);
-    check!(!session.state().is_lost());
+    check_eq!(session.status().state().life, Life::Live);
+    check!(!session.status().state().is_lost());
     check_eq!((target.requests(), log.count("connection lost")), (1, 0));
     Ok(())
 }
@@ -396,7 +402,7 @@ fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     let log = Log::from_now();
     let begin = Instant::<Monotonic>::now();
     // Events after the first do not restart the test.
-    while !session.state().is_lost() && begin.elapsed().as_millis() < 9_000 {
+    while !session.status().state().is_lost() && begin.elapsed().as_millis() < 9_000 {
         stand.sessions.each(|session| session.port_changed(true));
         fsleep(Delta::from_millis(20));
     }
@@ -405,7 +411,7 @@ fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     check_eq!(log.count("no response to a connection test"), 1);
     check_eq!(tests(), 2);
     moody.silent.store(false, Release);
-    within(|| session.state().life == Life::Live && !session.state().is_lost())?;
+    within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
     check_eq!(target.requests(), 2);
     Ok(())
 }

@@ -322,7 +322,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, empty.clone())?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, "")?.map_err(|why| why.errno())?;
-    check_eq!(session.state().life, Life::Live);
+    check_eq!(session.status().state().life, Life::Live);
     target.has_heard(|heard| &heard.confirmed, 1)?;
     // The login has scanned for disks.
     check!(empty.count(CMD) > 0);
@@ -362,7 +362,7 @@ fn opens_a_channel(soft: &Soft) -> Result {
     within(|| empty.count(I_LOGOUT) == 1)?;
     target.has_heard(|heard| &heard.disconnected, 1)?;
     target.has_heard(|heard| &heard.refused, 0)?;
-    check_eq!(session.state().life, Life::Gone);
+    check_eq!(session.status().state().life, Life::Gone);
     Ok(())
 }
 
@@ -378,7 +378,7 @@ fn opens_two_channels(soft: &Soft) -> Result {
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, "ch_count=2,")?;
     let session = session.map_err(|why| why.errno())?;
-    check_eq!(session.geometry.all_channels(), 2);
+    check_eq!(session.status().geometry.all_channels(), 2);
     check_eq!((action(&target, 0)?, action(&target, 1)?), (0, 1));
     check_eq!(target.requests(), 2);
     // The rest of the two requests is the same.
@@ -427,7 +427,7 @@ fn a_further_channel_is_left_out(soft: &Soft) -> Result {
         let log = Log::from_now();
         let session = stand.log_in(&target, "ch_count=2,")?;
         let session = session.map_err(|why| why.errno())?;
-        check_eq!(session.state().life, Life::Live);
+        check_eq!(session.status().state().life, Life::Live);
         check_eq!(log.count("only 1 of 2 channels connected: "), 1);
         check_eq!(log.count(why), 1);
         target.has_heard(|heard| &heard.confirmed, 1)?;

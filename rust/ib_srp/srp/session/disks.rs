@@ -8,7 +8,8 @@ use super::{
     tick::Tick,
     Session,
     DISKS,
-    TEAR_DOWN, //
+    TEAR_DOWN,
+    WAIT_SLICE_MS, //
 };
 use crate::{
     srp::{
@@ -46,8 +47,6 @@ use kernel::{
 
 /// The `patience` of [`Session::remove`] at a logout, in milliseconds.
 pub const LOGOUT_PATIENCE_MS: Msecs = 10_000;
-/// Maximum length of one wait, in milliseconds.
-const WAIT_SLICE_MS: Msecs = 10_000;
 /// Minimum interval of rescans, in milliseconds, whatever the target reports.
 const INTERVAL_MS: Msecs = 30_000;
 
@@ -137,7 +136,7 @@ fn log_out(channels: &[Arc<Connection>]) {
 impl DelayedItem<DISKS> for Session {
     fn run(this: Arc<Self>) {
         let (_, host) = this.parts();
-        match (this.state().life, host) {
+        match (this.status().state().life, host) {
             (Life::Connecting, Some(host)) => host.scan(),
             (Life::Live, host) => {
                 this.last_scan.store(ktime_get());
@@ -184,7 +183,7 @@ impl WorkItem<TEAR_DOWN> for Session {
             log_out(channels);
         }
         this.lose(None);
-        this.changed.wait(|| this.state().is_down());
+        this.changed.wait(|| this.status().state().is_down());
         // A scan and an attempt in flight end when they see the state. No deadline is set from
         // here on.
         Disks::cancel_sync(&this);

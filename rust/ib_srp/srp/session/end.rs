@@ -104,15 +104,15 @@ impl Session {
         // The commands have ended. The midlayer next tests the units, which needs a connection.
         let _ = self
             .changed
-            .wait_timeout(RESET_TIMEOUT_MS, || self.state().is_settled());
-        self.state().life == Life::Live
+            .wait_timeout(RESET_TIMEOUT_MS, || self.status().state().is_settled());
+        self.status().state().life == Life::Live
     }
 
     /// Waits until all commands of a lost connection have ended, for as long as the device takes.
     /// There may be a new connection by then. Sleeps.
     pub(in crate::srp) fn wait_down(&self) {
         self.changed
-            .wait(|| self.state().is_down() || !self.state().is_lost());
+            .wait(|| self.status().state().is_down() || !self.status().state().is_lost());
     }
 
     pub(super) fn lose(self: &Arc<Self>, why: Option<Lost>) {
@@ -124,7 +124,7 @@ impl Session {
         match self.on(|recovery| recovery.lost(cause, ktime_get())) {
             Loss::End { say } => {
                 if let Some(why) = why {
-                    trace!(lost(self.host(), &Text::new(why)));
+                    trace!(lost(self.status().host(), &Text::new(why)));
                     if say {
                         self.say_lost(&why);
                     }
@@ -144,9 +144,9 @@ impl Session {
     }
 
     fn say_lost(&self, why: &Lost) {
-        self.statistics.connections_lost.increment();
+        self.status().statistics.connections_lost.increment();
         if matches!(why, Lost::Violation(_) | Lost::AnswerChannel(_)) {
-            self.statistics.violations.increment();
+            self.status().statistics.violations.increment();
         }
         let trouble = Trouble::Lost(*why);
         let said = {

@@ -14,7 +14,8 @@
 
 use super::{
     Session,
-    CONNECT, //
+    CONNECT,
+    WAIT_SLICE_MS, //
 };
 use crate::{
     errno,
@@ -60,9 +61,6 @@ use kernel::{
     sync::Arc,
     time::Msecs, //
 };
-
-/// Maximum length of one wait, in milliseconds.
-const WAIT_SLICE_MS: Msecs = 10_000;
 
 /// Logs in: to reconnect, or to add missing channels.
 pub(super) type Connect = Delayed<Session, CONNECT>;
@@ -148,13 +146,13 @@ impl Session {
             }
             Commit::Wait => {
                 let wait = |done: &dyn Fn() -> bool| {
-                    let done = || done() || self.state().is_ending();
+                    let done = || done() || self.status().state().is_ending();
                     // Wait in slices, because the kernel reports a thread that sleeps for minutes.
                     while self.changed.wait_timeout(WAIT_SLICE_MS, done).is_err() {}
                 };
-                wait(&|| self.state().is_down());
+                wait(&|| self.status().state().is_down());
                 self.begin_reconnect();
-                wait(&|| !self.state().asked);
+                wait(&|| !self.status().state().asked);
                 self.on(|recovery| recovery.waited(ktime_get()))
             }
             Commit::Protocol => return Err(errno::EPROTO),
@@ -194,7 +192,7 @@ impl Session {
         match self.on(Recovery::returned) {
             Returned::StartTimers => {}
             Returned::EndAttempt => {
-                if !self.state().is_ending() {
+                if !self.status().state().is_ending() {
                     let e = taken.err().map_or(0, |e| e.to_errno());
                     // The reason for the loss is logged separately.
                     session_log!(
@@ -244,7 +242,7 @@ impl Session {
 
     /// Answer channel `number` is lost; without `why`, the session's connection is lost with it.
     pub(super) fn count_flap(&self, number: usize, why: Option<&Lost>) {
-        if self.state().is_lost() || self.state().is_ending() {
+        if self.status().state().is_lost() || self.status().state().is_ending() {
             return;
         }
         self.on(|recovery| recovery.fill().flap(ktime_get()));
@@ -272,7 +270,7 @@ impl Session {
     /// Attempts to add the channels that are missing.
     pub(super) fn add_missing(self: &Arc<Self>, channels: &Channels) {
         let before = channels.missing();
-        if before == 0 || self.state().is_lost() {
+        if before == 0 || self.status().state().is_lost() {
             return;
         }
         let flapping = self.on(|recovery| recovery.fill().is_flapping(ktime_get()));
@@ -280,7 +278,7 @@ impl Session {
             .log_in(Purpose::More, LOGIN_TIMEOUT_MS)
             .and_then(|login| login.more(channels, !flapping));
         let left = channels.missing();
-        if self.state().is_lost() {
+        if self.status().state().is_lost() {
             return;
         }
         if left < before {
@@ -305,7 +303,7 @@ impl DelayedItem<CONNECT> for Session {
         let ((Some(channels), _), rport) = (this.parts(), this.rport()) else {
             return;
         };
-        noio(|| match (this.state().life, rport) {
+        noio(|| match (this.status().state().life, rport) {
             (Life::Live, _) => this.add_missing(&channels),
             (_, Some(rport)) => this.attempt(&channels, &rport),
             (_, None) => {}

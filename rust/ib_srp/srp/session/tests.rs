@@ -175,19 +175,19 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
         Made::new(connected, &asked, true)
     })?
     .map_err(|why| why.errno())?;
-    check_eq!(session.state().life, Life::Live);
+    check_eq!(session.status().state().life, Life::Live);
     check_eq!(asked.counts(), (1, 0, 0));
-    check!(session.host_number().is_some());
+    check!(session.status().host_number().is_some());
     let rport = session.rport().ok_or(ENOENT)?;
     check!(rport.is_running());
 
     session.fail(Lost::Violation(Violation::Flags));
-    within(|| session.state().is_down())?;
-    check_eq!(session.state().life, Life::Recovering);
+    within(|| session.status().state().is_down())?;
+    check_eq!(session.status().state().life, Life::Recovering);
     check!(!rport.is_running());
     drop(rport);
     session.port_changed(false);
-    within(|| session.state().life == Life::Live && !session.state().is_lost())?;
+    within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
     target.has_heard(|heard| &heard.confirmed, 2)?;
     // The class sets the state when the reconnect has returned.
     within(|| session.rport().is_some_and(|rport| rport.is_running()))?;
@@ -196,7 +196,7 @@ fn a_host_is_called_as_it_should(soft: &Soft) -> Result {
     within(|| asked.counts() == (1, 1, 0))?;
 
     stand.end(&session);
-    check_eq!(session.state().life, Life::Gone);
+    check_eq!(session.status().state().life, Life::Gone);
     check_eq!(asked.timeouts.load(Relaxed), 1);
     check!(asked.removals.load(Relaxed) > 0);
     // The last reference to the host is gone, and nothing else sends commands.

@@ -71,7 +71,7 @@ impl Session {
 
     /// Sets the deadlines of a new connection. Any context.
     pub(super) fn begin_watch(self: &Arc<Self>) {
-        let polled = self.geometry.polled > 0;
+        let polled = self.status().geometry.polled > 0;
         self.schedule(|recovery| recovery.watch(ktime_get(), keep_alive_ms(), polled));
     }
 
@@ -101,7 +101,7 @@ impl Session {
         // Pairs with the barrier in `look_at_credits()`: the tick sees that the command was
         // refused, or this sees that the tick has stopped checking.
         smp_mb();
-        if !self.state().starving {
+        if !self.status().state().starving {
             let round = credit_round_ms(self.command_time());
             self.schedule(|recovery| recovery.credit_missing(ktime_get(), round));
         }

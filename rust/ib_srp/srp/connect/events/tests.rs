@@ -151,15 +151,15 @@ impl Scene {
         self.with(more, |session, events| {
             bring(events);
             ends(events, end)?;
-            check!(!session.state().is_lost());
-            check_eq!(session.state().life, Life::Connecting);
+            check!(!session.status().state().is_lost());
+            check_eq!(session.status().state().life, Life::Connecting);
             Ok(())
         })?;
         self.with(more, |session, events| {
             events.set_in_use(true)?;
             let log = Log::from_now();
             bring(events);
-            check_eq!(session.state().is_lost(), lost.is_some());
+            check_eq!(session.status().state().is_lost(), lost.is_some());
             let any = log.count("connection lost:");
             check_eq!(any, usize::from(lost.is_some()));
             if let Some(kind) = lost {
@@ -399,9 +399,9 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Disconnected);
         // The login sees the failure; the session is not lost.
         check_eq!(events.set_in_use(true), Err(ENOTCONN));
-        check!(!session.state().is_lost());
+        check!(!session.status().state().is_lost());
         told(events, ib_cm::Event::Disconnected);
-        check!(!session.state().is_lost());
+        check!(!session.status().state().is_lost());
         Ok(())
     })?;
     // An unread response does not prevent going live.
@@ -409,7 +409,7 @@ fn an_end_before_it_is_live(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Replied(&[1]));
         events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(session.state().is_lost());
+        check!(session.status().state().is_lost());
         Ok(())
     })
 }
@@ -419,7 +419,7 @@ fn an_end_after_it_is_dead(soft: &Soft) -> Result {
         events.set_in_use(true)?;
         events.set_in_use(false)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(!session.state().is_lost());
+        check!(!session.status().state().is_lost());
         Ok(())
     })
 }
@@ -492,7 +492,7 @@ fn a_late_waiter(soft: &Soft) -> Result {
         check_eq!(session.commit(), Ok(()));
         check_eq!(session.on(Recovery::returned), Returned::StartTimers);
         check_eq!(session.recovery().state().reset, Reset::None);
-        check!(!session.state().is_lost());
+        check!(!session.status().state().is_lost());
         session.wait_down();
         Ok(())
     })
@@ -519,16 +519,22 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     scene.with("", |session, events| {
         // Without a host there are no disks to scan for.
         session.scan().map_err(|why| why.errno())?;
-        check_eq!(session.state().life, Life::Live);
+        check_eq!(session.status().state().life, Life::Live);
         events.set_in_use(true)?;
         told(events, ib_cm::Event::TimewaitExit);
         check_eq!(
-            (session.state().life, session.state().is_lost()),
+            (
+                session.status().state().life,
+                session.status().state().is_lost()
+            ),
             (Life::Live, false)
         );
         told(events, ib_cm::Event::Disconnected);
         check_eq!(
-            (session.state().life, session.state().is_lost()),
+            (
+                session.status().state().life,
+                session.status().state().is_lost()
+            ),
             (Life::Recovering, true)
         );
         Ok(())
@@ -537,9 +543,9 @@ fn a_live_session_recovers(soft: &Soft) -> Result {
     scene.with("", |session, events| {
         events.set_in_use(true)?;
         told(events, ib_cm::Event::Disconnected);
-        check!(session.state().is_ending());
+        check!(session.status().state().is_ending());
         scene.stand.sessions.wait_gone(session);
-        check_eq!(session.state().life, Life::Gone);
+        check_eq!(session.status().state().life, Life::Gone);
         Ok(())
     })
 }

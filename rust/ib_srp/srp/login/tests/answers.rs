@@ -90,7 +90,7 @@ fn another_one_answers(soft: &Soft) -> Result {
         let (first, cache) = (play.target.request(0)?.data, play.cache.request(0)?.data);
         check_eq!(get::<32>(&first, 32), get::<32>(&cache, 32));
         check_eq!((first[26], cache[26]), (0, 1));
-        check_eq!(session.geometry.immediate, 0);
+        check_eq!(session.status().geometry.immediate, 0);
 
         // All reads go through regions, even small ones.
         let scan = answers(&session)?.counts().commands();
@@ -115,7 +115,7 @@ fn another_one_answers(soft: &Soft) -> Result {
             check_eq!(channel.credits(), REQ_LIM as i32);
         }
         check_eq!((counted.credits(), counted.ended() as u64), (0, scan + 400));
-        check_eq!(session.statistics.connections_lost.get(), 0);
+        check_eq!(session.status().statistics.connections_lost.get(), 0);
         drop((all, counted));
         play.stand.end(&session);
         play.cache.has_heard(|heard| &heard.disconnected, 1)
@@ -136,7 +136,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
         check!((1000..=3000).contains(&here));
         let own: u64 = all.iter().map(|c| c.counts().commands()).sum();
         check!(own + here >= 4000);
-        check_eq!(session.statistics.connections_lost.get(), 0);
+        check_eq!(session.status().statistics.connections_lost.get(), 0);
         check_eq!(all.first().map(|c| c.credits()), Some(REQ_LIM as i32));
         drop((answers, all));
         play.stand.end(&session);
@@ -164,8 +164,8 @@ fn both_answer_the_same(soft: &Soft) -> Result {
             // One answer ended the command, once, and the other one ended the connection.
             let (good, lost, wrong) = readers.ends();
             check_eq!((good + lost, wrong), (1, 0));
-            within(|| session.statistics.connections_lost.get() == 1)?;
-            within(|| session.state().is_down())?;
+            within(|| session.status().statistics.connections_lost.get() == 1)?;
+            within(|| session.status().state().is_down())?;
             check_eq!(dynamic(&session)? - before, u64::from(good));
             play.engine.send(Recipient::Cache);
             drop(readers);
@@ -267,13 +267,13 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             }
             let log = Log::from_now();
             lie(&play.cache, &told)?;
-            within(|| session.statistics.violations.get() == 1)?;
+            within(|| session.status().statistics.violations.get() == 1)?;
             check_eq!(log.count("connection lost: "), 1);
             check_eq!(log.count(line), 1);
             within(|| readers.done.load(Acquire))?;
             let ends = if out { (0, 1, 0) } else { (1, 0, 0) };
             check_eq!(readers.ends(), ends);
-            check_eq!(session.statistics.connections_lost.get(), 1);
+            check_eq!(session.status().statistics.connections_lost.get(), 1);
             play.engine.send(Recipient::Cache);
             drop(readers);
             play.stand.end(&session);
@@ -283,9 +283,9 @@ fn answers_that_are_none(soft: &Soft) -> Result {
         let log = Log::from_now();
         let logout = changed(&Told([0; 64]), 0, [0x80]);
         play.cache.act(Deed::Say(&logout))?;
-        within(|| session.statistics.connections_lost.get() == 1)?;
+        within(|| session.status().statistics.connections_lost.get() == 1)?;
         check_eq!(log.count("connection lost: logged out by the target: "), 1);
-        check_eq!(session.statistics.violations.get(), 0);
+        check_eq!(session.status().statistics.violations.get(), 0);
         play.stand.end(&session);
         Ok(())
     })
@@ -322,14 +322,16 @@ fn lost_with_a_command(soft: &Soft) -> Result {
             1
         );
         // The session reconnects without the answer channel, which follows later.
-        within(|| session.state().life == Life::Live && !session.state().is_lost())?;
+        within(|| {
+            session.status().state().life == Life::Live && !session.status().state().is_lost()
+        })?;
         play.target.has_heard(|heard| &heard.confirmed, 2)?;
         play.engine.send(Recipient::Either);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;
         check_eq!((play.target.requests(), play.cache.requests()), (2, 2));
         read_all(&session, 8192, 10)?;
-        check_eq!(session.statistics.connections_lost.get(), 1);
+        check_eq!(session.status().statistics.connections_lost.get(), 1);
         drop(readers);
         play.stand.end(&session);
         Ok(())
@@ -374,7 +376,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         // The answer channel is refused, so only the target can answer.
         play.engine.send(Recipient::Both);
         let session = play.log_in("")?;
-        check_eq!(session.state().life, Life::Live);
+        check_eq!(session.status().state().life, Life::Live);
         check_eq!(
             log.count(
                 "only 0 of 1 answer channels connected: bad login response: \
@@ -391,7 +393,7 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
         within(|| log.count("2 of 2 channels") == 1)?;
         play.engine.send(Recipient::Cache);
         read_all(&session, 8192, 5)?;
-        check_eq!(session.statistics.connections_lost.get(), 0);
+        check_eq!(session.status().statistics.connections_lost.get(), 0);
         play.stand.end(&session);
         Ok(())
     })

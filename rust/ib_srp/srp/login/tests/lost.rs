@@ -46,7 +46,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     // Before the confirmation the target has no connection to end.
     target.has_heard(|heard| &heard.confirmed, 1)?;
     check!(session.last_error().is_none());
-    let statistics = &session.statistics;
+    let statistics = &session.status().statistics;
     let counted = || {
         (
             statistics.login_tries.get(),
@@ -60,7 +60,7 @@ pub(super) fn lost_by_the_target(soft: &Soft) -> Result {
     target.has_heard(|heard| &heard.released, 1)?;
     // The session reconnects at once, so the loss may be over before the test sees it.
     target.has_heard(|heard| &heard.confirmed, 2)?;
-    within(|| session.state().life == Life::Live && !session.state().is_lost())?;
+    within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
     check_eq!(
         log.count("connection lost: connection event: disconnected"),
         1

@@ -80,7 +80,7 @@ fn follows(
     let target = Target::new(&soft.device, Elsewhere(Empty::new()?, count, answer))?;
     let stand = Stand::new(soft)?;
     let session = stand.log_in(&target, more)?.map_err(|why| why.errno())?;
-    check_eq!(session.state().life, Life::Live);
+    check_eq!(session.status().state().life, Life::Live);
     check_eq!(target.requests(), count + 1);
     let first = target.request(0)?;
     for number in 1..=count {

@@ -77,6 +77,6 @@ pub(super) fn session_goes_meanwhile(soft: &Soft) -> Result {
     check_eq!(remover.removed.load(Relaxed), 1);
     target.has_heard(|heard| &heard.refused, 1)?;
     stand.sessions.wait_gone(&session);
-    check_eq!(session.state().life, Life::Gone);
+    check_eq!(session.status().state().life, Life::Gone);
     Ok(())
 }

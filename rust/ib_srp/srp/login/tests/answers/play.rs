@@ -368,7 +368,7 @@ pub(super) fn is_open(session: &Session) -> bool {
 }
 
 pub(super) fn unit(session: &Session) -> Result<Unit> {
-    Unit::find(session.host_number().ok_or(ENOENT)?, 0).ok_or(ENXIO)
+    Unit::find(session.status().host_number().ok_or(ENOENT)?, 0).ok_or(ENXIO)
 }
 
 pub(super) fn cdb(number: u32) -> [u8; 16] {
