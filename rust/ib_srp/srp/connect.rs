@@ -32,31 +32,27 @@ use super::{
     logic::time::ANSWER_CHANNEL_TIMEOUT_MS,
     proto::login_iu::{
         Granted,
-        LoginRsp,
         MultiChannel, //
     },
     status::Owner, //
 };
 use crate::rdma::pd::Pd;
 use channel_login::{
+    no_channel,
     Candidate,
-    ChannelLogin, //
+    Opened, //
 };
 use core::{
     cell::Cell,
     iter::once, //
 };
-use events::Response;
 use kernel::{
     alloc::AllocError,
     prelude::*,
     sync::Arc,
     time::Msecs, //
 };
-use throttle::{
-    Permit,
-    SILENCE_MS, //
-};
+use throttle::Permit;
 
 pub use ib_cm::Service;
 pub use nexus::{
@@ -68,8 +64,6 @@ pub use nexus::{
 pub use rdma_cm::Address;
 pub use throttle::Throttle;
 
-/// Interval at which a waiting login checks whether the session has ended, in milliseconds.
-const SLICE_MS: u32 = 100;
 /// Length of one wait for a permit, in milliseconds.
 const PERMIT_MS: Msecs = 10_000;
 /// When a session reconnects, a TCP connection of an iWARP device that is not established after
@@ -168,14 +162,12 @@ impl<'a> Login<'a> {
     /// If the first channel fails, the session ends, or a signal arrives.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
         let (nexus, status) = (self.nexus, &self.nexus.status);
-        let channel = |index| Channel::new(status, &self.owner, index, &self.pd, &[]);
-        let first = channel(0).map_err(|e| LoginFailure::Step("queue pair", e))?;
-        let leader = self.lead(&first)?;
+        let (first, leader) = self.lead(None)?;
         let mut channels = Channels::default();
         channels.push(first).map_err(memory)?;
         let wanted = status.geometry.all_channels();
         for index in 1..wanted {
-            match channel(index) {
+            match self.channel(index, &[]) {
                 Ok(channel) => channels.push(channel).map_err(memory)?,
                 Err(e) => {
                     session_log!(
@@ -192,8 +184,7 @@ impl<'a> Login<'a> {
         let granted = self.follow("channels", others, Some(leader))?;
         // CAST: At most `wanted` channels, of 16 bits.
         for (index, _) in (channels.len() as u16..).zip(&nexus.params.answers_from) {
-            let answers = Channel::new(status, &self.owner, index, &self.pd, &channels)
-                .map_err(|e| LoginFailure::Step("answer channel", e))?;
+            let answers = self.channel(index, &channels).map_err(no_channel)?;
             channels.push_answer_channel(answers).map_err(memory)?;
         }
         self.connect_answer_channels(&channels)?;
@@ -209,12 +200,9 @@ impl<'a> Login<'a> {
     /// channels may be connected then.
     pub fn again(&self, channels: &Channels) -> Result<usize, LoginFailure> {
         let (first, others) = channels.split_first().ok_or(LoginFailure::Removed)?;
-        for connection in channels.iter() {
-            connection
-                .renew_regions()
-                .map_err(|e| LoginFailure::Step("memory regions", e))?;
-        }
-        let leader = self.lead(first)?;
+        let renewed = channels.iter().try_for_each(|c| c.renew_regions());
+        renewed.map_err(|e| LoginFailure::Step("memory regions", e))?;
+        let (_, leader) = self.lead(Some(first))?;
         Ok(self.follow("channels", others.iter(), Some(leader))?.len())
     }
 
@@ -245,11 +233,17 @@ impl<'a> Login<'a> {
         self.follow("answer channels", missing, None).map(|_| ())
     }
 
-    /// Connects the first channel. The target drops the channels of an earlier connection.
-    fn lead(&self, first: &Arc<Connection>) -> Result<Granted, LoginFailure> {
+    /// Creates a channel, see [`Channel::new`]. Sleeps.
+    fn channel(&self, index: u16, answered: &[Arc<Connection>]) -> Result<Arc<Connection>> {
+        Channel::new(&self.nexus.status, &self.owner, index, &self.pd, answered)
+    }
+
+    /// Connects the first channel, and creates it if not given. The target drops the channels of an
+    /// earlier connection.
+    fn lead(&self, first: Option<&Arc<Connection>>) -> Result<Opened, LoginFailure> {
         let (leader, lost) = self.open_all(once(first), MultiChannel::Single)?;
-        let granted = leader.iter().find_map(Candidate::granted);
-        granted.ok_or(lost.unwrap_or(LoginFailure::Removed))
+        let opened = leader.first().and_then(Candidate::opened);
+        opened.ok_or(lost.unwrap_or(LoginFailure::Removed))
     }
 
     /// Connects further channels, called `name` in the log. Returns the grants of the target: that
@@ -262,12 +256,12 @@ impl<'a> Login<'a> {
     ) -> Result<KVec<Granted>, LoginFailure> {
         let mut wanted = usize::from(leader.is_some());
         let others = others.inspect(|_| wanted += 1);
-        let (open, lost) = self.open_all(others, MultiChannel::Multi)?;
+        let (open, lost) = self.open_all(others.map(Some), MultiChannel::Multi)?;
         self.destroy_retired();
         self.permit.set(None);
         let mut granted = KVec::new();
-        let others = open.iter().filter_map(Candidate::granted);
-        for grant in Iterator::chain(leader.into_iter(), others) {
+        let others = open.iter().filter_map(Candidate::opened);
+        for grant in Iterator::chain(leader.into_iter(), others.map(|(_, granted)| granted)) {
             granted.push(grant, GFP_KERNEL).map_err(memory)?;
         }
         match lost {
@@ -292,7 +286,7 @@ impl<'a> Login<'a> {
     /// A failure of the whole login.
     fn open_all<'b, 'c>(
         &'c self,
-        all: impl Iterator<Item = &'b Arc<Connection>>,
+        all: impl Iterator<Item = Option<&'b Arc<Connection>>>,
         multichannel: MultiChannel,
     ) -> Result<(KVec<Candidate<'c>>, Option<LoginFailure>), LoginFailure> {
         let (mut list, mut lost) = (KVec::new(), None);
@@ -300,7 +294,7 @@ impl<'a> Login<'a> {
             let candidate = Candidate::new(self, connection, multichannel);
             keep(&mut list, candidate, &mut lost)?;
         }
-        while !list.iter().all(|c| c.granted().is_some()) {
+        while !list.iter().all(|c| c.opened().is_some()) {
             for mut candidate in core::mem::take(&mut list) {
                 let step = candidate.advance().map(|()| candidate);
                 keep(&mut list, step, &mut lost)?;
@@ -326,8 +320,7 @@ impl<'a> Login<'a> {
         };
         self.asked.set(Some(asked));
         // Earlier channels may have used up some of the time.
-        let left = self.patience.get();
-        let left = left.saturating_sub(throttle.silence(asked));
+        let left = self.patience.get().saturating_sub(throttle.silence(asked));
         let limit = match self.purpose {
             Purpose::First | Purpose::More => left,
             Purpose::Again => left.min(OPEN_AGAIN_MS),
@@ -371,35 +364,6 @@ impl<'a> Login<'a> {
     fn is_over(&self) -> bool {
         let state = self.nexus.status.state();
         state.is_ending() || self.purpose != Purpose::Again && state.is_lost()
-    }
-
-    /// Waits for the end of a step that began at the time `since`. Returns the response if the step
-    /// is a login request, otherwise an empty one.
-    fn wait(
-        &self,
-        cm: &dyn ChannelLogin,
-        what: &'static str,
-        since: Ktime,
-    ) -> Result<Response, LoginFailure> {
-        loop {
-            if self.is_over() {
-                return Err(LoginFailure::Removed);
-            }
-            match cm.wait(SLICE_MS) {
-                Some(Err(LoginFailure::Signal)) if self.is_over() => {
-                    return Err(LoginFailure::Removed)
-                }
-                Some(end) => return end.map(|response| response.unwrap_or(LoginRsp::parse(&[]))),
-                None => {}
-            }
-            let silence = cm.events().throttle().silence(since);
-            if silence >= self.patience.get() && !cm.events().is_deferred() {
-                return Err(LoginFailure::Timeout(what));
-            }
-            if silence >= SILENCE_MS {
-                self.permit.set(None);
-            }
-        }
     }
 }
 

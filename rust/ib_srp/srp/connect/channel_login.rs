@@ -8,6 +8,7 @@ use super::{
         Response,
         StepEnd, //
     },
+    throttle::SILENCE_MS,
     Login, //
 };
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
         proto::{
             login_iu::{
                 Granted,
+                LoginRsp,
                 MultiChannel,
                 Requested, //
             },
@@ -39,6 +41,8 @@ use kernel::{
 /// RNR retry count 7: no limit. The peer always has a receive posted for each credit that it
 /// granted.
 pub(super) const RNR_RETRY_COUNT: u8 = 7;
+/// Interval at which a waiting login checks whether the session has ended, in milliseconds.
+const SLICE_MS: Msecs = 100;
 
 /// The login of one channel through a connection manager.
 ///
@@ -99,10 +103,18 @@ pub(super) trait ChannelLogin: Send + Sync {
     fn redirect(&self, to: &Redirect) -> Result<Arc<dyn ChannelLogin>, LoginFailure>;
 }
 
+/// The failure to create a channel.
+pub(super) fn no_channel(e: Error) -> LoginFailure {
+    LoginFailure::Step("channel", e)
+}
+
 /// The failure to create an identifier of the connection manager.
 pub(super) fn no_identifier(e: Error) -> LoginFailure {
     LoginFailure::Step("connection identifier", e)
 }
+
+/// A channel whose login is done, and the grant of the target.
+pub(super) type Opened = (Arc<Connection>, Granted);
 
 /// The step that a channel's login is in.
 #[derive(Clone, Copy)]
@@ -121,24 +133,26 @@ enum Step {
 pub(super) struct Candidate<'a> {
     login: &'a Login<'a>,
     cm: Arc<dyn ChannelLogin>,
-    connection: Arc<Connection>,
+    /// `None` for the first channel of a session until its route is known.
+    connection: Option<Arc<Connection>>,
     multichannel: MultiChannel,
     step: Step,
 }
 
 impl<'a> Candidate<'a> {
-    /// Starts to resolve the address for a channel. May sleep.
+    /// Starts to resolve the address for a channel, or for the first one, which is created when its
+    /// route is known: a login to an unreachable target allocates no channel. May sleep.
     ///
     /// # Errors
     ///
     /// Those of the connection manager.
     pub(super) fn new(
         login: &'a Login<'a>,
-        connection: &Arc<Connection>,
+        connection: Option<&Arc<Connection>>,
         multichannel: MultiChannel,
     ) -> Result<Self, LoginFailure> {
         let nexus = login.nexus;
-        let (destination, owner, throttle) = match connection.as_answer_channel() {
+        let (destination, owner, throttle) = match connection.and_then(|c| c.as_answer_channel()) {
             Some((number, owner)) => {
                 let from = nexus.params.answers_from.get(number);
                 let from = from.ok_or(LoginFailure::Removed)?;
@@ -151,7 +165,7 @@ impl<'a> Candidate<'a> {
         Ok(Self {
             login,
             cm,
-            connection: connection.clone(),
+            connection: connection.cloned(),
             multichannel,
             step: Step::Address,
         })
@@ -183,16 +197,39 @@ impl<'a> Candidate<'a> {
         }
     }
 
+    /// Waits for the end of the current step, which began at the time `since`. Returns the response
+    /// if the step is a login request, otherwise an empty one.
     fn wait(&self, what: &'static str, since: Ktime) -> Result<Response, LoginFailure> {
-        self.login.wait(&*self.cm, what, since)
+        let (login, events) = (self.login, self.cm.events());
+        loop {
+            if login.is_over() {
+                return Err(LoginFailure::Removed);
+            }
+            match self.cm.wait(SLICE_MS) {
+                Some(Err(LoginFailure::Signal)) if login.is_over() => continue,
+                Some(end) => return end.map(|response| response.unwrap_or(LoginRsp::parse(&[]))),
+                None => {}
+            }
+            let silence = events.throttle().silence(since);
+            if silence >= login.patience.get() && !events.is_deferred() {
+                return Err(LoginFailure::Timeout(what));
+            }
+            if silence >= SILENCE_MS {
+                login.permit.set(None);
+            }
+        }
     }
 
     /// Creates the queue pair, and sends the login request.
     fn request(&mut self) -> Result<(), LoginFailure> {
         let login = self.login;
         let (status, params) = (&login.nexus.status, &login.nexus.params);
-        self.connection.renew();
-        self.connection
+        if self.connection.is_none() {
+            self.connection = Some(login.channel(0, &[]).map_err(no_channel)?);
+        }
+        let connection = self.connection()?;
+        connection.renew();
+        connection
             .create(self.cm.cm_id())
             .map_err(|e| LoginFailure::Step("queue pair", e))?;
         let requested = Requested {
@@ -212,7 +249,7 @@ impl<'a> Candidate<'a> {
     /// keeps its memory.
     fn redirect(&mut self, to: &Redirect) -> Result<(), LoginFailure> {
         let cm = self.cm.redirect(to)?;
-        self.connection.destroy();
+        self.connection()?.destroy();
         self.cm = cm;
         self.step = Step::Address;
         self.cm.resolve()
@@ -220,7 +257,7 @@ impl<'a> Candidate<'a> {
 
     /// Opens the channel, if the target has accepted the request.
     fn accept(&mut self, requested: &Requested, response: Response) -> Result<(), LoginFailure> {
-        let connection = &self.connection;
+        let connection = self.connection()?;
         let refuse = |_: &LoginFailure| self.cm.refuse();
         let granted = self.check(requested, response);
         let granted = granted.inspect_err(refuse)?;
@@ -241,7 +278,7 @@ impl<'a> Candidate<'a> {
     /// Checks the response of the target. Returns the grant.
     fn check(&self, requested: &Requested, response: Response) -> Result<Granted, LoginFailure> {
         let response = response.map_err(LoginFailure::NotLoginRsp)?;
-        if self.connection.as_answer_channel().is_some() {
+        if self.connection()?.as_answer_channel().is_some() {
             return response
                 .check_answer_channel(requested)
                 .map_err(LoginFailure::Response);
@@ -254,10 +291,15 @@ impl<'a> Candidate<'a> {
         Ok(granted)
     }
 
-    /// Returns the grant of the target, if the login is done.
-    pub(super) fn granted(&self) -> Option<Granted> {
-        match self.step {
-            Step::Open(granted) => Some(granted),
+    /// The channel, which exists from the login request on.
+    fn connection(&self) -> Result<&Arc<Connection>, LoginFailure> {
+        self.connection.as_ref().ok_or(LoginFailure::Removed)
+    }
+
+    /// Returns the channel and the grant of the target, if the login is done.
+    pub(super) fn opened(&self) -> Option<Opened> {
+        match (self.step, &self.connection) {
+            (Step::Open(granted), Some(connection)) => Some((connection.clone(), granted)),
             _ => None,
         }
     }
@@ -265,13 +307,13 @@ impl<'a> Candidate<'a> {
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        if let Step::Response(..) = self.step {
+        if let (Step::Response(..), Some(connection)) = (self.step, &self.connection) {
             let _ = self.cm.events().set_in_use(false);
-            self.connection.hang_up();
-            self.connection.shutdown();
-            self.connection.close();
-            self.connection.retire();
-            self.login.retire(&self.connection);
+            connection.hang_up();
+            connection.shutdown();
+            connection.close();
+            connection.retire();
+            self.login.retire(connection);
         }
     }
 }

@@ -55,6 +55,7 @@ use crate::{
             Session,
             SessionHost, //
         },
+        sizes,
         tests::{
             messages::{
                 get,
@@ -101,6 +102,7 @@ suite!(
     crate::rdma::tests::soft::Kind::Rxe,
     [
         refused_before_any_request,
+        no_route_takes_no_channel,
         request_is_as_srp_says,
         halves_of_port_ids,
         opens_a_channel,
@@ -223,12 +225,20 @@ macro_rules! check_failure {
 }
 use check_failure;
 
+/// The option `dgid` with the port's own GID as an address of the other family: there is no path.
+fn no_path(soft: &Soft) -> Result<CString> {
+    let mapped = soft.address.to_ipv6_mapped().octets();
+    Ok(CString::try_from_fmt(fmt!(
+        "dgid={},",
+        format_args!("{}", Hex(mapped))
+    ))?)
+}
+
 fn refused_before_any_request(soft: &Soft) -> Result {
     let target = Target::new(&soft.device, no(8, &[]))?;
     let stand = Stand::new(soft)?;
-    let mapped = soft.address.to_ipv6_mapped().octets();
-    let mapped = CString::try_from_fmt(fmt!("dgid={},", format_args!("{}", Hex(mapped))))?;
-    let mapped = core::str::from_utf8(mapped.to_bytes()).map_err(|_| EINVAL)?;
+    let no_path = no_path(soft)?;
+    let no_path = core::str::from_utf8(no_path.to_bytes()).map_err(|_| EINVAL)?;
     let cases = [
         ("bogus=1,", EINVAL, "login refused: "),
         ("pkey=8001,", ENOENT, "login refused: pkey=8001: "),
@@ -237,8 +247,7 @@ fn refused_before_any_request(soft: &Soft) -> Result {
             EINVAL,
             "login refused: 'tos=1': only for a login with dest",
         ),
-        // The port's own GID is an address of the other family.
-        (mapped, EINVAL, "failed: no path to the target's port"),
+        (no_path, EINVAL, "failed: no path to the target's port"),
     ];
     for (more, errno, line) in cases {
         let log = Log::from_now();
@@ -249,6 +258,32 @@ fn refused_before_any_request(soft: &Soft) -> Result {
         );
         check_eq!(log.count(line), 1);
     }
+    check_eq!(target.requests(), 0);
+    Ok(())
+}
+
+/// The first channel is created when the route to the target is known.
+fn no_route_takes_no_channel(soft: &Soft) -> Result {
+    let target = Target::new(&soft.device, no(8, &[]))?;
+    let stand = Stand::new(soft)?;
+    let failure = |more: &str| -> Result<LoginFailure> {
+        let text = stand.text(&target, more)?;
+        let options = Options::parse(text.to_bytes(), &defaults()).map_err(|_| EINVAL)?;
+        let params = super::login_params(stand.sessions.port(), &options)?;
+        let mut geometry = sizes::geometry(&options, soft.device.limits())?;
+        // No channel can be created.
+        geometry.slots.regions = 0;
+        let session = stand.sessions.begin(options.key(), params, geometry)?;
+        let result = super::set_up(&stand.sessions, &session, &options, |connected| {
+            Io::host(connected, &options)
+        });
+        stand.end(&session);
+        result.err().ok_or(EINVAL)
+    };
+    check_failure!(failure("")?, LoginFailure::Step("channel", _));
+    let no_path = no_path(soft)?;
+    let no_path = core::str::from_utf8(no_path.to_bytes()).map_err(|_| EINVAL)?;
+    check_failure!(failure(no_path)?, LoginFailure::Path(_));
     check_eq!(target.requests(), 0);
     Ok(())
 }
