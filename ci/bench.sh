@@ -19,7 +19,8 @@ wall() {
 	local bench=$top/userspace-tests/bench out=$top/build/bench logs=$top/build/log status=0
 	local device=${DEVICE-} modules c ours=$top/build/native/rust/ib_srp.ko
 	modules=/lib/modules/$(uname -r)
-	[ -n "$device" ] && [ -n "${LOGIN-}" ] || die "MODE=wall wants DEVICE=device/port and LOGIN=, the string for add_target"
+	[ -n "$device" ] && [ -n "${LOGIN-}" ] ||
+		die "MODE=wall wants DEVICE=device/port and LOGIN=, the string for add_target"
 	[ -d "/sys/class/infiniband/${device%/*}/ports/${device#*/}" ] || die "there is no RDMA port $device"
 	[ -n "${OVERWRITE-}" ] || die "this overwrites the target's LUN 0${LUNS+ to $((LUNS - 1))}: say OVERWRITE=1"
 	[ "$(id -u)" = 0 ] || die "not root"

@@ -31,6 +31,7 @@ wss | xorset)
 	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" --file "$srpctl/srpctl" -- \
 		bash /srp/tests/demo.sh | tee "$built/log/$log.out"
 	# The last line of a good demo states the verified amount.
-	tail -n 1 "$built/log/$log.out" | grep -qE '^demo: ok: /dev/srp0 .* MiB verified$' || die "the last line is not that of a good demo"
+	tail -n 1 "$built/log/$log.out" | grep -qE '^demo: ok: /dev/srp0 .* MiB verified$' ||
+		die "the last line is not that of a good demo"
 	;;
 esac

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|rtdebug|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the
-# kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive
-# that lab/vm.py appends.
+# initramfs.sh stock|rt|test|rtdebug|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox,
+# the kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second
+# archive that lab/vm.py appends.
 . "$(dirname "$0")/lib.sh"
 
 # The modules that we use, of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only
@@ -16,7 +16,8 @@ wanted=(
 )
 
 pack() {
-	in_root "$root" "$modules:/in/lib/modules:ro" "${vmlinuz%/*}:/vmlinuz:ro" "$top/ci:/ci:ro" "$1:/out" -- bash -euo pipefail -c '
+	in_root "$root" "$modules:/in/lib/modules:ro" "${vmlinuz%/*}:/vmlinuz:ro" "$top/ci:/ci:ro" "$1:/out" \
+		-- bash -euo pipefail -c '
 		release=$1 flavour=$2 image=$3
 		shift 3
 		t=/tmp/t m=lib/modules/$release

@@ -15,7 +15,8 @@ linux=$("$top/ci/linux.sh" "$debian")
 release=$(cat "$linux/release")
 ccache=$cache/ccache
 mkdir -p "$ccache"
-patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
+patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio
+	drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel, but lacks the Rust metadata of the
 # kernel crate. modules_prepare makes it.
@@ -73,7 +74,9 @@ ours() {
 		rm -rf /build/modules/lib/modules/*/build' ours "$kernel" "$jobs" "$(make_flags "$kernel")" "${@:2:$#-2}"
 }
 # The inputs of a kernel. Of a patch only the changes count, not the description.
-options() { { merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/patches/linux/applied/*.patch; } | sha256sum; }
+options() {
+	{ merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/patches/linux/applied/*.patch; } | sha256sum
+}
 
 case ${1-} in
 stock|rt) step "kernel-$1" "1 $linux" prepared ;;

@@ -85,7 +85,8 @@ host_needs() {
 # Prints the mirror that this machine's apt uses.
 mirror() {
 	local m
-	m=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' | awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
+	m=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+		awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
 	[ -n "$m" ] || die "apt has no Debian mirror configured (apt-get indextargets lists none)"
 	printf '%s\n' "$m"
 }
@@ -133,7 +134,10 @@ flavour() {
 make_flags() {
 	case $1 in
 	# The stub must return from a signal with nothing on its stack, so it must not have a frame pointer.
-	kasan) echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang" CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"' ;;
+	kasan)
+		echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang"' \
+			'CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"'
+		;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac
 }
@@ -154,8 +158,13 @@ in_root() {
 		mount --rbind /sys "$ROOT/sys"
 		mount -t tmpfs tmpfs "$ROOT/tmp"
 		if [ -e /etc/resolv.conf ]; then cat /etc/resolv.conf > "$ROOT/etc/resolv.conf"; fi
-		for b in $BINDS; do IFS=: read -r from to mode <<<"$b"; bindto "$from" "$to"; [ "${mode-}" != ro ] || mount -o remount,bind,ro "$ROOT$to"; done
-		exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TERM="${TERM-dumb}" LC_ALL=C.UTF-8 "$@"' in_root "$@"
+		for b in $BINDS; do
+			IFS=: read -r from to mode <<<"$b"
+			bindto "$from" "$to"
+			[ "${mode-}" != ro ] || mount -o remount,bind,ro "$ROOT$to"
+		done
+		exec chroot "$ROOT" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp TERM="${TERM-dumb}" \
+			LC_ALL=C.UTF-8 "$@"' in_root "$@"
 }
 
 # make_srpctl TARGET: runs a target of the Makefile with Debian's crates. The build is shared with deb.sh. The source
@@ -185,7 +194,8 @@ with_crates() {
 	for config in "${CARGO_HOME:-$HOME/.cargo}"/config{,.toml}; do
 		[ ! -e "$config" ] || cp "$config" "$cache/host/cargo/"
 	done
-	mapfile -t settings < <(env | grep -iE '^(https?_proxy|all_proxy|no_proxy|CARGO_(HTTP|NET|REGISTR[A-Z]*|SOURCE)_[A-Z_]*)=' || true)
+	mapfile -t settings < \
+		<(env | grep -iE '^(https?_proxy|all_proxy|no_proxy|CARGO_(HTTP|NET|REGISTR[A-Z]*|SOURCE)_[A-Z_]*)=' || true)
 	while [ "$1" != -- ]; do binds+=("$1"); shift; done
 	shift
 	if [ -n "${RESULTS-}" ]; then
@@ -194,7 +204,8 @@ with_crates() {
 	fi
 	exec {lock}>"$cache/host.lock"
 	flock "$lock"
-	in_root "$root" "${binds[@]}" "$cache/host:/host" -- env "${settings[@]}" CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \
+	in_root "$root" "${binds[@]}" "$cache/host:/host" -- env \
+		"${settings[@]}" CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \
 		CARGO_HTTP_CAINFO=/host/certs/ca.crt CARGO_TERM_COLOR=never "$@" {lock}>&-
 	exec {lock}>&-
 }

@@ -26,7 +26,8 @@ clippy() {
 fmt() {
 	in_root "$("$top/ci/root.sh")" "$src:/srp" -- bash -euc '
 		cd /srp
-		find rust storage userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --color never "$@"' fmt "$@"
+		find rust storage userspace-tests tools -name "*.rs" -not -path "*/target/*" -print0 |
+			xargs -0 rustfmt --color never "$@"' fmt "$@"
 }
 
 # Runs rustdoc with the kernel's rustc flags for the module. The examples are compiled as users of the module's crate,
@@ -40,7 +41,8 @@ doc() {
 	log=$(mktemp)
 	rm -rf "$top/build/doc"
 	mkdir -p "$top/build/doc"
-	in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$top/build/doc:/doc" -- bash -euc '
+	in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$top/build/doc:/doc" \
+		-- bash -euc '
 		cd /out
 		rustc=$(sed -n "1s/^savedcmd_[^ ]* := \([^;]*\).*/\1/p" rust/ib_srp/.main.o.cmd)
 		rustc=$(sed "s/ --emit=[^ ]*//g; s/ --out-dir [^ ]*//g; s/ -Zbinary_dep_depinfo=y//" <<<"$rustc --crate-name ib_srp")
@@ -48,10 +50,13 @@ doc() {
 		[ -e /build/include/config/auto.conf ]
 		export RUSTC_BOOTSTRAP=1 SRP_OBJ=/out/rust
 		eval "$rustdoc --document-private-items --cap-lints warn \
-			-Arustdoc::private_intra_doc_links -Wrustdoc::broken_intra_doc_links -Wrustdoc::bare_urls -Wrustdoc::invalid_html_tags \
-			-o /doc"
+			-Arustdoc::private_intra_doc_links -Wrustdoc::broken_intra_doc_links -Wrustdoc::bare_urls \
+			-Wrustdoc::invalid_html_tags -o /doc"
 		eval "$rustc --cap-lints allow --emit=metadata --out-dir /tmp"
-		eval "$rustdoc --cap-lints allow --test --no-run --extern ib_srp=/tmp/libib_srp.rmeta"' >"$log" 2>&1 || { cat "$log"; return 1; }
+		eval "$rustdoc --cap-lints allow --test --no-run --extern ib_srp=/tmp/libib_srp.rmeta"' >"$log" 2>&1 || {
+			cat "$log"
+			return 1
+		}
 	grep -Ev '^$|^running|^test .* (ok|ignored)$' "$log" || true
 	! grep -Eq '^(warning|error)' "$log" && echo "doc: build/doc/ib_srp/index.html"
 }
@@ -62,7 +67,8 @@ unsafe() {
 	local bad=0 found n
 	found=$(grep -rnw unsafe "$src/rust/ib_srp" --include='*.rs' | grep -Ev '^[^:]*:[0-9]+:[[:space:]]*//' || true)
 	if [ -n "$found" ]; then echo "unsafe code in the driver:"; echo "$found"; bad=1; fi
-	found=$(grep -rnE 'allow\(.*(undocumented_unsafe|unsafe_op_in|missing_safety_doc)' "$src/rust" --include='*.rs' || true)
+	found=$(grep -rnE 'allow\(.*(undocumented_unsafe|unsafe_op_in|missing_safety_doc)' "$src/rust" \
+		--include='*.rs' || true)
 	if [ -n "$found" ]; then echo "a lint about unsafe code is off:"; echo "$found"; bad=1; fi
 	found=$(find "$src/rust" -name '*.rs' -print0 | xargs -0 awk '
 		FNR == 1 { since = 99 }
@@ -87,7 +93,11 @@ abi() {
 	local known told
 	known=$(grep -v '^#' "$src/userspace-tests/guest/contract.tsv" | cut -f 1 | sort -u)
 	told=$(sed -n '/^## Differences/,$s/^| `\([a-z0-9-]*\)` |.*/\1/p' "$src/docs/abi.md" | sort)
-	[ "$known" = "$told" ] || { echo "contract.tsv (<) and docs/abi.md (>) differ:"; diff <(echo "$known") <(echo "$told"); return 1; }
+	[ "$known" = "$told" ] || {
+		echo "contract.tsv (<) and docs/abi.md (>) differ:"
+		diff <(echo "$known") <(echo "$told")
+		return 1
+	}
 	echo "abi: $(wc -l <<<"$told") differences from the C driver, each explained"
 }
 
@@ -125,7 +135,9 @@ lab_tests() {
 
 all() {
 	local check bad=0
-	for check in fmt-check lab unsafe cycles abi reasons reports bounds pages drawings clippy; do "$0" $check || bad=1; done
+	for check in fmt-check lab unsafe cycles abi reasons reports bounds pages drawings clippy; do
+		"$0" $check || bad=1
+	done
 	[ $bad = 0 ]
 }
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root against one
-# of our kernels, with object files in OUT. SRC defaults to this checkout.
+# module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
+# against one of our kernels, with object files in OUT. SRC defaults to this checkout.
 . "$(dirname "$0")/lib.sh"
 
 [ $# -ge 2 ] || die "usage: module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
@@ -42,7 +42,8 @@ fi
 # Two builds in one directory would delete each other's files.
 exec {lock}>"$out/.lock"
 flock "$lock"
-in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" "$cache/ccache:/ccache" -- bash -euc '
+in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" \
+	"$cache/ccache:/ccache" -- bash -euc '
 	export CCACHE_DIR=/ccache
 	flags="$1 $2"
 	shift 2
@@ -50,4 +51,5 @@ in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$ou
 		find /out -lname "/srp/*" -delete
 		for f in /srp/*; do case $f in */build|*/ci|*/docs|*/storage|*/userspace-tests) ;; *) cp -rs "$f" /out ;; esac; done
 	fi
-	eval "make -C /linux O=/build $flags \"\$@\""' module "$where" "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" {lock}>&- || other_series "$@"
+	eval "make -C /linux O=/build $flags \"\$@\""' module "$where" "$(make_flags "$kernel")" -j"$jobs" "$target" "$@" \
+	{lock}>&- || other_series "$@"

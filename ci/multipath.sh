@@ -8,9 +8,10 @@
 suites="sid forky trixie bookworm"
 
 make_multipath() {
-	local to=$1 m; m=$(mirror)
-	bootstrap --variant=apt --include=build-essential,debhelper,dpkg-dev,libaio-dev,libcmocka-dev,libdevmapper-dev,libedit-dev,libjson-c-dev,libmount-dev,libsystemd-dev,libudev-dev,liburcu-dev,pkgconf,systemd-dev \
-		trixie "$to/tree" "deb $m trixie main"
+	local to=$1 m packages; m=$(mirror)
+	packages=build-essential,debhelper,dpkg-dev,pkgconf,systemd-dev,libaio-dev,libcmocka-dev,libdevmapper-dev
+	packages+=,libedit-dev,libjson-c-dev,libmount-dev,libsystemd-dev,libudev-dev,liburcu-dev
+	bootstrap --variant=apt --include=$packages trixie "$to/tree" "deb $m trixie main"
 	in_root "$to/tree" "$top/patches/multipath-tools:/patches:ro" "$to:/out" -- bash -euc '
 		mkdir -p /tmp/build /tmp/apt/lists/partial
 		cd /tmp/build
@@ -21,7 +22,8 @@ make_multipath() {
 		# Before 0.10 the name of the page has no `.in`.
 		patches() {
 			local page=multipath/multipath.conf.5
-			if [ -e "$page.in" ]; then cat /patches/*.patch; else sed "s|$page.in|$page|" /patches/*.patch; fi | patch -p1 --fuzz=0 "$@"
+			if [ -e "$page.in" ]; then cat /patches/*.patch; else sed "s|$page.in|$page|" /patches/*.patch; fi |
+				patch -p1 --fuzz=0 "$@"
 		}
 		newest=
 		for version in $(apt-cache $apt showsrc multipath-tools | sed -n "s/^Version: //p" | sort -Vru); do

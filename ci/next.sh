@@ -12,7 +12,8 @@ mkdir -p "${log%/*}"
 packages=$("$top/ci/series.sh" next 2>"$log") || { cat "$log"; skipped "unstable could not be asked for its kernel"; }
 [ -n "$packages" ] || skipped "unstable and experimental have no newer kernel than trixie-backports"
 read -r _ _ version <<<"$packages"
-if TRIED=next SERIES=next "$top/ci/module.sh" stock "$top/build/next/stock" "$top" modules KBUILD_MODPOST_WARN=1 >"$log" 2>&1; then
+if TRIED=next SERIES=next "$top/ci/module.sh" stock "$top/build/next/stock" "$top" modules KBUILD_MODPOST_WARN=1 \
+	>"$log" 2>&1; then
 	echo "next: builds for Linux $version"
 	result next ok
 else

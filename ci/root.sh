@@ -11,7 +11,8 @@ packages=(
 	# the packages
 	dpkg-dev debhelper dh-dkms lintian man-db shellcheck rpm
 	librust-clap-dev librust-clap-complete-dev librust-clap-mangen-dev librust-comfy-table-dev librust-nix-dev
-	librust-ratatui-dev librust-serde-dev librust-serde-json-dev librust-tempfile-dev librust-thiserror-dev librust-toml-dev
+	librust-ratatui-dev librust-serde-dev librust-serde-json-dev librust-tempfile-dev librust-thiserror-dev
+	librust-toml-dev
 	# tests on the host, guests
 	cargo ca-certificates libibverbs-dev librdmacm-dev qemu-system-x86 e2fsprogs virtme-ng busybox-static
 )

@@ -9,7 +9,8 @@ root=$("$top/ci/root.sh") linux=$("$top/ci/linux.sh") build=$("$top/ci/kernel.sh
 in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$top:/srp:ro" "$out:/out" -- bash -euc '
 	eval "make -s -C /linux O=/build M=/srp MO=/out $1 rust-analyzer"' rust-analyzer "$(make_flags stock)" >&2
 # The script knows neither the module's options nor its bindings.
-python3 - "$out" "$top/rust-project.json" "/linux=$linux/source" "/build=$build" "/srp=$top" "/out=$out" "/usr=$root/usr" <<'EOF'
+python3 - "$out" "$top/rust-project.json" "/linux=$linux/source" "/build=$build" "/srp=$top" "/out=$out" \
+	"/usr=$root/usr" <<'EOF'
 import json, re, sys
 out, to, *folders = sys.argv[1:]
 places = dict(f.split("=", 1) for f in folders)
@@ -29,7 +30,8 @@ with open(f"{out}/rust/ib_srp/.main.o.cmd") as f:
     options = re.findall(r"--cfg (SRP_\w+)", f.readline())
 # The script treats each file in a Kbuild as a crate. No crate depends on one of these.
 roots = ("/srp/rust/ib_srp/main.rs", "/srp/rust/ib_vfab/main.rs")
-project["crates"] = [c for c in project["crates"] if not c["root_module"].startswith("/srp/") or c["root_module"] in roots]
+crates = project["crates"]
+project["crates"] = [c for c in crates if not c["root_module"].startswith("/srp/") or c["root_module"] in roots]
 for crate in project["crates"]:
     if crate["root_module"] in roots:
         crate["cfg"] = crate.get("cfg", []) + options

@@ -48,10 +48,12 @@ bind() {
 }
 mapfile -t parameters < <(grep -Ev '^(#|$)' "$crate/bindgen_parameters" | xargs -n1)
 bind "$here/bindings.h" bindings_generated.rs "${parameters[@]}"
-bind "$here/helpers.c" bindings_helpers_generated.rs --blocklist-type '.*' --allowlist-var '' --allowlist-function 'rust_helper_.*'
+bind "$here/helpers.c" bindings_helpers_generated.rs --blocklist-type '.*' --allowlist-var '' \
+	--allowlist-function 'rust_helper_.*'
 sed -Ei -e 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' \
 	-e 's/^( *)pub fn _printk\(/\1#[link_name="srp_shim_printk"]\n&/' "$to/bindings/bindings_generated.rs"
-sed -Ei 's/pub fn rust_helper_([a-zA-Z0-9_]*)/#[link_name="rust_helper_\1"]\n    pub fn \1/g' "$to/bindings/bindings_helpers_generated.rs"
+sed -Ei 's/pub fn rust_helper_([a-zA-Z0-9_]*)/#[link_name="rust_helper_\1"]\n    pub fn \1/g' \
+	"$to/bindings/bindings_helpers_generated.rs"
 
 # `files` lists the files and directories taken from the kernel crate. The others are ours, or empty.
 listed() {
@@ -83,7 +85,8 @@ module ffi "$crate/ffi.rs"
 module build_error "$crate/build_error.rs"
 CARGO_PKG_VERSION=0 module zerocopy --cfg no_fp_fmt_parse "$crate/zerocopy/src/lib.rs"
 wait "$host_crates"
-module pin_init --extern pin_init_internal --extern macros --cfg kernel --cfg USE_RUSTC_FEATURES "$crate/pin-init/src/lib.rs"
+module pin_init --extern pin_init_internal --extern macros --cfg kernel --cfg USE_RUSTC_FEATURES \
+	"$crate/pin-init/src/lib.rs"
 module bindings --extern ffi --extern pin_init "$crate/bindings/lib.rs"
 echo 'pub use bindings::*;' >"$to/uapi.rs"
 module uapi --extern bindings -Zcrate-attr=no_std "$to/uapi.rs"

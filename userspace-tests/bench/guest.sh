@@ -47,7 +47,8 @@ done
 # Allocate the memory of the target's disks.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
 unload_srp || fail "rmmod ib_srp"
-python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko --driver rust=$modules/updates/ib_srp.ko \
+python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko \
+	--driver rust=$modules/updates/ib_srp.ko \
 	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
 	--cpus $cpus --rounds $rounds --only "$only" --share $share --counted --out /dev/vdb || fail "$program.py"
 # The other targets are not removed, because the guest ends now.

@@ -10,7 +10,8 @@ cable() {
 	local at
 	ip netns add $ns && ip netns add cable && ip netns exec cable sysctl -qw net.ipv4.ip_forward=1 || fail "no router"
 	for at in v w; do
-		ip link add ${at}0 mtu ${MTU:-1500} type veth peer name $at netns cable mtu ${MTU:-1500} && ip -n cable link set $at up &&
+		ip link add ${at}0 mtu ${MTU:-1500} type veth peer name $at netns cable mtu ${MTU:-1500} &&
+			ip -n cable link set $at up &&
 			tc -n cable qdisc add dev $at root netem limit 10000 delay 0ms || fail "no cable $at"
 	done
 	ip link set w0 netns $ns

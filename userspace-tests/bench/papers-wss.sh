@@ -25,7 +25,8 @@ at() { echo 10.0.${number[$1]}.2:$2; }
 roles() {
 	on $2 rs "$here/../wss" rs --number 7 --file $files/one --listen $(at $2 5559)
 	on se se "$here/../wss" se --rs $(at $2 5559) --lun 7/0 --id-ext ab --ioc-guid cd --listen $(at se 5556)
-	on $1 ce "$here/../wss" ce --member 1 --se $(at se 5556) --rs $(at $2 5559) --id-ext ab --ioc-guid cd --listen $(at $1 5557)
+	on $1 ce "$here/../wss" ce --member 1 --se $(at se 5556) --rs $(at $2 5559) --id-ext ab --ioc-guid cd \
+		--listen $(at $1 5557)
 	within 60 "the RS at the SE" says se 'all RS are here'
 	within 60 "the CE" says ce 'attached to RS 7'
 	answers=,answers_from=$(at $1 5557)

@@ -14,11 +14,13 @@ measure() {
 	quiet $dev
 	sent=() got=()
 	count
-	direct_io 600 $dev --rw=$2 --bs=$3 --iodepth=$4 --size=24m --io_size=$(($3 * $5)) --clocksource=clock_gettime --output-format=terse ||
+	direct_io 600 $dev --rw=$2 --bs=$3 --iodepth=$4 --size=24m --io_size=$(($3 * $5)) --clocksource=clock_gettime \
+		--output-format=terse ||
 		fail "fio: $1 $2 $3: $(<$tmp/fio)"
 	count
 	IFS=';' read -ra f < <(grep '^3;' $tmp/fio)
-	echo "srp_bench: $1 driver=$driver system=$system rw=$2 bytes=$3 depth=$4 kib=${f[at]} sent=${sent[client]} kibs=${f[at + 1]} us=${f[at + 34]} ${*:6}" >/dev/kmsg
+	echo "srp_bench: $1 driver=$driver system=$system rw=$2 bytes=$3 depth=$4" \
+		"kib=${f[at]} sent=${sent[client]} kibs=${f[at + 1]} us=${f[at + 34]} ${*:6}" >/dev/kmsg
 }
 
 measure_all() {
@@ -36,7 +38,9 @@ measure_all() {
 	tc -n client qdisc del dev w0 root
 	# Delay in microseconds between two hosts, added by the router.
 	for us in $delays; do
-		for n in "${number[@]}"; do tc qdisc replace dev v$n root netem limit 10000 delay ${us}us || fail "no delay of $us"; done
+		for n in "${number[@]}"; do
+			tc qdisc replace dev v$n root netem limit 10000 delay ${us}us || fail "no delay of $us"
+		done
 		for rw in randread randwrite; do
 			for depth in 1 4; do
 				measure xor_far $rw 4096 $depth $((48 * depth)) delay=$us
@@ -73,7 +77,8 @@ for i in 0 1 2 3 4; do
 	table+=" - $(disk $host 0)"
 done
 # Chunks of 64 KiB.
-dmsetup create --noudevsync raid6 --table "0 $((3 * 32768)) raid raid6_nc 1 128 5$table" || fail "no RAID-6: $(dmesg | tail -n 5)"
+dmsetup create --noudevsync raid6 --table "0 $((3 * 32768)) raid raid6_nc 1 128 5$table" ||
+	fail "no RAID-6: $(dmesg | tail -n 5)"
 system=raid6
 dev=/dev/$(dmsetup info --columns --noheadings -o blkdevname raid6)
 measure_all

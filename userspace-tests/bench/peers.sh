@@ -15,7 +15,8 @@ if [ $kind = vfab ]; then
 	done
 	for i in 0 1; do
 		to=10.0.0.$((2 - i))
-		ip route add $to dev ${net[i]} src 10.0.0.$((i + 1)) table $((101 + i)) && ip rule add pref $((10 + i)) to $to lookup $((101 + i)) &&
+		ip route add $to dev ${net[i]} src 10.0.0.$((i + 1)) table $((101 + i)) &&
+			ip rule add pref $((10 + i)) to $to lookup $((101 + i)) &&
 			ip neigh replace $to lladdr $(</sys/class/net/${net[1 - i]}/address) dev ${net[i]} || fail "no way from vfab$i"
 	done
 fi

@@ -20,7 +20,10 @@ begin
 rounds 40 100
 volume=$rounds
 rounds 1 3
-if [ -e /proc/lockdep_chains ] || grep -q 'User Mode Linux' /proc/cpuinfo; then rounds 25 100; volume=$rounds rounds=1; fi
+if [ -e /proc/lockdep_chains ] || grep -q 'User Mode Linux' /proc/cpuinfo; then
+	rounds 25 100
+	volume=$rounds rounds=1
+fi
 fabric 1
 back_null disk 640
 target 0

@@ -19,7 +19,8 @@ back_null disk 64
 target 0
 lun 0 0 disk
 head -c 32M /dev/urandom >$tmp/data
-for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1 ,max_sect=8192,cmd_sg_entries=12,sg_tablesize=1024 \
+for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=1 \
+	,max_sect=8192,cmd_sg_entries=12,sg_tablesize=1024 \
 	,max_sect=16384,ch_count=1,queue_size=4; do
 	login 0 "$options"
 	dev=$(disk "$host" 0)
@@ -31,8 +32,10 @@ for options in ,max_sect=8192,cmd_sg_entries=255,sg_tablesize=2048,allow_ext_sg=
 	before=$(awk '{print $5}' /sys/block/${dev#/dev/}/stat)
 	timeout 100 dd if=$tmp/data of=$dev bs=4M oflag=direct status=none || fail "write $options"
 	requests=$(($(awk '{print $5}' /sys/block/${dev#/dev/}/stat) - before))
-	timeout 100 dd if=$dev bs=4M count=8 iflag=direct status=none | cmp - $tmp/data || fail "what was read differs: $options"
-	dd if=${backdev[disk]} bs=4M count=8 iflag=direct status=none | cmp - $tmp/data || fail "the back end differs: $options"
+	timeout 100 dd if=$dev bs=4M count=8 iflag=direct status=none | cmp - $tmp/data ||
+		fail "what was read differs: $options"
+	dd if=${backdev[disk]} bs=4M count=8 iflag=direct status=none | cmp - $tmp/data ||
+		fail "the back end differs: $options"
 	say "$options: max_sectors_kb $kb, max_segments $(cat $q/max_segments), 32 MiB in $requests requests"
 	logout "$host"
 done

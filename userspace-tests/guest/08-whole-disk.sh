@@ -20,7 +20,8 @@ login 0
 dev=$(disk "$host" 0)
 head -c ${mib}M /dev/urandom >$tmp/data
 timeout 100 dd if=$tmp/data of=$dev bs=1M oflag=direct status=none || fail "dd to the disk"
-dd if=${backdev[disk]} bs=1M iflag=direct status=none | cmp - $tmp/data || fail "the back end differs from what was written"
+dd if=${backdev[disk]} bs=1M iflag=direct status=none | cmp - $tmp/data ||
+	fail "the back end differs from what was written"
 timeout 100 dd if=$dev bs=1M iflag=direct status=none | cmp - $tmp/data || fail "direct read differs"
 echo 3 >/proc/sys/vm/drop_caches
 timeout 100 dd if=$dev bs=64k status=none | cmp - $tmp/data || fail "buffered read differs"

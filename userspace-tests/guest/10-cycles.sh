@@ -39,7 +39,8 @@ for ((i = 1; i <= n; i++)); do
 		if ((i == 1)); then
 			dd if=$tmp/data of=$dev bs=64k oflag=direct status=none || fail "write"
 		else
-			dd if=$dev bs=64k count=16 iflag=direct status=none | cmp - $tmp/data || fail "what was read is wrong after $i logins"
+			dd if=$dev bs=64k count=16 iflag=direct status=none | cmp - $tmp/data ||
+				fail "what was read is wrong after $i logins"
 		fi
 	fi
 	logout "$host"

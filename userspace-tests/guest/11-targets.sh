@@ -23,17 +23,21 @@ for i in 0 1 2 3; do
 	equal "device of ${hs[i]}" "$(cat /sys/class/scsi_host/${hs[i]}/local_ib_device)" "$(initiator $i)"
 done
 for i in 0 1 2 3; do printf '[t%d]\nfilename=%s\n' $i ${dev[i]}; done >$tmp/jobs
-timeout 300 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=8k --size=4m \
+timeout 300 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=8 --rw=randwrite --bs=8k \
+	--size=4m \
 	--verify=crc32c --verify_fatal=1 --output=$tmp/fio $tmp/jobs ||
 	{ cat $tmp/fio; fail "fio on four targets"; }
 for i in 0 1 2 3; do
 	head -c 64k /dev/urandom >$tmp/$i
 	dd if=$tmp/$i of=${dev[i]} bs=64k oflag=direct status=none || fail "write to target $i"
 done
-for i in 0 1 2 3; do dd if=${backdev[d$i]} bs=64k count=1 iflag=direct status=none | cmp - $tmp/$i || fail "back end $i is wrong"; done
+for i in 0 1 2 3; do
+	dd if=${backdev[d$i]} bs=64k count=1 iflag=direct status=none | cmp - $tmp/$i || fail "back end $i is wrong"
+done
 
 # One session ends; the others are not affected.
-timeout 60 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=4 --rw=randrw --bs=4k --size=8m \
+timeout 60 fio --allow_file_create=0 --eta=never --ioengine=libaio --direct=1 --iodepth=4 --rw=randrw --bs=4k \
+	--size=8m \
 	--runtime=4 --time_based --output=$tmp/fio --name=x --filename=${dev[0]} --name=y --filename=${dev[3]} &
 fio=$!
 sleep 1

@@ -59,7 +59,8 @@ run() {
 	no_reports
 }
 run "a target that answers" "$(login_string 0)" $((RANDOM % 50)) 1000 $step
-run "no host at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$absent:$port" 0 1000 $((step * 2))
+run "no host at that address" "id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$absent:$port" 0 1000 \
+	$((step * 2))
 # The neighbour is known, but packets are dropped: the connection request hangs.
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
 if [ $kind = vfab ]; then

@@ -48,12 +48,14 @@ named 'associat.*0x0*10003'
 # Skipped on siw: ib_srpt of 7.2 frees the buffers of this channel before siw has delivered the flushed receives, and
 # the target oopses.
 if [ "$kind" != siw ]; then
-	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" "Connection reset by peer"
+	refused "initiator that the target does not know" "id_ext=$g,ioc_guid=$g,$where,initiator_ext=00000000deadbeef" \
+		"Connection reset by peer"
 	logged 'reject.*0x0*10006'
 	named '(limit|ACL|access).*0x0*10006'
 fi
 
-refused "no listener" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" "Connection refused"
+refused "no listener" "id_ext=$g,ioc_guid=$g,src=$src,dest=$dest:$((port + 1))" "Connection reset by peer" \
+	"Connection refused"
 named 'invalid service|service id|nobody|listen'
 
 echo 0 >${tpg[0]}/enable
@@ -66,9 +68,11 @@ echo 1 >${tpg[0]}/enable
 refused "no route" "id_ext=$g,ioc_guid=$g,src=10.0.0.2,dest=192.0.2.1:$port" \
 	"Network is unreachable" "No such device" "No such device or address" "No route to host"
 refused "source address that is not ours" "id_ext=$g,ioc_guid=$g,src=192.0.2.7,dest=10.0.0.1:$port" \
-	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable"
+	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" \
+	"Network is unreachable"
 refused "source address of another host" "id_ext=$g,ioc_guid=$g,src=10.0.0.1,dest=10.0.0.1:$port" \
-	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" "Network is unreachable" "Connection reset by peer"
+	"No such device" "No such device or address" "Cannot assign requested address" "Invalid argument" \
+	"Network is unreachable" "Connection reset by peer"
 within 10 "nothing of ours" nothing_ours
 
 # A second identical login is refused, and the first session is not affected.

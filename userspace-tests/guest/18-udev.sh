@@ -10,7 +10,8 @@
 . "$(dirname "$0")/lib.sh"
 
 begin
-[ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] || fail "the udev rules are not installed"
+[ -e /usr/lib/udev/rules.d/60-srp.rules ] || [ -e /etc/udev/rules.d/60-srp.rules ] ||
+	fail "the udev rules are not installed"
 within 60 "udevd answers" udevadm control --ping --timeout=5
 fabric 1
 target 0
@@ -28,7 +29,8 @@ settled
 equal names "$(names)" "srp0 srp1 srp2 srp3 "
 for i in 0 1 2; do equal "by-path name of LUN $i" "$(owner $i)" "${dev[i]}"; done
 g=$(service_guid)
-[ -L /dev/disk/by-path/srp-$(initiator 0)-1-${g#0x}-${g#0x}-lun-0x012c000000000000 ] || fail "no by-path name of LUN 300: $(paths)"
+[ -L /dev/disk/by-path/srp-$(initiator 0)-1-${g#0x}-${g#0x}-lun-0x012c000000000000 ] ||
+	fail "no by-path name of LUN 300: $(paths)"
 
 # A partition on each of two disks.
 for d in srp0 srp2; do

@@ -19,7 +19,8 @@ g=$(service_guid)
 local=$(ip -6 -o addr show dev dummy0 scope link | awk '{sub("/.*", "", $4); print $4}')
 link_local() { ! ip -6 addr show dev dummy0 tentative | grep inet6 >/dev/null; }
 within 10 "the link-local address" link_local
-for where in "src=[fd00::1],dest=[fd00::1]:$port" "dest=[fd00::1]:$port" "src=[$local%dummy0],dest=[$local%dummy0]:$port" \
+for where in "src=[fd00::1],dest=[fd00::1]:$port" "dest=[fd00::1]:$port" \
+	"src=[$local%dummy0],dest=[$local%dummy0]:$port" \
 	"dest=10.0.0.1:$port" "src=10.0.0.1:0,dest=10.0.0.1:$port"; do
 	login_string() { echo "id_ext=$g,ioc_guid=$g,$where"; }
 	login 0

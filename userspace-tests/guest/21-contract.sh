@@ -71,10 +71,18 @@ for driver in c ours; do
 	identifiers "$file"
 done
 show
-cmp $tmp/identifiers.c $tmp/identifiers.ours || { diff $tmp/identifiers.c $tmp/identifiers.ours; fail "the drivers' identifiers differ"; }
-equal "logins of an initiator that is 0 and the node" "$(grep -cE '^1 00(05ad|1b0d)0000001234 (0000:){4}' $tmp/identifiers.ours)" 2
-equal "logins of an initiator with its initiator_ext" "$(grep -cE '^(0|1 0002c9)[^:]* 0000:0000:0000:0005:' $tmp/identifiers.ours)" 4
-said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || { printf '%s\n' "$said"; fail "the drivers differ"; }
+cmp $tmp/identifiers.c $tmp/identifiers.ours || {
+	diff $tmp/identifiers.c $tmp/identifiers.ours
+	fail "the drivers' identifiers differ"
+}
+equal "logins of an initiator that is 0 and the node" \
+	"$(grep -cE '^1 00(05ad|1b0d)0000001234 (0000:){4}' $tmp/identifiers.ours)" 2
+equal "logins of an initiator with its initiator_ext" \
+	"$(grep -cE '^(0|1 0002c9)[^:]* 0000:0000:0000:0005:' $tmp/identifiers.ours)" 4
+said=$(python3 "$here/contract.py" compare "$tmp/c" "$tmp/ours" "$here/contract.tsv") || {
+	printf '%s\n' "$said"
+	fail "the drivers differ"
+}
 
 # Parameters that only our driver has.
 p=/sys/module/ib_srp/parameters

@@ -47,7 +47,11 @@ within 30 "the target's capability" is_target $lid0
 finds() {
 	local got
 	got=$(timeout 60 srp_daemon -o -c -i vfab1 "${@:3}" 2>$tmp/err | sort)
-	[ "$got" = "$2" ] || { cat $tmp/err; timeout 60 srp_daemon -o -c -V -i vfab1 "${@:3}"; fail "$1: '$got', wanted '$2'"; }
+	[ "$got" = "$2" ] || {
+		cat $tmp/err
+		timeout 60 srp_daemon -o -c -V -i vfab1 "${@:3}"
+		fail "$1: '$got', wanted '$2'"
+	}
 }
 # ruled WHAT WANTED RULE...
 ruled() { printf '%s\n' "${@:3}" >$tmp/ruled; finds "$1" "$2" -f $tmp/ruled; }
@@ -62,7 +66,8 @@ ruled "no rules" "$both"
 ruled "an allowed port" "$only,queue_size=40,max_cmd_per_lun=7" "a dgid=$gid0,queue_size=40,max_cmd_per_lun=7" d
 ruled "a controller that is not allowed" "" "d ioc_guid=$guid"
 ruled "another controller" "" "a ioc_guid=$other" d
-ruled "another service, and its partition" "$only" "d service_id=$other" "d pkey=1234" "d id_ext=$other" "a dgid=$gid0,pkey=ffff" d
+ruled "another service, and its partition" "$only" "d service_id=$other" "d pkey=1234" "d id_ext=$other" \
+	"a dgid=$gid0,pkey=ffff" d
 
 # The message length must be limited if immediate data could exceed the target's limit.
 parameters=/sys/module/ib_srp/parameters
@@ -134,7 +139,10 @@ mount --bind $tmp/systemctl /bin/systemctl || fail "cannot stand in for systemct
 udevadm trigger --settle --action=add /sys/class/infiniband_mad/$umad
 umount /bin/systemctl
 udevadm info --query=property /sys/class/infiniband_mad/$umad >$tmp/properties
-grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@vfab1:1\.service' $tmp/properties || { cat $tmp/properties; fail "the rule of srp_daemon does not start it"; }
+grep -q '^SYSTEMD_WANTS=.*srp_daemon_port@vfab1:1\.service' $tmp/properties || {
+	cat $tmp/properties
+	fail "the rule of srp_daemon does not start it"
+}
 
 # Starts srp_daemon like systemd does, with the modules it requires.
 unit=/usr/lib/systemd/system/srp_daemon_port@.service

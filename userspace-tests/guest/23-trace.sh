@@ -44,7 +44,8 @@ quiet $dev
 cat $tracing/trace >$tmp/trace
 echo 0 >$events/srp_send/filter
 # WRITE(10) of 128 blocks.
-[ "$(grep -cE 'srp_send:.* opcode=0x2a cdb=2a00[0-9a-f]{8}00008000000000000000 len=65536 direction=to_device' $tmp/trace)" = 16 ] ||
+large='srp_send:.* opcode=0x2a cdb=2a00[0-9a-f]{8}00008000000000000000 len=65536 direction=to_device'
+[ "$(grep -cE "$large" $tmp/trace)" = 16 ] ||
 	fail "filtered: $(grep -c srp_send: $tmp/trace) commands, $(grep -c 'len=65536' $tmp/trace) of 64 KiB"
 ! grep -q 'srp_send:.* len=4096 ' $tmp/trace || fail "the filter lets 4 KiB pass"
 
@@ -59,7 +60,8 @@ watch() {
 allocated() {
 	echo 0 >$tracing/events/kmem/enable
 	cat $tracing/trace >$tmp/trace
-	awk '/entries-in-buffer/ {split($3, n, "/"); exit n[1] < 100 || n[1] != n[2]}' $tmp/trace || fail "events: $(head -n 4 $tmp/trace)"
+	awk '/entries-in-buffer/ {split($3, n, "/"); exit n[1] < 100 || n[1] != n[2]}' $tmp/trace ||
+		fail "events: $(head -n 4 $tmp/trace)"
 	allocated=$(grep -cE ' call_site=([^ ]+ \[ib_srp\]|rust_helper_)' $tmp/trace)
 }
 watch
@@ -84,7 +86,8 @@ fio=$!
 sleep 1
 timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"
 reap 60 "I/O during a host reset" $fio || fail "I/O during a host reset"
-told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed channel=open
+told ended lost="reset by the error handler" session="live -> recovering" session="recovering -> live" channel=closed \
+	channel=open
 
 # Memory for a reconnect is allocated without I/O (GFP_NOIO): reclaim might have to write to this very disk.
 unlisten
@@ -102,11 +105,13 @@ pages() {
 	awk '/ mm_page_alloc: / {event = $0} /^ => .*ib_srp/ {if (event) print event; event = ""}' $tmp/trace >$tmp/ours
 	pages=$(wc -l <$tmp/ours)
 	# A queue pair of vfab needs fewer pages.
-	[ $pages -ge $([ $kind = vfab ] && echo 2 || echo 4) ] || fail "only $pages allocations of pages by $1: $(head -n 40 $tmp/trace)"
+	[ $pages -ge $([ $kind = vfab ] && echo 2 || echo 4) ] ||
+		fail "only $pages allocations of pages by $1: $(head -n 40 $tmp/trace)"
 }
 reset() { timeout 60 sg_reset -H $dev >$tmp/err 2>&1 || fail "sg_reset -H: $(cat $tmp/err)"; }
 pages reset
-! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours || fail "an allocation that may start I/O"
+! grep -E 'gfp_flags=[^ ]*(GFP_KERNEL|GFP_USER|GFP_HIGHUSER|GFP_TRANSHUGE|GFP_NOFS|__GFP_IO)' $tmp/ours ||
+	fail "an allocation that may start I/O"
 say "$pages allocations of pages for a connection, all without I/O"
 
 # A login with the longest queue works with fragmented memory: allocations above 32 KiB do not need contiguous memory.

@@ -29,7 +29,8 @@ under_way() { within 30 "I/O on $dev" not nothing_in_flight $dev; }
 
 # polled NAME fio-option...: io_uring with IOPOLL.
 polled() {
-	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --verify=crc32c --verify_fatal=1 \
+	fio --allow_file_create=0 --eta=never --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --verify=crc32c \
+		--verify_fatal=1 \
 		--bs=4k --size=8m --offset=8m --name="$@" --output=$tmp/$1
 }
 # Counts the I/Os of polled and other channels in the trace events.
@@ -52,7 +53,8 @@ for polls in 1 2; do
 	is "channels" /sys/class/scsi_host/$host/ch_count $((channels + polls))
 	is "io_poll" /sys/block/${dev#/dev/}/queue/io_poll 1
 	listen send
-	polled a --rw=randrw --iodepth=8 --numjobs=2 --offset_increment=8m || fail "polled I/O: $(grep -iE 'err|verify' $tmp/a)"
+	polled a --rw=randrw --iodepth=8 --numjobs=2 --offset_increment=8m ||
+		fail "polled I/O: $(grep -iE 'err|verify' $tmp/a)"
 	quiet $dev
 	count
 	# udev's reads after fio use interrupts.
@@ -61,7 +63,8 @@ for polls in 1 2; do
 	direct_io 100 $dev --rw=randread --bs=4k --size=1m || fail "libaio"
 	quiet $dev
 	count
-	[ $with -ge 256 ] && [ $without = 0 ] || fail "I/O that is not polled: $with commands with interrupts, $without without"
+	[ $with -ge 256 ] && [ $without = 0 ] ||
+		fail "I/O that is not polled: $with commands with interrupts, $without without"
 	[ $polls = 2 ] || logout "$host"
 done
 

@@ -22,7 +22,9 @@ silent=10.0.0.99
 from 0
 [ $kind != siw ] || silent="[fd00::99]"
 string="id_ext=$(service_guid),ioc_guid=$(service_guid),src=$src,dest=$silent:$port"
-no_neighbor() { if [ $kind = vfab ]; then silence 0; else ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; fi; }
+no_neighbor() {
+	if [ $kind = vfab ]; then silence 0; else ini ip neigh replace ${silent//[][]/} lladdr 02:00:00:00:00:99 dev w0; fi
+}
 [ $kind != vfab ] || string=$(login_string 0)
 # took WHAT MS: checks the time since `t`.
 took() { clock; in_time "$1" $t $now ${2}000; times+=", $1 $(ms $((now - t)))"; }

@@ -56,7 +56,8 @@ cat $tmp/out
 clock; until=$now
 [ $((until - since)) -ge 12000000 ] || fail "it took only $(ms $((until - since)))"
 same && fail "nothing was written"
-python3 -B - $tmp/tree/build/bench/wall.json $tmp/out >$tmp/lacking <<'EOF' || fail "the figures are wrong: $(<$tmp/lacking)"
+python3 -B - $tmp/tree/build/bench/wall.json $tmp/out >$tmp/lacking <<'EOF' || fail \
+	"the figures are wrong: $(<$tmp/lacking)"
 import json, re, sys
 with open(sys.argv[1]) as f:
     workloads = json.load(f)["workloads"]

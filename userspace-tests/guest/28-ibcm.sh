@@ -41,7 +41,9 @@ is dgid $s/dgid "$(colons $there)"
 is orig_dgid $s/orig_dgid "$(colons $there)"
 is sgid $s/sgid "$(colons $here_gid)"
 is ch_count $s/ch_count 2
-for f in src dest; do grep -q 'No such file' <<<"$(cat $s/$f 2>&1)" || fail "$f of a login by GID: $(cat $s/$f 2>&1)"; done
+for f in src dest; do
+	grep -q 'No such file' <<<"$(cat $s/$f 2>&1)" || fail "$f of a login by GID: $(cat $s/$f 2>&1)"
+done
 equal "second login" "$(write_login 0 "$(string)")" "File exists"
 
 head -c 4M /dev/urandom >$tmp/a

@@ -42,7 +42,8 @@ outage() {
 	until_event 20 $t1 '^state running$'
 	if [ $seconds -lt $fast_io_fail ]; then
 		errors $t0
-		[ $errors = 0 ] || exceeded $((at - t0 - fast_io_fail * 1000000)) $t0 $at "$errors errors after an outage of $seconds s"
+		[ $errors = 0 ] ||
+			exceeded $((at - t0 - fast_io_fail * 1000000)) $t0 $at "$errors errors after an outage of $seconds s"
 	fi
 }
 pull() { cable down 0; }

@@ -75,7 +75,8 @@ equal "keys of paths" "$(grep -c '0x5e1$' $tmp/pr)" 2
 persist --out --reserve --param-rk=0x5e1 --prout-type=5
 persist --in --read-reservation
 grep -q 'Write Exclusive, registrants only' $tmp/pr || fail "no reservation: $(cat $tmp/pr)"
-dd if=/dev/zero of=/dev/mapper/$map bs=4k count=16 oflag=direct status=none || fail "the holder of the reservation cannot write"
+dd if=/dev/zero of=/dev/mapper/$map bs=4k count=16 oflag=direct status=none ||
+	fail "the holder of the reservation cannot write"
 persist --out --release --param-rk=0x5e1 --prout-type=5
 persist --out --register --param-rk=0x5e1 --param-sark=0
 persist --in --read-keys

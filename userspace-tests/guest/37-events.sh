@@ -30,7 +30,8 @@ done
 note "another name for the device"
 rdma dev set $(initiator 0) name other0 || fail "rdma dev set"
 alive 1
-[ -e /sys/class/infiniband_srp/srp-other0-1/add_target ] || fail "the port kept its old name: $(ls /sys/class/infiniband_srp)"
+[ -e /sys/class/infiniband_srp/srp-other0-1/add_target ] ||
+	fail "the port kept its old name: $(ls /sys/class/infiniband_srp)"
 rdma dev set other0 name $(initiator 0) || fail "rdma dev set"
 alive 1
 

@@ -24,7 +24,8 @@ connected() {
 	local uptime
 	read -r uptime _ </proc/uptime
 	clock
-	read -r took[$1] from[$1] to[$1] < <(log_since | sed 's/^\[ *//' | awk -v now=$now -v up=$uptime '/Received SRP_LOGIN_REQ/ && !from {from = $1}
+	read -r took[$1] from[$1] to[$1] < \
+		<(log_since | sed 's/^\[ *//' | awk -v now=$now -v up=$uptime '/Received SRP_LOGIN_REQ/ && !from {from = $1}
 		/logged in at/ {printf "%d %.0f %.0f\n", ($1 - from) * 1000, now + (from - up) * 1e6, now + ($1 - up) * 1e6; exit}')
 }
 for n in 2 4; do

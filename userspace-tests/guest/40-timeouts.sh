@@ -24,7 +24,11 @@ refuse() { if [ $2 = off ]; then echo 0; else echo 1; fi >${tpg[$1]}/enable || f
 # dropped instead.
 link() {
 	if [ $kind = siw ]; then
-		if [ $2 = off ]; then ip link set v$1 down; else ip link set v$1 up && neighbours $1; fi || fail "cannot switch v$1 $2"
+		if [ $2 = off ]; then
+			ip link set v$1 down
+		else
+			ip link set v$1 up && neighbours $1
+		fi || fail "cannot switch v$1 $2"
 	elif [ $2 = off ]; then
 		nft "$(dropping v$1)" && ini nft "$(dropping w$1)" || fail "cannot drop what v$1 and w$1 get"
 	else
@@ -32,7 +36,10 @@ link() {
 		neighbours $1
 	fi
 }
-dropping() { echo "add table netdev cut; add chain netdev cut in { type filter hook ingress device $1 priority 0; }; add rule netdev cut in drop"; }
+dropping() {
+	echo "add table netdev cut; add chain netdev cut in { type filter hook ingress device $1 priority 0; };" \
+		"add rule netdev cut in drop"
+}
 undo() { nft delete table netdev cut; [ $kind = siw ] || ini nft delete table netdev cut; } 2>/dev/null
 
 # enter I RECONNECT_DELAY FAST_IO_FAIL DEV_LOSS: logs in, records the states, and starts a reader that ends at the first
@@ -64,7 +71,8 @@ read_failed() {
 	end=$(tail -n 1 $tmp/reader.$1)
 	least= most=
 	[ "$end" = reading ] || read -r least most since until < <(awk -v end="$end" \
-		'$3 == "blocked" {printf "%d %d %.0f %.0f\n", (end - $2) * 1000, (end - $1) * 1000, $1 * 1e6, end * 1e6; exit}' $tmp/states.$1)
+		'$3 == "blocked" {printf "%d %d %.0f %.0f\n", (end - $2) * 1000, (end - $1) * 1000, $1 * 1e6, end * 1e6; exit}' \
+		$tmp/states.$1)
 }
 reads() { ! ended ${reader[$1]}; }
 

@@ -31,7 +31,9 @@ trace $host
 # Prints the summary line of the initiator's RDMA device.
 objects() { resources | grep " $(initiator 0):" | sed 's/^[0-9]*: //'; }
 # Prints the names of this device's memory regions. On siw the target has so many that listing them takes minutes.
-regions() { if [ $kind = rxe ]; then resources mr | grep "dev $(initiator 0) " | grep -o 'mrn [0-9]*' | sort; else echo unknown; fi; }
+regions() {
+	if [ $kind = rxe ]; then resources mr | grep "dev $(initiator 0) " | grep -o 'mrn [0-9]*' | sort; else echo unknown; fi
+}
 as_before() { [ "$(objects)" = "$first" ]; }
 memory() { shrink; awk '$1 == "SUnreclaim:" {s = $2} $1 == "MemAvailable:" {a = $2} END {print s, a}' /proc/meminfo; }
 credits() { cat /sys/class/scsi_host/$host/req_lim; }
@@ -49,7 +51,8 @@ burst() {
 	local p
 	quiet $dev
 	hold disk
-	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 --cpus_allowed_policy=split
+	start_io $dev --iodepth=100 --rw=randread --bs=4k --size=16m --number_ios=400 --numjobs=2 --cpus_allowed=0,1 \
+		--cpus_allowed_policy=split
 	p=$!
 	depth=0
 	# fio may start slowly; a command has 30 s.
@@ -92,7 +95,10 @@ done
 (
 	last=$((SECONDS + seconds + 60))
 	while [ ! -e $tmp/stop ] && [ $SECONDS -lt $last ]; do
-		verify_io 120 $dev --iodepth=16 --rw=randwrite --bs=4k --size=2m >$tmp/err 2>&1 || { cat $tmp/err $tmp/fio >$tmp/bad; exit 1; }
+		verify_io 120 $dev --iodepth=16 --rw=randwrite --bs=4k --size=2m >$tmp/err 2>&1 || {
+			cat $tmp/err $tmp/fio >$tmp/bad
+			exit 1
+		}
 		echo >>$tmp/runs
 	done
 ) &
@@ -134,7 +140,8 @@ within 5 "a log line for each of $done reconnects" all_said
 kill $follower
 say "$done reconnects in $took s, the slowest took $slowest ms, $(wc -l <$tmp/runs) runs of fio"
 # Converts the shortfall to time.
-[ $done -ge $least ] || exceeded $(((until - since) * (least - done) / least)) $since $until "only $done reconnects in $took s"
+[ $done -ge $least ] ||
+	exceeded $(((until - since) * (least - done) / least)) $since $until "only $done reconnects in $took s"
 equal "state of the disk" "$(cat /sys/block/${dev#/dev/}/device/state)" running
 
 within 20 "RDMA objects as at the start: $(objects)" as_before
@@ -146,7 +153,10 @@ once
 read -r slab free <<<"$memory"
 read -r slab2 free2 < <(memory)
 say "after round 20: $slab KiB slab, $free KiB free; after round $done: $slab2, $free2"
-[ $((slab2 - slab)) -le 3072 ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((slab2 - slab)) KiB in $done reconnects"; }
+[ $((slab2 - slab)) -le 3072 ] || {
+	sort -k3nr /proc/slabinfo | head -n 20
+	fail "slab grew by $((slab2 - slab)) KiB in $done reconnects"
+}
 
 logout $host
 within 5 "end of the noted states" ended $watcher

@@ -53,7 +53,10 @@ clock
 slab_objects; after=$objects
 # Converts the shortfall to time.
 [ $done -ge $least ] || exceeded $(((now - since) * (least - done) / least)) $since $now "only $done cycles in $took s"
-[ $((after - before)) -le 2048 ] || { sort -k3nr /proc/slabinfo | head -n 20; fail "slab grew by $((after - before)) KiB in $done cycles"; }
+[ $((after - before)) -le 2048 ] || {
+	sort -k3nr /proc/slabinfo | head -n 20
+	fail "slab grew by $((after - before)) KiB in $done cycles"
+}
 clean
 slowest="slowest login $in ms, logout $out ms"
 ok "$kind: $done cycles in $took s ($((done * 60 / took)) a minute), $slowest, slab $before to $after KiB"

@@ -27,7 +27,8 @@ trace $host
 
 # Blocks the return path without affecting anything else: rxe gives up a queue pair if a packet cannot be sent for a
 # moment.
-ini nft "add table netdev late; add chain netdev late in { type filter hook ingress device w0 priority 0; }" || fail "no nftables in this kernel"
+ini nft "add table netdev late; add chain netdev late in { type filter hook ingress device w0 priority 0; }" ||
+	fail "no nftables in this kernel"
 close_way() { ini nft add rule netdev late in drop || fail "nft"; }
 open_way() { ini nft flush chain netdev late in || fail "nft"; }
 writes() { read -r _ _ _ _ written _ </sys/block/${dev#/dev/}/stat; }

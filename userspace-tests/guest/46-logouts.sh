@@ -48,7 +48,8 @@ logout $host
 for ((i = 0; i < channels; i++)); do hears "the end" "gone channel=$i"; done
 if rust_driver; then
 	equal "logouts of $channels channels" $(times 'message channel=[01] opcode=03') $channels
-	! tail -n +$((heard + 1)) $tmp/odd | grep -A 99 'opcode=03' | grep 'command' >/dev/null || fail "a command after the logout: $(tail $tmp/odd)"
+	! tail -n +$((heard + 1)) $tmp/odd | grep -A 99 'opcode=03' | grep 'command' >/dev/null ||
+		fail "a command after the logout: $(tail $tmp/odd)"
 fi
 clean
 

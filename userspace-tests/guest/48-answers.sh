@@ -25,7 +25,8 @@ for action in twice astray; do violated $action; done
 counters=/sys/class/scsi_host/$host/statistics
 is "violations" $counters/violations 2
 is "losses" $counters/connections_lost 2
-grep -qE '^[0-9]+ connection lost: protocol violation: tag 0x' $counters/../last_error || fail "last_error is '$(<$counters/../last_error)'"
+grep -qE '^[0-9]+ connection lost: protocol violation: tag 0x' $counters/../last_error ||
+	fail "last_error is '$(<$counters/../last_error)'"
 listen
 tell on 2a busy 3
 block write
@@ -100,7 +101,11 @@ for what in -d -t -b -H; do
 	sleep 1
 	mark_said
 	timeout 30 sg_reset $what $dev >$tmp/err 2>&1 || fail "sg_reset $what: $(<$tmp/err)"
-	if [ $what = -d ]; then has_said 'function=08'; else has_said 'login multi=0'; fi || fail "sg_reset $what: $(tail -n 5 $tmp/odd)"
+	if [ $what = -d ]; then
+		has_said 'function=08'
+	else
+		has_said 'login multi=0'
+	fi || fail "sg_reset $what: $(tail -n 5 $tmp/odd)"
 	running || fail "not running after sg_reset $what"
 	reap 110 "fio" $fio || exit 1
 done

@@ -62,7 +62,10 @@ clock
 bad=$(tail -n +$((heard + 1)) $tmp/odd | awk '/did disconnect/ {n = 0; last = $1} /login multi=0/ {
 	n++; pause = n > 13 ? n - 12 : n > 1
 	over = $1 - last - pause - 0.9
-	if ($1 - last < pause - 0.2 || over > 0) {print (over > 0 ? int(over * 1e6) + 1 : 0), "attempt " n " came after " $1 - last " s, wanted " pause; exit}
+	if ($1 - last < pause - 0.2 || over > 0) {
+		print (over > 0 ? int(over * 1e6) + 1 : 0), "attempt " n " came after " $1 - last " s, wanted " pause
+		exit
+	}
 	if (n > 1) last = $1
 }')
 [ -z "$bad" ] || exceeded ${bad%% *} $since $now "${bad#* }"

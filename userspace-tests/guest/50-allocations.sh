@@ -47,9 +47,11 @@ others='SCSI host: error -22|queue pair: error -23|.*error -105'
 rounds 21 1
 sweep $rounds login "$(add_target 0)" "$(login_string 0 ,queue_size=4,ch_count=2)"
 logged_errors=$(log_since | grep -Ec "failed: ($others)$")
-[ "$(grep -Ec '^(EINVAL|ENFILE|ENOBUFS)' $tmp/swept)" = $logged_errors ] || fail "an error that is not one of these: $(cat $tmp/swept)"
+[ "$(grep -Ec '^(EINVAL|ENFILE|ENOBUFS)' $tmp/swept)" = $logged_errors ] ||
+	fail "an error that is not one of these: $(cat $tmp/swept)"
 # With every 21st allocation this is a matter of chance.
-[ $rounds -gt 1 ] || log_has 'resources for only 1 of 2 channels: error -12' || fail "no login went on without the channel that it had no memory for"
+[ $rounds -gt 1 ] || log_has 'resources for only 1 of 2 channels: error -12' ||
+	fail "no login went on without the channel that it had no memory for"
 within 10 "nothing of ours" nothing_ours
 # Allocations of other threads fail, too: those of the scan, of callbacks, and of the logout.
 allowed='fail(slab|_page_alloc), login (ok|ENOMEM|EINVAL|ENFILE|ENOBUFS|EEXIST):'

@@ -43,7 +43,8 @@ note "the device hangs"
 sleep 65
 [ "$(<$queue/device/state)" != offline ] || fail "the disk was taken offline while its commands were held"
 errors
-[ $errors = 0 ] || fail "$errors commands ended while the device had their memory: $(grep error $tmp/journal.events | head -n 3)"
+[ $errors = 0 ] ||
+	fail "$errors commands ended while the device had their memory: $(grep error $tmp/journal.events | head -n 3)"
 # Late data goes to memory that must still belong to the command.
 rule disk pass
 goes_on 100

@@ -28,7 +28,9 @@ enter() {
 	attach 0 ,ch_count=2
 	udevadm settle -t 10
 	queue=/sys/block/${dev#/dev/}
-	for cache in /sys/bus/scsi/devices/${host#host}:0:0:0/scsi_disk/*/cache_type; do is "the disk" $cache "write back"; done
+	for cache in /sys/bus/scsi/devices/${host#host}:0:0:0/scsi_disk/*/cache_type; do
+		is "the disk" $cache "write back"
+	done
 	truncate -s 0 $tmp/disk.stable && truncate -s 16M $tmp/disk.stable || fail "cannot empty the file"
 	journal $dev
 	alive 1
@@ -51,7 +53,8 @@ leave() {
 	within $(($2 + 30)) "$host gone" gone $host
 	clock
 	checked=$(python3 "$here/journal.py" check $tmp/disk.stable $tmp/journal 2>$tmp/check) ||
-		fail "$1: acknowledged data was lost with the cache, $(ms $((now - t0))) after the start: $checked $(head -n 3 $tmp/check)"
+		fail "$1: acknowledged data was lost with the cache, $(ms $((now - t0))) after the start:" \
+			"$checked $(head -n 3 $tmp/check)"
 	say "$1: $(ms $((now - t0))), $checked"
 	bound "$1" $t0 $now 3 $2
 	again $1

@@ -118,9 +118,11 @@ sg_inq $bsg >$tmp/err 2>&1 || fail "sg_inq: $(cat $tmp/err)"
 grep -q LIO-ORG $tmp/err || fail "sg_inq: $(cat $tmp/err)"
 # At most 12 non-contiguous pages fit into a request.
 head -c 32k $tmp/first >$tmp/half
-sg_raw --request=32768 --outfile=$tmp/got $bsg 28 00 00 00 00 00 00 00 40 00 >$tmp/err 2>&1 || fail "READ through bsg: $(cat $tmp/err)"
+sg_raw --request=32768 --outfile=$tmp/got $bsg 28 00 00 00 00 00 00 00 40 00 >$tmp/err 2>&1 ||
+	fail "READ through bsg: $(cat $tmp/err)"
 cmp $tmp/half $tmp/got || fail "READ through bsg: the data is wrong"
-sg_raw --send=32768 --infile=$tmp/half $bsg 2a 00 00 00 02 00 00 00 40 00 >$tmp/err 2>&1 || fail "WRITE through bsg: $(cat $tmp/err)"
+sg_raw --send=32768 --infile=$tmp/half $bsg 2a 00 00 00 02 00 00 00 40 00 >$tmp/err 2>&1 ||
+	fail "WRITE through bsg: $(cat $tmp/err)"
 same 512 64 $tmp/half "WRITE through bsg"
 ! sg_raw --request=512 $bsg 28 00 7f ff ff ff 00 00 01 00 >$tmp/err 2>&1 || fail "READ beyond the end"
 grep -qi 'out of range' $tmp/err || fail "READ beyond the end: $(cat $tmp/err)"

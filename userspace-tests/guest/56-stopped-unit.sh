@@ -77,7 +77,8 @@ done
 enter ,ch_count=1
 echo 1 >$(restarts) || fail "allow_restart"
 tell on 28 $stopped
-timeout 60 dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd || fail "the read of a stopped unit: $(<$tmp/dd)"
+timeout 60 dd if=$dev of=$tmp/read bs=4k count=1 iflag=direct 2>$tmp/dd ||
+	fail "the read of a stopped unit: $(<$tmp/dd)"
 equal "START UNIT" $(times 'opcode=1b') 1
 equal "tasks" $(times 'task channel') 0
 equal "reads" $(times 'command .*opcode=28') 2

@@ -76,7 +76,8 @@ echo 1 >$polls || fail "poll_queues"
 enter ,ch_count=1
 is "channels" /sys/class/scsi_host/$host/ch_count 2
 ask 1
-timeout 150 fio --allow_file_create=0 --eta=never --name=p --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 --rw=read --bs=4k --iodepth=2 \
+timeout 150 fio --allow_file_create=0 --eta=never --name=p --filename=$dev --ioengine=io_uring --hipri=1 --direct=1 \
+	--rw=read --bs=4k --iodepth=2 \
 	--number_ios=100 --thinktime=0 --output=$tmp/polled >/dev/null 2>&1 &
 reader=$!
 hears "polled I/O" 'command channel=1' 20

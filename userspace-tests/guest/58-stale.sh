@@ -23,7 +23,8 @@ dd if=$tmp/own of=$dev bs=4k seek=512 oflag=direct conv=notrunc 2>$tmp/dd || fai
 # leave: fills all buffers of small reads with another user's data.
 leave() {
 	tell on 28 normal
-	direct_io 60 $dev --rw=randread --bs=4k --iodepth=32 --size=1m --number_ios=400 --loops=4 >/dev/null 2>&1 || fail "fio: $(<$tmp/fio)"
+	direct_io 60 $dev --rw=randread --bs=4k --iodepth=32 --size=1m --number_ios=400 --loops=4 >/dev/null 2>&1 ||
+		fail "fio: $(<$tmp/fio)"
 	quiet $dev
 }
 # shows NAME WHAT...: checks that all commands return the right data.

@@ -135,7 +135,8 @@ turn() {
 	within 120 "$who: all hosts gone" no_hosts
 	clock; took unplug
 	timeout 60 rmmod ib_srp || fail "rmmod $who"
-	say "$who: $n sessions of $ch:$(for i in login storm resume loss unplug; do echo " $i ${times[$i]-no} ms,"; done | tr -d '\n') $peak queue pairs"
+	say "$who: $n sessions of $ch:$(printf ' %s ms,' "login ${times[login]-no}" "storm ${times[storm]-no}" \
+		"resume ${times[resume]-no}" "loss ${times[loss]-no}" "unplug ${times[unplug]-no}") $peak queue pairs"
 	ini rdma link add $(initiator 0) type $kind netdev w0 || fail "rdma link add"
 	within 10 "$who: nothing left at the target: $(pairs) queue pairs, $none before" no_pairs
 	kept=$((before - $(free_memory)))
@@ -152,7 +153,8 @@ for shape in "${shapes[@]}"; do
 	}
 	turn Rust $ours $1 $2
 	realtime || {
-		in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} $(((${c_times[storm]} + 1) * 1000))
+		in_time "$1 sessions of $2: the last read after the storm" ${since[storm]} ${until[storm]} \
+			$(((${c_times[storm]} + 1) * 1000))
 		for t in login resume unplug; do
 			limit=$((${c_times[$t]} * 5 / 4 + 2000))
 			in_time "$1 sessions of $2: $t" ${since[$t]} ${until[$t]} $(((limit + 1) * 1000))

@@ -34,7 +34,8 @@ fi
 
 # Prints the time from the loss to the first request of the next login, in ms.
 ending() {
-	log_since | tr -d '[]' | awk '/connection lost/ && !from {from = $1} /Received SRP_LOGIN_REQ/ && from {printf "%d", ($1 - from) * 1000; exit}'
+	log_since | tr -d '[]' |
+		awk '/connection lost/ && !from {from = $1} /Received SRP_LOGIN_REQ/ && from {printf "%d", ($1 - from) * 1000; exit}'
 }
 # least WHAT FROM TO
 least() {
@@ -66,7 +67,9 @@ for what in reset logout; do
 	say "$what: $one ms with one channel, $all ms with $many"
 	# A grace period takes at least 5 ms.
 	over=$((all - one - many * 5))
-	[ $over -lt 0 ] || exceeded $((over * 1000 + 1)) ${from[$what $many]} ${to[$what $many]} "$what: channels wait one after the other: $one and $all ms"
+	[ $over -lt 0 ] ||
+		exceeded $((over * 1000 + 1)) ${from[$what $many]} ${to[$what $many]} \
+			"$what: channels wait one after the other: $one and $all ms"
 done
 clean
 ok "$kind"

@@ -69,9 +69,12 @@ hush
 does "nothing" -- true
 does "reads of 4 KiB" commands=10 read_bytes=40960 way_static=10 -- dd if=$dev of=/dev/null bs=4k count=10 iflag=direct
 does "reads of 64 KiB" commands=3 read_bytes=196608 way_dynamic=3 -- dd if=$dev of=/dev/null bs=64k count=3 iflag=direct
-does "writes of 8 KiB" commands=5 write_bytes=40960 way_immediate=5 -- dd if=/dev/zero of=$dev bs=8k count=5 oflag=direct
-does "writes of 128 KiB" commands=2 write_bytes=262144 way_dynamic=2 -- dd if=/dev/zero of=$dev bs=128k count=2 oflag=direct
-does "commands without data" commands=3 way_none=3 -- bash -c "for i in 1 2 3; do sg_raw $generic 0 0 0 0 0 0 || exit; done"
+does "writes of 8 KiB" commands=5 write_bytes=40960 way_immediate=5 -- dd if=/dev/zero of=$dev \
+	bs=8k count=5 oflag=direct
+does "writes of 128 KiB" commands=2 write_bytes=262144 way_dynamic=2 -- dd if=/dev/zero of=$dev \
+	bs=128k count=2 oflag=direct
+does "commands without data" commands=3 way_none=3 -- bash -c \
+	"for i in 1 2 3; do sg_raw $generic 0 0 0 0 0 0 || exit; done"
 # A buffer of 200 bytes, more than the target sends.
 inquiry=(sg_raw -r 200 $generic 12 0 0 0 c8 0)
 got=$("${inquiry[@]}" 2>&1 | sed -n 's/^Received \([0-9]*\) bytes.*/\1/p')

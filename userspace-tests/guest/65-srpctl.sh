@@ -9,7 +9,8 @@
 
 begin
 # A machine without an RDMA device.
-without=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) && fail "a login without a device: $without"
+without=$(/srp/srpctl connect --id-ext 1 --ioc-guid 1 --dest 10.0.0.1:$port 2>&1) &&
+	fail "a login without a device: $without"
 [[ $without == *"no RDMA port found; "* ]] || fail "without a device: $without"
 fabric_pair 1
 target 0
@@ -47,20 +48,23 @@ refused() {
 # Failures 1 to 10.
 fails 1 "login failed: address not resolved" connect $here_is --dest 10.0.0.77:$port
 fails 1 "login failed: connection rejected: invalid service ID" connect $here_is --dest 10.0.0.1:$((port + 1))
-fails 1 "check id_ext and ioc_guid against the target's service GUID" connect --id-ext $wrong --ioc-guid $guid --dest $dest
+fails 1 "check id_ext and ioc_guid against the target's service GUID" connect --id-ext $wrong --ioc-guid $guid \
+	--dest $dest
 fails 1 "check that the target's ACL has this initiator's port" connect $here_is --dest $dest --initiator-ext 77
 fails 2 "'queue_size=9999': must be 1 to 4096" connect $here_is --dest $dest --queue-size 9999
 fails 2 "missing in the login string: dest" connect $here_is
 fails 2 "dest: invalid value: '$dest,queue_size=5'" connect $here_is --dest $dest,queue_size=5
 fails 2 "'host7' cannot be the name of a target" connect $here_is --dest $dest --save host7
 fails 2 "unexpected argument '--queue-sise'" connect $here_is --dest $dest --queue-sise 5
-fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest --fast-io-fail-tmo 70 --dev-loss-tmo 60
+fails 2 "fast_io_fail_tmo (70) must be less than dev_loss_tmo (60)" connect $here_is --dest $dest \
+	--fast-io-fail-tmo 70 --dev-loss-tmo 60
 fails 6 "there is no /etc/srp/targets.d/nobody.conf" connect nobody
 fails 6 "host77 is not a session of ib_srp" disconnect host77
 fails 3 "no RDMA port mlx5_0; available: " connect $here_is --dest $dest --device mlx5_0
 fails 3 "which belongs to no RDMA port" connect $here_is --dest 127.0.0.1:$port
 fails 3 "there is no network interface nix0" connect $here_is --dest [fe80::1%nix0]:$port
-fails 3 "several RDMA ports reach the target: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff --service-id $guid
+fails 3 "several RDMA ports reach the target: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff \
+	--service-id $guid
 ini ip link set w0 down
 fails 3 "there is no route to 10.0.0.1" connect $here_is --dest $dest
 ini ip link set w0 up
@@ -87,7 +91,8 @@ dd if=$disk of=/dev/null bs=4k count=100 iflag=direct status=none || fail "readi
 
 version=$(cat /sys/module/ib_srp/version)
 works --version
-[[ $said == "srpctl $version"$'\n'"ib_srp $version (loaded)"* ]] || fail "the module is $version, and srpctl says: $said"
+[[ $said == "srpctl $version"$'\n'"ib_srp $version (loaded)"* ]] ||
+	fail "the module is $version, and srpctl says: $said"
 
 works list
 says "$host "
@@ -160,14 +165,16 @@ works list
 says " disk-1 "
 # A full file system is detected before the login, and nothing is left behind.
 mkdir /etc/srp/full
-mount -t tmpfs -o size=4k full /etc/srp/full && dd if=/dev/zero of=/etc/srp/full/all bs=4k count=1 2>/dev/null || fail "no full disk"
+mount -t tmpfs -o size=4k full /etc/srp/full && dd if=/dev/zero of=/etc/srp/full/all bs=4k count=1 2>/dev/null ||
+	fail "no full disk"
 mount --move /etc/srp/full /etc/srp/targets.d || fail "no full targets.d"
 find_hosts
 before=$list
 srpctl connect $here_is --dest $dest --initiator-ext 9 --save disk-2
 [ $status = 1 ] && says "disk-2.conf: No space left on device" || fail "--save on a full disk: status $status: $said"
 find_hosts
-[ "$list" = "$before" ] && [ "$(ls -A /etc/srp/targets.d)" = all ] || fail "it left something: hosts $list, $(ls -A /etc/srp/targets.d)"
+[ "$list" = "$before" ] && [ "$(ls -A /etc/srp/targets.d)" = all ] ||
+	fail "it left something: hosts $list, $(ls -A /etc/srp/targets.d)"
 umount /etc/srp/targets.d
 rmdir /etc/srp/full
 echo 'queue_sise = 5' >>/etc/srp/targets.d/disk-1.conf

@@ -20,7 +20,8 @@ refuses() {
 fabric 1
 null_blk disk 64
 modprobe -q dm_delay
-dmsetup create srp-slow --table "0 $((64 * 2048)) delay ${backdev[disk]} 0 200 ${backdev[disk]} 0 0" || fail "no dm-delay in this kernel"
+dmsetup create srp-slow --table "0 $((64 * 2048)) delay ${backdev[disk]} 0 200 ${backdev[disk]} 0 0" ||
+	fail "no dm-delay in this kernel"
 dmsetup mknodes
 backdev[slow]=/dev/mapper/srp-slow
 iblock slow
@@ -69,7 +70,8 @@ for name, body in re.findall(r"@(\w+): *\n((?:\[.*\n)+)", lat):
 most(hist["target"], lambda ms: ms >= 131, "srplat, target")
 for phase in "prepare", "finish":
     most(hist[phase], lambda ms: ms < 65, f"srplat, {phase}")
-assert len({len(hist[p]) for p in (*PHASES, "whole")}) == 1 and len(hist["target"]) >= 40, {p: len(v) for p, v in hist.items()}
+lengths = {p: len(v) for p, v in hist.items()}
+assert len({lengths[p] for p in (*PHASES, "whole")}) == 1 and lengths["target"] >= 40, lengths
 
 def phases(text):
     lines = [l for l in text.splitlines() if " cdb 28" in l]

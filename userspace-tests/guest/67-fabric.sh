@@ -120,12 +120,16 @@ provisioning() {
 	dd if=$dev bs=1M count=8 iflag=direct status=none | cmp - $tmp/data || fail "the data is wrong on the disk"
 	cmp -n 8388608 $files/one $tmp/data || fail "the data is wrong in the file"
 	sg sg_verify --lba=0 --count=64 --bpc=64 --ndo=32768 --in=$tmp/data $dev
-	! timeout 30 sg_verify --lba=256 --count=64 --bpc=64 --ndo=32768 --in=$tmp/data $dev >$tmp/sg 2>&1 || fail "no miscompare"
+	! timeout 30 sg_verify --lba=256 --count=64 --bpc=64 --ndo=32768 --in=$tmp/data $dev >$tmp/sg 2>&1 ||
+		fail "no miscompare"
 	sg_says '[Mm]iscompare'
 }
 
 # No command took so long that it was aborted.
-no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; ! says 'task management' || fail "the target was told to stop a command"; }
+no_aborts() {
+	! log_has 'abort of a command' || fail "a command got no answer"
+	! says 'task management' || fail "the target was told to stop a command"
+}
 
 # Runs all parts of the test with the loaded driver.
 use() {
@@ -156,7 +160,8 @@ use() {
 	umount $tmp/mnt
 	fsck.ext4 -fn $dev >$tmp/err 2>&1 || fail "fsck.ext4: $(<$tmp/err)"
 	# The file has the content of the disk.
-	mount -o ro,loop $files/one $tmp/mnt 2>$tmp/err && { cmp $tmp/mnt/data $tmp/data || fail "a file is wrong"; umount $tmp/mnt; } ||
+	mount -o ro,loop $files/one $tmp/mnt 2>$tmp/err &&
+		{ cmp $tmp/mnt/data $tmp/data || fail "a file is wrong"; umount $tmp/mnt; } ||
 		fsck.ext4 -fn $files/one >$tmp/err 2>&1 || fail "the file system in the file: $(<$tmp/err)"
 	logout $host
 	stop_serving

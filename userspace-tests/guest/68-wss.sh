@@ -39,7 +39,8 @@ role() {
 	case $1 in
 	rs) runs rs rs --number 7 --file $files/one --file $files/two $system ;;
 	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 $system ;;
-	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 32 ;;
+	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd \
+		--cache 32 ;;
 	esac
 }
 # dies HOST: crashes, and restarts a moment later.
@@ -50,7 +51,9 @@ dies() {
 	role $1
 }
 at=10.0.1.2:5556
-login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$at,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558${2-}"; }
+login_string() {
+	echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$at,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558${2-}"
+}
 answering() { [ "$(<$files_of_host/answer_channels)" = $1 ]; }
 
 for h in rs se ce1 ce2; do role $h; done
@@ -97,9 +100,13 @@ blkdiscard -f -o 1M -l 2M $dev 2>$tmp/err || fail "blkdiscard: $(<$tmp/err)"
 [ $(stat -c %b $files/one) -le $((full - 4096)) ] || fail "the file kept its blocks: $full, $(stat -c %b $files/one)"
 blkdiscard -f -z -o 4M -l 1M $dev 2>$tmp/err || fail "blkdiscard -z: $(<$tmp/err)"
 head -c 512 /dev/zero >$tmp/block
-timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/block $dev >$tmp/err 2>&1 || fail "WRITE SAME: $(<$tmp/err)"
-! timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/data --xferlen=512 $dev >$tmp/err 2>&1 || fail "WRITE SAME of data was taken"
-for range in "1 2" "4 1"; do dd if=/dev/zero of=$tmp/data bs=1M seek=${range% *} count=${range#* } conv=notrunc status=none; done
+timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/block $dev >$tmp/err 2>&1 ||
+	fail "WRITE SAME: $(<$tmp/err)"
+! timeout 30 sg_write_same --16 --lba=12288 --num=256 --in=$tmp/data --xferlen=512 $dev >$tmp/err 2>&1 ||
+	fail "WRITE SAME of data was taken"
+for range in "1 2" "4 1"; do
+	dd if=/dev/zero of=$tmp/data bs=1M seek=${range% *} count=${range#* } conv=notrunc status=none
+done
 dd if=/dev/zero of=$tmp/data bs=512 seek=12288 count=256 conv=notrunc status=none
 dd if=$dev bs=256k count=32 iflag=direct status=none | cmp - $tmp/data || fail "zeros: the data is wrong on the disk"
 cmp -n 8388608 $files/one $tmp/data || fail "zeros: the data is wrong in the file"
@@ -162,7 +169,8 @@ way() {
 	if [ ! -b /dev/mapper/srp-wss ]; then
 		dmsetup create srp-wss --table "$table" || fail "no dm-multipath in this kernel"
 	else
-		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss || fail "the table of srp-wss"
+		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss ||
+			fail "the table of srp-wss"
 	fi
 }
 # still_right WHAT: checks that acknowledged writes are preserved, and no command has failed.

@@ -69,7 +69,8 @@ for lun in 0 1; do
 	# Unsupported commands fail with the right sense data, and the target survives.
 	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_get_lba_status --lba=0 $dev
 	dd if=/dev/zero bs=1k count=1 status=none >$tmp/pair
-	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_compare_and_write --lba=0 --num=1 --in=$tmp/pair $dev
+	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_compare_and_write --lba=0 --num=1 \
+		--in=$tmp/pair $dev
 	refused 'Invalid command operation code|[Nn]ot supported|ILLEGAL|Illegal' sg_persist --no-inquiry --in --read-keys $dev
 	refused 'out of range' sg_verify --lba=$blocks --count=1 $dev
 	refused 'out of range' sg_unmap --lba=$((blocks - 1)) --num=2 --force $dev
@@ -82,7 +83,8 @@ for lun in 0 1; do
 	blkid -p -s TYPE $dev | grep ext4 >/dev/null || fail "blkid: $(blkid -p $dev)"
 	mkdir -p $tmp/m
 	mount -o discard $dev $tmp/m || fail "mount"
-	head -c 20M /dev/urandom >$tmp/m/file && cp $tmp/m/file $tmp/m/other && rm $tmp/m/file && sync -f $tmp/m && fstrim $tmp/m || fail "files"
+	head -c 20M /dev/urandom >$tmp/m/file && cp $tmp/m/file $tmp/m/other && rm $tmp/m/file && sync -f $tmp/m &&
+		fstrim $tmp/m || fail "files"
 	sum=$(sha256sum <$tmp/m/other)
 	umount $tmp/m
 	fsck.ext4 -fn $dev >$tmp/err 2>&1 || fail "fsck.ext4: $(<$tmp/err)"

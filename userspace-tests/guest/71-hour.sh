@@ -14,7 +14,8 @@ begin
 seconds=${HOUR:-60}
 retries=7 reconnect_delay=10 fast_io_fail=15 dev_loss=600
 # Messages of either driver.
-rough='connection lost|abort of a command|ABORT_TASK|Aborted|SRP abort called|received DREQ|reconnect succeeded|WR flushed'
+rough='connection lost|abort of a command|ABORT_TASK|Aborted|SRP abort called|received DREQ'
+rough+='|reconnect succeeded|WR flushed'
 # After 10 s without most of the CPUs soft devices lose packets and connections, but no data. Called by fail.
 excuse() {
 	! grep -q wrong $tmp/journal.events || return 0
@@ -29,7 +30,8 @@ quiet $dev2
 trace $host
 journal $dev --rport port-${host#host}:1
 clock; t0=$now
-start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based --runtime=$seconds --clocksource=clock_gettime ${RATE:+--rate_iops=$RATE}
+start_verify_io $dev2 --rw=randrw --bsrange=4k-256k --iodepth=8 --size=24m --verify_backlog=64 --time_based \
+	--runtime=$seconds --clocksource=clock_gettime ${RATE:+--rate_iops=$RATE}
 fio=$!
 within $((seconds + 120)) "the end of fio" or_ended $journal ended $fio
 kill -0 $journal 2>/dev/null || fail "the journal ended: $(cat $tmp/journal.out $tmp/journal.err)"

@@ -45,12 +45,15 @@ quiet $dev
 equal "size" "$(blockdev --getsize64 $dev)" $((stripes * 12 << 16))
 within 20 "/dev/srp0" test -b /dev/srp0
 say "login: /dev/srp0 is $dev; $(map)"
-! "$program" node --file $files/n0 "${nodes[@]}" --etcd 10.0.2.1:2379 >$tmp/second 2>&1 || fail "two processes have one file"
+! "$program" node --file $files/n0 "${nodes[@]}" --etcd 10.0.2.1:2379 >$tmp/second 2>&1 ||
+	fail "two processes have one file"
 grep -q -- '--file: another process has it' $tmp/second || fail "a second process: $(<$tmp/second)"
 
-verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=$((4 * rounds))m --verify_backlog=64 >/dev/null 2>&1 ||
+verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=$((4 * rounds))m --verify_backlog=64 \
+	>/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
-verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=$((8 * rounds))m --size=$((4 * rounds))m --fsync=4 >/dev/null 2>&1 ||
+verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=$((8 * rounds))m --size=$((4 * rounds))m --fsync=4 \
+	>/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 ! log_has 'abort of a command' || fail "a command got no answer"
 
@@ -122,7 +125,8 @@ if [ $rounds = 3 ]; then
 	die n2
 	within 60 "a set without n0 and n2" out "o* u* o* u* u*"
 	same "without n0 and n2"
-	verify_io 200 $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=8m --offset=36m --verify_backlog=32 >/dev/null 2>&1 ||
+	verify_io 200 $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=8m --offset=36m --verify_backlog=32 \
+		>/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 	role n0
 	role n2
@@ -174,7 +178,8 @@ die client2
 io_ends $fio 200 "after one client slept and the other one died"
 within 100 "all nodes" whole
 same "after both clients"
-cmp -n 1048576 $tmp/more <(dd if=$dev bs=256k skip=$((80 * rounds)) count=4 iflag=direct status=none) || fail "what the second client wrote is not there"
+cmp -n 1048576 $tmp/more <(dd if=$dev bs=256k skip=$((80 * rounds)) count=4 iflag=direct status=none) ||
+	fail "what the second client wrote is not there"
 say "one client has slept, the other one has died: $(map)"
 
 logout $host

@@ -38,7 +38,8 @@ dd if=${backdev[disk]} bs=256k count=16 iflag=direct status=none | cmp - $tmp/a 
 running() { [ "$(cat /sys/class/srp_remote_ports/port-${host#host}:1/state)" = running ]; }
 n=0
 for d in vfab1 vfab0; do
-	for order in "loss 9" "ack 9" "delay 9 50" "error 9 retries send" "error 9 flushed recv" "death 9" "overrun 9" "post 9" "register 9"; do
+	for order in "loss 9" "ack 9" "delay 9 50" "error 9 retries send" "error 9 flushed recv" "death 9" "overrun 9" \
+		"post 9" "register 9"; do
 		# The target registers nothing for such small transfers, and would wait forever for a lost completion.
 		case "$d $order" in "vfab0 register 9" | "vfab0 overrun 9") continue ;; esac
 		faulted $d "${order%% *}"
@@ -79,9 +80,11 @@ if [ -n "${GAPS-}" ]; then
 		is "no boundary" $q/virt_boundary_mask 0
 		quiet $dev
 		listen send
-		said=$(timeout 200 python3 $here/odd-io.py $dev 2 $RANDOM 255 /sys/kernel/debug/ib_vfab/vfab1/regions 2>&1) || fail "$(driver): $said"
+		said=$(timeout 200 python3 $here/odd-io.py $dev 2 $RANDOM 255 /sys/kernel/debug/ib_vfab/vfab1/regions 2>&1) ||
+			fail "$(driver): $said"
 		say "$(driver): $said"
-		! rust_driver || ! grep 'srp_send:.* way=dynamic ' $tracing/trace | grep -v ' segments=1$' || fail "a command of several regions"
+		! rust_driver || ! grep 'srp_send:.* way=dynamic ' $tracing/trace | grep -v ' segments=1$' ||
+			fail "a command of several regions"
 		logout "$host"
 	done
 fi

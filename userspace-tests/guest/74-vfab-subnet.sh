@@ -87,8 +87,10 @@ tool smpquery -D nodeinfo 0,1,1
 tool_says "nodeinfo by 0,1,1" "PortGuid:........................$guid0"
 ! timeout 20 smpquery -D nodeinfo 0,1,2,1 >/dev/null 2>&1 || fail "a path through an adapter leads on"
 tool smpquery portinfo $lid1 1
-for line in "LinkState:.......................Active" "NeighborMTU:.....................4096" "MtuCap:..........................4096" \
-	"SMLid:...........................$lid0" "OperVLs:.........................VL0-7" "MkeyViolations:..................0"; do
+for line in "LinkState:.......................Active" "NeighborMTU:.....................4096" \
+	"MtuCap:..........................4096" \
+	"SMLid:...........................$lid0" "OperVLs:.........................VL0-7" \
+	"MkeyViolations:..................0"; do
 	tool_says "portinfo of vfab1" "$line"
 done
 tool smpquery portinfo $switch_lid 0
@@ -98,13 +100,16 @@ no_change() { tool smpquery switchinfo $switch_lid; grep -qx 'StateChange:\.*0' 
 within 20 "no change of the switch" no_change
 tool smpquery pkeys $lid1
 grep -q '^ *0: 0xffff 0x0000 ' <<<"$said" || fail "pkeys of vfab1: $said"
-! timeout 20 smpquery nodeinfo $((lid0 + lid1 + switch_lid + 50)) >/dev/null 2>&1 || fail "a LID without an owner answers"
+! timeout 20 smpquery nodeinfo $((lid0 + lid1 + switch_lid + 50)) >/dev/null 2>&1 ||
+	fail "a LID without an owner answers"
 
 # The subnet administrator.
 tool sminfo
-grep -q "^sminfo: sm lid $lid0 sm guid $guid0, activity count [0-9]* priority 0 state 3 SMINFO_MASTER" <<<"$said" || fail "sminfo: $said"
+grep -q "^sminfo: sm lid $lid0 sm guid $guid0, activity count [0-9]* priority 0 state 3 SMINFO_MASTER" <<<"$said" ||
+	fail "sminfo: $said"
 tool saquery NodeRecord
-equal "nodes that saquery knows" "$(sed -n 's/^[[:space:]]*port_guid\.*//p' <<<"$said" | sort)" "$(printf '%s\n' 0x$(hex $switch) $guid0 $guid1 | sort)"
+equal "nodes that saquery knows" "$(sed -n 's/^[[:space:]]*port_guid\.*//p' <<<"$said" | sort)" \
+	"$(printf '%s\n' 0x$(hex $switch) $guid0 $guid1 | sort)"
 tool saquery PathRecord --src-to-dst $lid0:$lid1
 for field in dlid:$lid1 slid:$lid0 pkey:0xFFFF mtu:0x85; do
 	grep -qiE "^[[:space:]]*${field%:*}\.+${field#*:}$" <<<"$said" || fail "path record, no $field: $said"
@@ -113,7 +118,8 @@ done
 
 # Partitions are changed at run time.
 mkdir -p /etc/opensm
-printf 'Default=0x7fff, ipoib: ALL=full;\nstorage=0x0123: %s=full, %s=limited;\n' $guid0 $guid1 >/etc/opensm/partitions.conf
+printf 'Default=0x7fff, ipoib: ALL=full;\nstorage=0x0123: %s=full, %s=limited;\n' $guid0 $guid1 \
+	>/etc/opensm/partitions.conf
 kill -HUP ${manager[vfab0]}
 pkeys() { [ "$(sort -u /sys/class/infiniband/$1/ports/1/pkeys/* | tr '\n' ' ')" = "$2" ]; }
 within 20 "partition of vfab0" pkeys vfab0 "0x0000 0x8123 0xffff "

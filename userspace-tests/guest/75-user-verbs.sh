@@ -33,13 +33,17 @@ ends() {
 	equal "what the process at $2 says" "$(tail -n 1 $tmp/$2)" "$3"
 }
 # No object of a process and no pinned page remains.
-pins() { echo 1 >/proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired / { n += $2 } /^nr_foll_pin_released / { n -= $2 } END { print n }' /proc/vmstat; }
+pins() {
+	echo 1 >/proc/sys/vm/stat_refresh
+	awk '/^nr_foll_pin_acquired / { n += $2 } /^nr_foll_pin_released / { n -= $2 } END { print n }' /proc/vmstat
+}
 pinned=$(pins)
 nothing_left() { [ "$(resources)" = "$idle" ] && [ "$(pins)" = "$pinned" ]; }
 
 lid vfab1
 tool ibv_devinfo -d vfab1
-for line in "transport: InfiniBand (0)" "state: PORT_ACTIVE (4)" "active_mtu: 4096 (5)" "port_lid: $lid" "link_layer: InfiniBand"; do
+for line in "transport: InfiniBand (0)" "state: PORT_ACTIVE (4)" "active_mtu: 4096 (5)" "port_lid: $lid" \
+	"link_layer: InfiniBand"; do
 	tool_says "ibv_devinfo" "$line"
 done
 
@@ -51,7 +55,8 @@ done
 
 ip link set lo up
 listens() { ss -ltn | grep ':18515 ' >/dev/null; }
-for command in "ibv_rc_pingpong -n 500" "ibv_rc_pingpong -n 500 -e -s 65536" "ibv_ud_pingpong -n 500" "ibv_ud_pingpong -n 500 -e"; do
+for command in "ibv_rc_pingpong -n 500" "ibv_rc_pingpong -n 500 -e -s 65536" "ibv_ud_pingpong -n 500" \
+	"ibv_ud_pingpong -n 500 -e"; do
 	timeout 60 $command -d vfab0 >$tmp/server 2>&1 &
 	server=$!
 	within 10 "a server of $command" or_ended $server listens
@@ -78,7 +83,10 @@ for ((n = 0; n < rounds; n++)); do
 done
 
 # An adapter is removed while processes have it open and its peer writes.
-devices() { timeout -k 5 30 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" || fail "cannot $*: $(cat /sys/kernel/debug/ib_vfab/devices)"; }
+devices() {
+	timeout -k 5 30 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" ||
+		fail "cannot $*: $(cat /sys/kernel/debug/ib_vfab/devices)"
+}
 rounds 2 10
 for ((n = 0; n < rounds; n++)); do
 	starts vfab0 vfab1; first=$pid

@@ -110,7 +110,8 @@ in_service() {
 		fault vfab1 gmp-loss 1 cm-rtu 0
 	fi
 	# Once for each of the two channels.
-	[ -z "${LONG-}" ] || for order in "vfab1 gmp-late 1 cm-rtu 2 2" "vfab1 gmp-double 1 cm-rtu 2" "vfab0 gmp-late 1 cm-rep 2 2" \
+	[ -z "${LONG-}" ] ||
+		for order in "vfab1 gmp-late 1 cm-rtu 2 2" "vfab1 gmp-double 1 cm-rtu 2" "vfab0 gmp-late 1 cm-rep 2 2" \
 		"vfab0 gmp-double 1 cm-rep 2" "vfab0 gmp-loss 1 cm-rep 1"; do
 		read -r d what _ message _ <<<"$order"
 		began "${what#gmp-} $message"

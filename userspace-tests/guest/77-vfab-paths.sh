@@ -40,7 +40,8 @@ storm() {
 		clock
 	done
 }
-# Sets `lines` to the number of log lines of the driver and the transport class, and `attempts` to those about reconnects.
+# Sets `lines` to the number of log lines of the driver and the transport class, and `attempts` to those about
+# reconnects.
 count_lines() {
 	log_since | grep -E 'ib_srp: |scsi host[0-9]+: ' >$tmp/lines
 	lines=$(wc -l <$tmp/lines)
@@ -92,7 +93,8 @@ storm 5
 count_lines
 say "$n events without a target: $((attempts - first)) attempts, $((lines - before)) lines in the log"
 # 4 per second, plus those not caused by an event.
-! rust_driver || { [ $((attempts - first)) -ge 3 ] && [ $((attempts - first)) -le 24 ]; } || fail "$((attempts - first)) attempts in 5 s"
+! rust_driver || { [ $((attempts - first)) -ge 3 ] && [ $((attempts - first)) -le 24 ]; } ||
+	fail "$((attempts - first)) attempts in 5 s"
 [ $((lines - before)) -le 60 ] || fail "$((lines - before)) lines in 5 s"
 target_on 0
 at_port vfab1 reregister

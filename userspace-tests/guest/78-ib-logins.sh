@@ -103,7 +103,8 @@ qp_has() {
 enters ,ch_count=2
 equal "requests" $(times ' req at=a ') 2
 equal "first ones" $(times 'login multi=0') 1
-has service 00000000000000aa pkey ffff slid $lid1 dlid $lid_a sgid $gid1 dgid $gid_a sl 0 mtu 5 retries 7 rnr_retries 7 \
+has service 00000000000000aa pkey ffff slid $lid1 dlid $lid_a sgid $gid1 dgid $gid_a sl 0 mtu 5 retries 7 \
+	rnr_retries 7 \
 	remote_timeout 18 local_timeout 18 depth 0 same_subnet 1
 qp_has lid $lid_a sl 0 mtu 5 retries 7 rnr_retries 7
 leaves
@@ -120,7 +121,8 @@ say "the path is in requests and queue pairs"
 # Destinations that do not exist.
 pkey=8002 refused "an unknown partition" "No such file or directory|Invalid argument" ""
 ! rust_driver || logged "pkey=8002: the port is not in that partition"
-to=fe80000000000000dead0000beef0000 refused "an unknown GID" "Invalid argument|Connection timed out|No such device|Connection reset by peer" "no path to the target's port"
+to=fe80000000000000dead0000beef0000 refused "an unknown GID" \
+	"Invalid argument|Connection timed out|No such device|Connection reset by peer" "no path to the target's port"
 at_port vfab2 cm 0
 to=$gid_c refused "an unknown service" "Connection reset by peer" "connection rejected: invalid service ID \(reason 8\)"
 at_port vfab2 cm $qpn_c
@@ -178,14 +180,18 @@ if rust_driver; then
 	within 40 "running" running
 	block read
 	leaves
-	for what in "4 rej:24:$(info $gid_c $lid_c 0 0)|more than 3 redirects in one login" "rej:24:$(info $gid_c $lid_c 8003 0)|to partition 8003" \
-		"rej:24:$(info fec0000000000000${gid_c:16} 0 0 0)|to subnet fec0000000000000" "rej:24:$(info 0 0 0 0)|neither a GID nor a LID" \
-		"rej:24:$(info ff${gid_c:2} $lid_c 0 0)|to a multicast GID" "rej:24:$gid_c|16 bytes of redirect information, not 72"; do
+	for what in "4 rej:24:$(info $gid_c $lid_c 0 0)|more than 3 redirects in one login" \
+		"rej:24:$(info $gid_c $lid_c 8003 0)|to partition 8003" \
+		"rej:24:$(info fec0000000000000${gid_c:16} 0 0 0)|to subnet fec0000000000000" \
+		"rej:24:$(info 0 0 0 0)|neither a GID nor a LID" \
+		"rej:24:$(info ff${gid_c:2} $lid_c 0 0)|to a multicast GID" \
+		"rej:24:$gid_c|16 bytes of redirect information, not 72"; do
 		tell requests ${what%|*}
 		refused "a redirection ${what#*|}" "Connection reset by peer" "redirect by the target not followed: ${what#*|}"
 	done
 	tell requests rej:25:$gid_c
-	refused "a redirection by a target that is not Topspin's" "Connection reset by peer" "connection rejected: port redirect \(reason 25\)"
+	refused "a redirection by a target that is not Topspin's" "Connection reset by peer" \
+		"connection rejected: port redirect \(reason 25\)"
 
 	# An additional channel is redirected, and one that is added later.
 	tell requests rep
@@ -266,10 +272,13 @@ say "numbers of the answer"
 # No response, or repeated requests for more time.
 if [ -n "${LONG-}" ]; then
 	tell login silent
-	refused "silence" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "(target host does not answer|[a-z ]* timed out)"
+	refused "silence" "Connection timed out|No route to host|Connection reset by peer|Input/output error" \
+		"(target host does not answer|[a-z ]* timed out)"
 	in_time "silence" $t $now 45000000
 	tell requests 20 mra:18 nothing
-	refused "time that is asked for and not used" "Connection timed out|No route to host|Connection reset by peer|Input/output error" "(target host does not answer|[a-z ]* timed out)"
+	refused "time that is asked for and not used" \
+		"Connection timed out|No route to host|Connection reset by peer|Input/output error" \
+		"(target host does not answer|[a-z ]* timed out)"
 	in_time "that" $t $now 110000000
 	tell requests forget
 	tell login ok

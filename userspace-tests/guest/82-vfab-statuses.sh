@@ -23,8 +23,9 @@ echo 1 >$port/reconnect_delay || fail "reconnect_delay"
 running() { [ "$(cat $port/state)" = running ]; }
 
 # Completion statuses as NAME=NUMBER.
-statuses="local-length=1 local-operation=2 local-protection=4 flushed=5 bind=6 bad-response=7 local-access=8 remote-invalid-request=9
-	remote-access=10 remote-operation=11 retries=12 rnr-retries=13 remote-abort=16 fatal=19 response-timeout=20 general=21"
+statuses="local-length=1 local-operation=2 local-protection=4 flushed=5 bind=6 bad-response=7 local-access=8
+	remote-invalid-request=9 remote-access=10 remote-operation=11 retries=12 rnr-retries=13 remote-abort=16 fatal=19
+	response-timeout=20 general=21"
 # STATE KIB REQUEST HELD ORDER: the state, the size of the command, the completion that reports the loss, whether the
 # back end holds the command, and the fault. `die` affects the next receive request while the command is in that state.
 # In Failed the flushed completions have the status, because the queue pair has already died.
@@ -151,7 +152,8 @@ one() {
 		quiet $dev
 		at_loss $state $request $number
 	fi
-	[ $way = read ] || dd if=$dev of=$tmp/got bs=${kib}k skip=$at count=1 iflag=direct status=none || fail "read after $what"
+	[ $way = read ] || dd if=$dev of=$tmp/got bs=${kib}k skip=$at count=1 iflag=direct status=none ||
+		fail "read after $what"
 	cmp $tmp/got <(dd if=$tmp/image bs=${kib}k skip=$at count=1 status=none) || fail "data is wrong: $what"
 	n=$((n + 1))
 	tried[$state]=$((${tried[$state]-0} + 1))

@@ -41,7 +41,8 @@ polled() {
 rounds 10 60
 seconds=$rounds
 # Records the stack of each priority inheritance.
-mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing || fail "no trace events in this kernel"
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing ||
+	fail "no trace events in this kernel"
 mkdir $boosts
 echo 1 >$boosts/options/stacktrace
 echo 'comm == "fio"' >$boosts/events/sched/sched_pi_setprio/filter
@@ -51,7 +52,8 @@ other=$!
 within 30 "I/O on $dev" not nothing_in_flight $dev
 polled realtime 1 chrt -f 50 -- --iodepth=1 --thinktime=1000 --thinktime_blocks=1 --runtime=$seconds &
 realtime=$!
-reap $((seconds + 40)) "the reads of the real-time thread" $realtime || fail "fio of the real-time thread: $(cat $tmp/realtime)"
+reap $((seconds + 40)) "the reads of the real-time thread" $realtime ||
+	fail "fio of the real-time thread: $(cat $tmp/realtime)"
 reap 60 "the other reads" $other || fail "fio: $(cat $tmp/other)"
 # job NAME: prints the number of reads that fio counted, and the median and maximum latency in us.
 job() {
@@ -66,7 +68,8 @@ read -r reads median longest < <(job realtime)
 read -r others _ < <(job other)
 cat $boosts/trace >$tmp/boosts
 lent=$(grep -c poll_callback $tmp/boosts)
-say "$reads reads of the real-time thread: median $median us, longest $longest us; $others other reads; $lent polls lent their priority"
+say "$reads reads of the real-time thread: median $median us, longest $longest us;" \
+	"$others other reads; $lent polls lent their priority"
 [ "$reads" -gt 50 ] && [ "$others" -gt 50 ] || fail "the two threads hardly met"
 [ $lent -gt 0 ] || fail "no poll lends its priority: $(tail -n 40 $tmp/boosts)"
 logout "$host"

@@ -82,7 +82,8 @@ for p in $names; do
 	like $p
 	read -r _ _ pages _ gaps < <(grep "^$p " $vfab/personalities)
 	if [ $pages = 0 ]; then
-		equal "a login where requests cannot register regions" "$(write_login 0 "$(login_string 0)")" "Operation not supported"
+		equal "a login where requests cannot register regions" "$(write_login 0 "$(login_string 0)")" \
+			"Operation not supported"
 		logged 'the RDMA device has no fast memory registration'
 		passed=$((passed + 1))
 		continue

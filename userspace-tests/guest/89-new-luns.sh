@@ -84,7 +84,8 @@ says "${gone1#/dev/} (LUN 1) is gone at the target"
 there 1 || fail "LUN 1 is removed"
 sleep 200 <$gone1 & reader=$!
 srpctl rescan --remove
-[ $status = 7 ] && says "${gone1#/dev/} is open in sleep (process $reader)" || fail "a disk in use: status $status: $said"
+[ $status = 7 ] && says "${gone1#/dev/} is open in sleep (process $reader)" ||
+	fail "a disk in use: status $status: $said"
 there 1 || fail "LUN 1 is removed in use"
 kill $reader
 reap 20 "the reader" $reader || true

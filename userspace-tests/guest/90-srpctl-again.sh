@@ -56,7 +56,9 @@ cat >$tmp/bin/systemctl <<-END
 	list-units)
 		states='active\|activating'
 		[[ " \$* " != *" --state=active "* ]] || states=active
-		for f in \$(grep -lx \$states $units/* 2>/dev/null); do echo "srp-connect@\${f##*/}.service loaded \$(<\$f) exited"; done ;;
+		for f in \$(grep -lx \$states $units/* 2>/dev/null); do
+			echo "srp-connect@\${f##*/}.service loaded \$(<\$f) exited"
+		done ;;
 	*) echo "what is \$verb?" >&2; exit 1 ;;
 	esac
 	true

@@ -42,7 +42,8 @@ newest
 a=$host
 is "the default" "$(ext $a)" 0x0000000000000000
 # Without --path a second portal is refused, and so is a second name of the session.
-refused "$a is already logged in at 10.0.0.1:$port; for one more session use --path" connect $here_is --dest 10.0.0.3:$port --save b
+refused "$a is already logged in at 10.0.0.1:$port; for one more session use --path" connect $here_is \
+	--dest 10.0.0.3:$port --save b
 refused "$a is already logged in as target a; " connect $here_is --dest 10.0.0.1:$port --save b
 [ ! -e /etc/srp/targets.d/b.conf ] || fail "a file of a session that is not there"
 works show a
@@ -59,14 +60,17 @@ says "$b: logged out"
 [ -e "$(ext $a)" ] || fail "a is gone with b"
 # A file keeps its initiator extension. Each of two concurrent logins gets its own extension and record.
 pids=()
-for n in c d; do ini /srp/srpctl connect $here_is --dest 10.0.0.3:$port --save $n --path >$tmp/$n 2>&1 & pids+=($!); done
+for n in c d; do
+	ini /srp/srpctl connect $here_is --dest 10.0.0.3:$port --save $n --path >$tmp/$n 2>&1 & pids+=($!)
+done
 for p in "${pids[@]}"; do reap 100 "a login" $p || fail "one of two logins: $(cat $tmp/c $tmp/d)"; done
 works list
 for n in c d; do
 	h=$(sed -n 's/^\(host[0-9]*\): logged in at .*/\1/p' $tmp/$n)
 	grep -qx "target = \"$n\"" /run/srp/$h || fail "the record of $n: $(cat $tmp/$n /run/srp/$h)"
 	read -r got <"$(ext $h)"
-	grep -qx "initiator_ext = \"$(printf %x $got)\"" /etc/srp/targets.d/$n.conf || fail "$n has $got: $(cat /etc/srp/targets.d/$n.conf)"
+	grep -qx "initiator_ext = \"$(printf %x $got)\"" /etc/srp/targets.d/$n.conf ||
+		fail "$n has $got: $(cat /etc/srp/targets.d/$n.conf)"
 	case $((got)) in 2|3) ;; *) fail "$n has $got" ;; esac
 done
 works connect b
@@ -88,6 +92,7 @@ for only in "--src 10.0.1.2" "--device rxe11"; do
 	works disconnect $host
 done
 srpctl connect $here_is --dest 10.0.1.1:$port --src 10.0.9.9
-[ $status = 3 ] && says "no network interface has the address 10.0.9.9" || fail "an address of another machine: $status: $said"
+[ $status = 3 ] && says "no network interface has the address 10.0.9.9" ||
+	fail "an address of another machine: $status: $said"
 clean
 ok

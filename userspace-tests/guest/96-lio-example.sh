@@ -64,7 +64,8 @@ echo 0 >$cfg/target/srpt/discovery_auth/rdma_cm_port
 rm $acl/lun_0/srp_example $group/lun/lun_0/srp_example
 rmdir $acl/lun_0 $acl $group/lun/lun_0 || fail "rmdir"
 info
-[[ $said == "srp_example/1: LIO, disabled, 0 LUNs, 0 initiators"* && $said != *"srpctl connect"* ]] || fail "target-info: $said"
+[[ $said == "srp_example/1: LIO, disabled, 0 LUNs, 0 initiators"* && $said != *"srpctl connect"* ]] ||
+	fail "target-info: $said"
 complete
 info
 [[ $said == *"  $login" ]] || fail "after its own commands: $said"
@@ -82,7 +83,10 @@ data() { echo data | dd of=$disk bs=4k seek=100 conv=sync oflag=direct status=no
 empty() { dd if=/dev/zero of=$disk bs=1M count=20 oflag=direct status=none; }
 partitions() { empty; echo ',,L' | sfdisk -q --no-reread $disk; }
 # The superblock of an array at the end of the disk.
-array() { empty; printf '\xfc\x4e\x2b\xa9\0\0\0\0\x5a\0\0\0' | dd of=$disk bs=64k seek=4095 conv=sync oflag=direct status=none; }
+array() {
+	empty
+	printf '\xfc\x4e\x2b\xa9\0\0\0\0\x5a\0\0\0' | dd of=$disk bs=64k seek=4095 conv=sync oflag=direct status=none
+}
 no_array() { empty; dd if=/dev/zero of=$disk bs=64k seek=4095 count=1 oflag=direct status=none; }
 ! formats data || fail "README formats a disk with data"
 ! formats partitions || fail "README formats a disk with partitions"
@@ -96,7 +100,8 @@ log_out
 
 # A file keeps the disk; a dummy interface is not needed.
 lio-example --remove || fail "--remove"
-[ ! -e $cfg/target/srpt/fe80* ] && [ -z "$(ls -d $cfg/target/srpt/*:* $cfg/nullb/*/ /sys/class/infiniband/* 2>/dev/null)" ] ||
+[ ! -e $cfg/target/srpt/fe80* ] &&
+	[ -z "$(ls -d $cfg/target/srpt/*:* $cfg/nullb/*/ /sys/class/infiniband/* 2>/dev/null)" ] ||
 	fail "left: $(ls $cfg/target/srpt $cfg/nullb /sys/class/infiniband)"
 lio-example --remove || fail "the second --remove"
 ip link add srp0 type dummy && ip addr add 192.0.2.9/24 dev srp0 && ip link set srp0 up || fail "srp0"

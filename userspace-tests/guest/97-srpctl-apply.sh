@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` tells of the login, a
-# loss with its length, a new disk and the logout, `srpctl show` of the loss, `srpctl explain` of its line in the log.
+# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` tells of the login,
+# a loss with its length, a new disk and the logout, `srpctl show` of the loss, `srpctl explain` of its line in the log.
 #
 # deadline: 300
 # takes: 40
@@ -20,7 +20,9 @@ mount -t tmpfs srp /etc/srp || fail "no /etc/srp"
 mkdir /etc/srp/targets.d
 file=/etc/srp/targets.d/disk1.conf
 # is_file LINE...: the file of the target, with these lines.
-is_file() { printf '%s\n' "id_ext = \"$guid\"" "ioc_guid = \"$guid\"" "dest = \"10.0.0.1:$port\"" 'reconnect_delay = 1' "$@" >$file; }
+is_file() {
+	printf '%s\n' "id_ext = \"$guid\"" "ioc_guid = \"$guid\"" "dest = \"10.0.0.1:$port\"" 'reconnect_delay = 1' "$@" >$file
+}
 
 # ends STATUS TEXT ARGUMENT...: runs srpctl, sets `said`, and checks its status and output.
 ends() {
@@ -81,7 +83,8 @@ ends 0 "disk1: nothing to do" apply --check
 
 # Each finding is a line of JSON with its level; a test machine has some.
 said=$(ini timeout 100 /srp/srpctl doctor --json 2>/dev/null) || [ $? = 1 ] || fail "doctor: $said"
-python3 -c 'import json, sys; levels = {f["level"] for f in json.load(sys.stdin)}; sys.exit("ok" not in levels)' <<<"$said" ||
+python3 -c 'import json, sys; levels = {f["level"] for f in json.load(sys.stdin)}; sys.exit("ok" not in levels)' \
+	<<<"$said" ||
 	fail "doctor: $said"
 
 rm $file

@@ -69,7 +69,8 @@ rw=write
 J
 t=$SECONDS
 say "fio:    write and verify $do_verify MiB with blocks of 4k, 12k, 64k and 1m"
-timeout 500 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err 2>&1 & io=$!
+timeout 500 fio --allow_file_create=0 --eta=never --output-format=json --output=$tmp/json $tmp/jobs >$tmp/err \
+	2>&1 & io=$!
 writes() { local n; read -r _ _ _ _ n _ </sys/block/${dev#/dev/}/stat && [ $n -gt 0 ]; }
 within 60 "the first write" writes
 shows srpctl watch --count 3

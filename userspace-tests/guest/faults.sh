@@ -35,7 +35,8 @@ speed() {
 # bound WHAT FROM TO SECONDS [TIMEOUT]: fails if WHAT took longer than SECONDS, multiplied by `factor`, plus TIMEOUT
 # seconds, which do not depend on the speed of the guest.
 bound() {
-	note "$1: $(ms $(($3 > $2 ? $3 - $2 : 0))), at most ${5:+$5 s + }$4 s * $((factor / 1000)).$(printf %03d $((factor % 1000)))"
+	note "$1: $(ms $(($3 > $2 ? $3 - $2 : 0)))," \
+		"at most ${5:+$5 s + }$4 s * $((factor / 1000)).$(printf %03d $((factor % 1000)))"
 	in_time "$1" $2 $3 $((${5:-0} * 1000000 + $4 * 1000 * factor))
 }
 
@@ -78,7 +79,8 @@ attach() {
 # limits: sets the timeouts, in an order in which no write is refused.
 limits() {
 	local f
-	for f in "dev_loss_tmo off" "fast_io_fail_tmo $fast_io_fail" "dev_loss_tmo $dev_loss" "reconnect_delay $reconnect_delay"; do
+	for f in "dev_loss_tmo off" "fast_io_fail_tmo $fast_io_fail" "dev_loss_tmo $dev_loss" \
+		"reconnect_delay $reconnect_delay"; do
 		echo "${f#* }" >"$rport/${f% *}" || fail "cannot write ${f#* } to ${f% *}"
 	done
 }
@@ -97,7 +99,8 @@ cable() {
 # the initiator's port does not notice.
 hole() {
 	[ $kind != vfab ] || { [ $1$# = both2 ] || skip "nothing in a subnet loses only some packets"; cable down $2; return; }
-	local chain="add table netdev hole$2; add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
+	local chain="add table netdev hole$2;
+		add chain netdev hole$2 %s$2 { type filter hook ingress device %s$2 priority 0; };
 		add rule netdev hole$2 %s$2 ${3-} drop"
 	heal $2
 	[ $1 = initiator ] || nft "${chain//%s/v}" || fail "nft at the target"
@@ -105,7 +108,12 @@ hole() {
 }
 # A RoCE packet for queue pair 1: a CM message.
 cm_message='udp dport 4791 @th,104,24 1'
-heal() { [ $kind != vfab ] || { cable up $1; return; }; nft delete table netdev hole$1; ini nft delete table netdev hole$1; neighbours $1; } 2>/dev/null
+heal() {
+	[ $kind != vfab ] || { cable up $1; return; }
+	nft delete table netdev hole$1
+	ini nft delete table netdev hole$1
+	neighbours $1
+} 2>/dev/null
 
 # netem I OPTION...: configures netem on both sides of pair I. Call it before any traffic: a packet sent during the
 # change of a qdisc fails, and with it rxe's queue pair. Without options the qdisc is removed.
@@ -156,8 +164,10 @@ writes() { if [ $kind = siw ]; then echo 8; else echo 64; fi; }
 # journal DEVICE [OPTION]...: starts the journal and waits for its first write.
 journal() {
 	# Data of an earlier journal must not be mistaken for that of this one.
-	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none || fail "cannot empty the back end"
-	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out 2>$tmp/journal.err &
+	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none ||
+		fail "cannot empty the back end"
+	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out \
+		2>$tmp/journal.err &
 	journal=$!
 	within 20 "the first write" or_ended $journal grep -qs ' wrote$' $tmp/journal.events
 	sleep 0.5
@@ -173,7 +183,9 @@ event_since() {
 	[ -n "$at" ]
 }
 # errors [FROM TO]: sets `errors` to the number of errors that the journal saw.
-errors() { errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l); }
+errors() {
+	errors=$(awk -v a=${1:-0} -v b=${2:-9e18} '$2 == "error" && $1 >= a && $1 <= b' $tmp/journal.events | wc -l)
+}
 
 # acked: sets `acked` to the number of acknowledged writes. has_acked N: returns whether it is N or more.
 acked() { acked=$(awk '$2 == "count" {n = $3} END {print n + 0}' $tmp/journal.events); }
@@ -272,7 +284,8 @@ trace() {
 	[ -d $tracing/instances ] || mount -t tracefs tracefs $tracing || fail "no trace events in this kernel"
 	for e in $traced; do
 		d=$tracing/instances/$e
-		mkdir $d && echo 0 >$d/tracing_on && echo 64 >$d/buffer_size_kb && echo "host_no == ${1#host}" >$d/events/scsi/scsi_dispatch_cmd_$e/filter &&
+		mkdir $d && echo 0 >$d/tracing_on && echo 64 >$d/buffer_size_kb &&
+			echo "host_no == ${1#host}" >$d/events/scsi/scsi_dispatch_cmd_$e/filter &&
 			echo 1 >$d/events/scsi/scsi_dispatch_cmd_$e/enable || fail "no trace event scsi_dispatch_cmd_$e"
 	done
 	# All events start while nothing is in flight; otherwise the counts would differ. udev reads new disks.
@@ -306,10 +319,11 @@ once() {
 		read -r n <"$d/iorequest_cnt"; sent=$((sent + n))
 		read -r n <"$d/iodone_cnt"; ended=$((ended + n))
 	done
-	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed, ${count[timeout]} timed out;" \
-		"disks: $sent sent, $ended completed"
+	say "commands: ${count[start]} sent, ${count[error]} not taken, ${count[done]} completed," \
+		"${count[timeout]} timed out; disks: $sent sent, $ended completed"
 	[ ${count[done]} -gt 100 ] && [ $sent -ge $ended ] && [ $((sent - ended)) -le ${count[timeout]} ] ||
 		fail "commands were lost or completed twice"
-	[ $((count[start] - count[error] - count[timeout])) -le ${count[done]} ] && [ ${count[done]} -le $((count[start] - count[error])) ] ||
+	[ $((count[start] - count[error] - count[timeout])) -le ${count[done]} ] &&
+		[ ${count[done]} -le $((count[start] - count[error])) ] ||
 		fail "commands were lost or completed twice, by the trace events"
 }

@@ -16,10 +16,12 @@ make_hosts() {
 		number[$h]=$n
 		device=$kind$([ $n = 0 ] && echo 10 || echo 2$n)
 		if [ $kind = siw ]; then
-			ip link add v$n type dummy && ip addr add 10.0.$n.2/24 dev v$n && ip link set v$n up || fail "cannot make the host $h"
+			ip link add v$n type dummy && ip addr add 10.0.$n.2/24 dev v$n && ip link set v$n up ||
+				fail "cannot make the host $h"
 			rdma link add $device type siw netdev v$n || fail "cannot make $device"
 		else
-			ip netns add $h && ip link add v$n mtu ${MTU:-1500} type veth peer name w0 netns $h mtu ${MTU:-1500} && ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
+			ip netns add $h && ip link add v$n mtu ${MTU:-1500} type veth peer name w0 netns $h mtu ${MTU:-1500} &&
+				ip addr add 10.0.$n.1/24 dev v$n && ip link set v$n up &&
 				ip -n $h link set lo up && ip -n $h addr add 10.0.$n.2/24 dev w0 && ip -n $h link set w0 up &&
 				ip -n $h route add default via 10.0.$n.1 || fail "cannot make the host $h"
 			nsenter --net=/run/netns/$h rdma link add $device type rxe netdev w0 || fail "cannot make $device"
@@ -40,7 +42,8 @@ make_hosts() {
 unmake_hosts() {
 	local h
 	# `rc` is the status of the test, set by finish().
-	case ${rc-0} in 0 | 77) ;; *) for h in "${!number[@]}" etcd; do [ ! -s $tmp/$h ] || sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h); done >&$console ;; esac
+	case ${rc-0} in 0 | 77) ;; *) for h in "${!number[@]}" etcd; do [ ! -s $tmp/$h ] ||
+		sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h); done >&$console ;; esac
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
 		[ ${number[$h]} != 0 ] || continue
@@ -90,6 +93,9 @@ carry() {
 	count
 	"${@:3}" || fail "$1"
 	count
-	for h in $(for h in "${!number[@]}"; do echo "${number[$h]} $h"; done | sort -n | cut -d' ' -f2); do line+=" $h ${sent[$h]}/${got[$h]}"; done
+	for h in $(for h in "${!number[@]}"; do
+		echo "${number[$h]} $h"
+		done | sort -n | cut -d' ' -f2); do line+=" $h ${sent[$h]}/${got[$h]}"
+	done
 	[ $kind = siw ] || say "KiB sent/received for $2 KiB, $1:$line"
 }

@@ -46,12 +46,18 @@ context() {
 	echo "--- ib_srp: refcnt $(cat /sys/module/ib_srp/refcnt 2>/dev/null || echo 'not loaded')"
 	echo "--- hosts: $(hosts) disks: $(lsblk -dno NAME,SIZE,TRAN 2>/dev/null | tr '\n' ';')"
 	echo "--- rdma resources: $(timeout 10 rdma resource show | tr '\n' ';')"; ours 2>&1 | head -n 20
-	for k in /sys/class/infiniband/*; do echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"; done
+	for k in /sys/class/infiniband/*; do
+		echo "--- counters of ${k##*/}: $(rdma statistic show link "${k##*/}/1" 2>/dev/null)"
+	done
 	local h f d
 	for f in $tmp/odd $tmp/target[0-9]; do [ ! -s $f ] || { echo "--- the target said:"; tail -n 20 $f; }; done
 	for h in $(hosts); do
-		echo "--- $h:$(for f in state host_busy req_lim zero_req_lim ch_count; do printf ' %s %s' $f "$(cat /sys/class/scsi_host/$h/$f 2>&1)"; done)"
-		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}; done
+		echo "--- $h:$(for f in state host_busy req_lim zero_req_lim ch_count; do
+			printf ' %s %s' $f "$(cat /sys/class/scsi_host/$h/$f 2>&1)"
+		done)"
+		for d in /sys/bus/scsi/devices/${h#host}:*/block/*; do
+			grep -s . /sys/kernel/debug/block/${d##*/}/hctx*/{busy,dispatch}
+		done
 	done
 	echo "--- tasks in D state:"; ps -eo pid,stat,wchan:32,args 2>/dev/null | awk '$2 ~ /^D/' | head -n 10
 	echo "--- processes:"; processes
@@ -121,7 +127,8 @@ deadline() {
 	# A trap knows the function, but not the line.
 	say "at the deadline: $1; at: $(where)"
 	context >&$console
-	[ $stolen -lt $(((now - test_begun) / 2)) ] || too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
+	[ $stolen -lt $(((now - test_begun) / 2)) ] ||
+		too_slow "the deadline after $(ms $((now - test_begun))), $(ms $stolen) without CPU"
 	say "FAILED: deadline ($(ms $stolen) without CPU)"
 	exit 1
 }

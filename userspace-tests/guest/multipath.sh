@@ -46,7 +46,10 @@ map_of_two() {
 	within 60 "a map of two paths: $(multipathd show paths; tail $tmp/multipathd)" two
 	say "$(dmsetup status $map)"
 }
-two() { map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}'); [ -n "$map" ] && [ "$map" != No ] && paths_are 2; }
+two() {
+	map=$(dmsetup ls --target multipath | awk 'NR == 1 {print $1}')
+	[ -n "$map" ] && [ "$map" != No ] && paths_are 2
+}
 # paths_are N: returns whether the kernel uses N paths, which have an A after major:minor.
 paths_are() { [ "$(dmsetup status "$map" | grep -oE '[0-9]+:[0-9]+ A' | wc -l)" = "$1" ]; }
 

@@ -81,7 +81,8 @@ impatient() {
 }
 # verified SECONDS [OPTION]...: runs fio with verification.
 verified() {
-	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" >/dev/null 2>&1 ||
+	verify_io 100 $dev --rw=randrw --bs=4k --iodepth=8 --size=4m --time_based --runtime=$1 --verify_backlog=32 "${@:2}" \
+		>/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 }
 # violated ACTION [CONDITION]...: makes a response violate the protocol, and checks that the session reconnects, that

@@ -20,10 +20,12 @@ role() {
 	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
 	esac
 }
-# new_file NUMBER [STRIPES]: creates a node's file of STRIPES (`stripes`, or 84) stripes of 768 KiB, in place of another.
+# new_file NUMBER [STRIPES]: creates a node's file of STRIPES (`stripes`, or 84) stripes of 768 KiB, in place of
+# another.
 new_file() {
 	rm -f $files/n$1
-	"$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format || fail "format: $(<$tmp/format)"
+	"$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format ||
+		fail "format: $(<$tmp/format)"
 }
 # Prints the client's current map: u, o or r with an epoch for each node.
 map() { grep '^map ' $tmp/client | tail -n 1; }

@@ -100,16 +100,30 @@ declare -A tport=() iport=()
 port_of() { device=${1%/*} number=1; [[ $1 != */* ]] || number=${1#*/}; }
 
 # Prints the initiator's RDMA device for target I, and its add_target file.
-initiator() { if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab$((targets + $1)); else echo $kind${paired:+1}$1; fi; }
-add_target() { local device number; port_of "$(initiator $1)"; echo "/sys/class/infiniband_srp/srp-$device-$number/add_target"; }
+initiator() {
+	if [ -n "${iport[$1]-}" ]; then echo ${iport[$1]}; elif [ $kind = vfab ]; then echo vfab$((targets + $1)); else echo \
+		$kind${paired:+1}$1; fi
+}
+add_target() {
+	local device number
+	port_of "$(initiator $1)"
+	echo "/sys/class/infiniband_srp/srp-$device-$number/add_target"
+}
 
 # Sets `gid` to the 16 bytes of GID 0 of DEVICE[/PORT] as hex digits.
-gid() { local device number; port_of $1; read -r gid </sys/class/infiniband/$device/ports/$number/gids/0; gid=${gid//:/}; }
+gid() {
+	local device number
+	port_of $1
+	read -r gid </sys/class/infiniband/$device/ports/$number/gids/0
+	gid=${gid//:/}
+}
 
 unfabric() {
 	local d
 	[ $kind != vfab ] || unsubnet
-	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do [ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"; done
+	for d in /sys/class/infiniband/{rxe,siw}[0-9]*; do
+		[ ! -e "$d" ] || timeout 60 rdma link delete "$(basename "$d")"
+	done
 	for d in /sys/class/net/dummy*; do [ ! -e "$d" ] || ip link delete "$(basename "$d")"; done
 	[ $kind != vfab ] || return 0
 	for ((d = 0; d < ${paired:-0}; d++)); do ip link delete v$d; done

@@ -26,7 +26,10 @@ qps() { resources qp 2>/dev/null | grep -c "^link ${initiators:-$kind${paired:+1
 ours() {
 	local what n
 	n=$(qps)
-	[ $n -le ${idle_qps=0} ] || { echo "$n queue pairs, $idle_qps before the first login"; resources qp | grep "^link ${initiators:-$kind${paired:+1[0-9]}}"; }
+	[ $n -le ${idle_qps=0} ] || {
+		echo "$n queue pairs, $idle_qps before the first login"
+		resources qp | grep "^link ${initiators:-$kind${paired:+1[0-9]}}"
+	}
 	# A memory region holds a reference to its protection domain. The domains of the Rust driver are named, so its regions
 	# need no check. ib_srpt has thousands on siw, and their dump takes minutes on the debug kernel.
 	for what in cq mr pd cm_id; do

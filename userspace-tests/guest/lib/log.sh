@@ -21,7 +21,8 @@ no_reports() {
 }
 
 # Messages that the target and the soft devices print regularly.
-chatter='MODE SENSE: unimplemented|receiving failed for ioctx|speed is unknown|callbacks suppressed|Received SRP_LOGIN_REQ'
+chatter='MODE SENSE: unimplemented|receiving failed for ioctx|speed is unknown|callbacks suppressed'
+chatter+='|Received SRP_LOGIN_REQ'
 
 # logged REGEX: waits for a matching line in the log since the mark (printk may be late). All input is read: `grep -q`
 # would exit at the first match, and awk would fail with SIGPIPE, which pipefail reports.

@@ -27,7 +27,9 @@ from() {
 
 # link_local: checks that the link-local addresses, which the driver's own paths use, are ready. listener: prints the
 # service ID of LIO's TCP port, at which it listens.
-link_local() { ! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null; }
+link_local() {
+	! { ip -6 addr show dev v0 tentative; ip -n $ns -6 addr show dev w0 tentative; } | grep inet6 >/dev/null
+}
 listener() { printf %016x $((0x01060000 + port)); }
 
 # login_string I [,option=value]...: prints the login string for target I, with CM=ib for the InfiniBand CM, which is
@@ -56,7 +58,8 @@ write_login() {
 	if [ -z "$paired" ]; then
 		out=$({ printf %s "$2" >"$(add_target $1)"; } 2>&1)
 	else
-		out=$(timeout -k 5 60 $([ $kind = siw ] || echo "${in_ns[@]}") bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
+		out=$(timeout -k 5 60 $([ $kind = siw ] || echo "${in_ns[@]}") \
+			bash -c 'printf %s "$1" >"$2"' _ "$2" "$(add_target $1)" 2>&1)
 		case $? in 124|137) out="no answer within 60 s" ;; esac
 	fi
 	out=${out##*: }		# "bash: line 1: printf: write error: File exists"

@@ -15,7 +15,8 @@ adapters() {
 	[ -f "$here/../ib_vfab.ko" ] || skip "ib_vfab.ko is not in this guest"
 	command -v opensm >/dev/null || skip "opensm is not in this guest"
 	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
-	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} ${GAPS:+gaps=$GAPS} ${like:+personality=${like:1}} "$@" || fail "insmod ib_vfab $*"
+	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} ${GAPS:+gaps=$GAPS} \
+		${like:+personality=${like:1}} "$@" || fail "insmod ib_vfab $*"
 	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
 	udevadm settle -t 20
 }
@@ -39,10 +40,12 @@ ipoib() {
 	modprobe ib_ipoib || fail "modprobe ib_ipoib"
 	ip netns add $ns && ini ip link set lo up || fail "cannot make a network namespace"
 	udevadm settle -t 20
-	outer=$(ls /sys/class/infiniband/vfab0/device/net) && inner=$(ls /sys/class/infiniband/$(initiator 0)/device/net) || fail "no network devices"
+	outer=$(ls /sys/class/infiniband/vfab0/device/net) && inner=$(ls /sys/class/infiniband/$(initiator 0)/device/net) ||
+		fail "no network devices"
 	ip link set $inner netns $ns || fail "$inner cannot go to a namespace"
 	ip addr add 10.0.0.1/24 dev $outer && ip addr add fd00::1/64 dev $outer && ip link set $outer up &&
-		ini ip addr add 10.0.0.2/24 dev $inner && ini ip addr add fd00::2/64 dev $inner && ini ip link set $inner up || fail "no addresses"
+		ini ip addr add 10.0.0.2/24 dev $inner && ini ip addr add fd00::2/64 dev $inner && ini ip link set $inner up ||
+			fail "no addresses"
 }
 unipoib() {
 	! loaded ib_ipoib || timeout 60 rmmod ib_ipoib || say "rmmod ib_ipoib fails"
@@ -64,14 +67,22 @@ silence() { at_port ${tport[$1]-vfab$1} cm ${2-0xfffff}; }
 mads() {
 	local device number
 	port_of $1
-	read -r sent received < <(awk -v p=$number -v k=" ${*:2} " '$1 == p && index(k, " " $2 " ") {s += $3; r += $4} END {print s + 0, r + 0}' \
+	read -r sent received < \
+		<(awk -v p=$number -v k=" ${*:2} " '$1 == p && index(k, " " $2 " ") {s += $3; r += $4} END {print s + 0, r + 0}' \
 		/sys/kernel/debug/ib_vfab/$device/mads)
 }
 # adapter remove|add N
-adapter() { timeout -k 5 60 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" || fail "cannot $* an adapter: $(cat /sys/kernel/debug/ib_vfab/devices)"; }
+adapter() {
+	timeout -k 5 60 bash -c "echo $* >/sys/kernel/debug/ib_vfab/devices" ||
+		fail "cannot $* an adapter: $(cat /sys/kernel/debug/ib_vfab/devices)"
+}
 
 # port_file DEVICE[/PORT] FILE: sets `got` to the content of a file of the port.
-port_file() { local device number; port_of $1; { read -r got <"/sys/class/infiniband/$device/ports/$number/$2"; } 2>/dev/null; }
+port_file() {
+	local device number
+	port_of $1
+	{ read -r got <"/sys/class/infiniband/$device/ports/$number/$2"; } 2>/dev/null
+}
 port_has() { port_file "$1" "$2" && [ "$got" = "$3" ]; }
 # all_active DEVICE[/PORT]...: for `within`.
 all_active() { local d; for d; do port_has "$d" state "4: ACTIVE" || return; done; }
@@ -136,4 +147,6 @@ unsubnet() {
 # tool COMMAND...: runs one of infiniband-diags; sets `said` to its output.
 tool() { said=$(timeout -k 5 60 "$@" 2>&1) || fail "$*: $said"; }
 # tool_says WHAT LINE: `said` must have that line, regardless of the spacing.
-tool_says() { sed 's/[[:space:]]\+/ /g; s/^ //; s/ $//' <<<"$said" | grep -qxF -- "$2" || fail "$1: no line '$2' in: $said"; }
+tool_says() {
+	sed 's/[[:space:]]\+/ /g; s/^ //; s/ $//' <<<"$said" | grep -qxF -- "$2" || fail "$1: no line '$2' in: $said"
+}

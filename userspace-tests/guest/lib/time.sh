@@ -64,7 +64,8 @@ within() {
 		fi
 		sleep 0.05
 	done
-	[ -z "${stolen-}" ] || too_slow "$what after $(ms $((${EPOCHREALTIME/./} - begun))), wanted within $(ms $most), $(ms $stolen) without CPU"
+	[ -z "${stolen-}" ] ||
+		too_slow "$what after $(ms $((${EPOCHREALTIME/./} - begun))), wanted within $(ms $most), $(ms $stolen) without CPU"
 }
 
 # Conditions for `within`. They see its local variables.
