@@ -4,7 +4,7 @@
 //! equal.
 
 use srp_host::{
-    logic::exchange::{self, Exchange, State},
+    logic::exchange::{self, Exchange, Phase},
     proto::tmf::TmfStatus,
 };
 
@@ -17,21 +17,21 @@ fn responses() -> impl Iterator<Item = TmfStatus> {
 }
 
 #[test]
-fn a_request_has_its_state_and_generation() {
+fn a_request_has_its_phase_and_generation() {
     let mut raw = Vec::new();
     for generation in GENERATIONS {
-        let mut words: Vec<_> = [State::Idle, State::Waiting, State::Abandoned]
-            .map(|state| (Exchange::new(state, generation), state))
+        let mut words: Vec<_> = [Phase::Idle, Phase::Waiting, Phase::Abandoned]
+            .map(|phase| (Exchange::new(phase, generation), phase))
             .into();
         words.extend(responses().map(|status| {
             let word = Exchange::responded(generation, status);
-            (word, State::Responded)
+            (word, Phase::Responded)
         }));
-        for (word, state) in words {
+        for (word, phase) in words {
             let word = Exchange::from_raw(word.raw());
-            assert_eq!((word.state(), word.generation()), (state, generation));
-            let idle = Exchange::new(State::Idle, generation);
-            assert_eq!(word.with_state(State::Idle), idle);
+            assert_eq!((word.phase(), word.generation()), (phase, generation));
+            let idle = Exchange::new(Phase::Idle, generation);
+            assert_eq!(word.with_phase(Phase::Idle), idle);
             // Bit 63 belongs to `StateCell`.
             assert_eq!(word.raw() >> 63, 0);
             raw.push(word.raw());
@@ -41,7 +41,7 @@ fn a_request_has_its_state_and_generation() {
     raw.sort_unstable();
     raw.dedup();
     assert_eq!(raw.len(), count);
-    assert_eq!(Exchange::default(), Exchange::new(State::Idle, 0));
+    assert_eq!(Exchange::default(), Exchange::new(Phase::Idle, 0));
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn a_request_has_the_response_of_its_generation() {
         assert_eq!(word.response(7), Some(status));
         assert_eq!(word.response(8), None);
     }
-    for state in [State::Idle, State::Waiting, State::Abandoned] {
-        assert_eq!(Exchange::new(state, 7).response(7), None);
+    for phase in [Phase::Idle, Phase::Waiting, Phase::Abandoned] {
+        assert_eq!(Exchange::new(phase, 7).response(7), None);
     }
 }
 

@@ -163,7 +163,7 @@ impl Connection {
                 known
             }
             Kind::TskMgmt(PROBE) => {
-                let idle = Exchange::new(exchange::State::Idle, generation);
+                let idle = Exchange::new(exchange::Phase::Idle, generation);
                 self.probe.response(idle)
             }
             Kind::TskMgmt(_) => false,

@@ -14,7 +14,7 @@ use crate::{
         logic::{
             exchange::{
                 Exchange,
-                State, //
+                Phase, //
             },
             tag::Tag, //
         },
@@ -62,8 +62,8 @@ impl Control {
     /// Handles a response to the request with the generation of `to`. The state becomes `to`, or
     /// Idle if the request was given up. Returns whether there was such a request.
     pub(super) fn response(&self, to: Exchange) -> bool {
-        self.transition(to.with_state(State::Waiting), to)
-            || self.transition(to.with_state(State::Abandoned), to.with_state(State::Idle))
+        self.transition(to.with_phase(Phase::Waiting), to)
+            || self.transition(to.with_phase(Phase::Abandoned), to.with_phase(Phase::Idle))
     }
 
     /// Resets the state. Its queue pair is shut down, and no thread may start to post.
@@ -126,12 +126,12 @@ impl Connection {
             return Ok(false);
         }
         let before = self.probe.word();
-        if before.state() == State::Waiting {
+        if before.phase() == Phase::Waiting {
             return Err(Lost::KeepAlive);
         }
         // CAST: Any 32 bits will do.
         let generation = random_u64() as u32;
-        let waiting = Exchange::new(State::Waiting, generation);
+        let waiting = Exchange::new(Phase::Waiting, generation);
         let Some(tag) = Tag::tsk_mgmt(generation, self.index, PROBE) else {
             return Ok(false);
         };
@@ -157,16 +157,16 @@ impl Connection {
 
     /// Whether a probe is in flight that the target must respond to.
     pub fn is_probed(&self) -> bool {
-        self.probe.word().state() == State::Waiting
+        self.probe.word().phase() == Phase::Waiting
     }
 
     /// Handles a reset of the unit `lun`: the target may have dropped a probe of this unit, so the
     /// probe no longer counts as outstanding. A late response is still accepted.
     pub fn recall_probe(&self, lun: Lun) {
         let now = self.probe.word();
-        if now.state() == State::Waiting && lun == Lun::default() {
+        if now.phase() == Phase::Waiting && lun == Lun::default() {
             // Fails if the response has arrived meanwhile.
-            let _ = self.probe.transition(now, now.with_state(State::Abandoned));
+            let _ = self.probe.transition(now, now.with_phase(Phase::Abandoned));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
             exchange::{
                 self,
                 Exchange,
-                State, //
+                Phase, //
             },
             tag::Tag,
             time::TSK_MGMT_TIMEOUT_MS, //
@@ -74,9 +74,9 @@ impl Connection {
         let mut before = Exchange::default();
         let free = self.wait_task(|now| {
             before = now;
-            matches!(now.state(), State::Idle | State::Abandoned)
+            matches!(now.phase(), Phase::Idle | Phase::Abandoned)
         })?;
-        if !free || before.state() == State::Abandoned {
+        if !free || before.phase() == Phase::Abandoned {
             return Err(EBUSY);
         }
         // CAST: Any 32 bits will do, except those of the last request.
@@ -84,7 +84,7 @@ impl Connection {
         if generation == before.generation() {
             generation = generation.wrapping_add(1);
         }
-        let waiting = Exchange::new(State::Waiting, generation);
+        let waiting = Exchange::new(Phase::Waiting, generation);
         let tag = Tag::tsk_mgmt(generation, self.index, TASK)
             .ok_or(EINVAL)?
             .to_wire();
@@ -126,14 +126,14 @@ impl Connection {
         if !changed
             && self
                 .task
-                .transition(waiting, waiting.with_state(State::Abandoned))
+                .transition(waiting, waiting.with_phase(Phase::Abandoned))
         {
             return Err(ETIMEDOUT);
         }
         let now = self.task.word();
         // No response: the connection was lost, and there may be a new one already.
         let status = now.response(generation).ok_or(ENOTCONN)?;
-        self.task.transition(now, now.with_state(State::Idle));
+        self.task.transition(now, now.with_phase(Phase::Idle));
         self.wake_task();
         Ok(status)
     }
@@ -143,10 +143,10 @@ impl Connection {
     pub fn begin_log_out(&self) {
         self.logged_out.reinit();
         let posting = rcu::read_lock();
-        let (now, last) = (self.task.word(), Exchange::new(State::Abandoned, 0));
+        let (now, last) = (self.task.word(), Exchange::new(Phase::Abandoned, 0));
         let may_send = self.is_open() && !self.status.state().is_lost();
         let sent = may_send
-            && now.state() == State::Idle
+            && now.phase() == Phase::Idle
             && self.send_control(
                 &posting,
                 &self.task,

@@ -15,9 +15,9 @@
 
 use super::super::proto::tmf::TmfStatus;
 
-/// State of the request.
+/// How far the request is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum State {
+pub enum Phase {
     /// No request is in flight.
     Idle,
     /// A request waits for its response.
@@ -25,15 +25,15 @@ pub enum State {
     /// The response has arrived.
     Responded,
     /// The request was given up: its response is late, or the target may have forgotten it after a
-    /// reset. Its message may be in flight until the response arrives. Also the state after a
+    /// reset. Its message may be in flight until the response arrives. Also the phase after a
     /// logout, which has no response, and after which nothing is sent.
     Abandoned,
 }
 
-/// State, response and generation of a request in one word. The default is [`State::Idle`] of
+/// Phase, response and generation of a request in one word. The default is [`Phase::Idle`] of
 /// generation 0.
 ///
-/// Bits 0 and 1 are the state, bits 2 to 10 the response code, bits 16 to 47 the generation; the
+/// Bits 0 and 1 are the phase, bits 2 to 10 the response code, bits 16 to 47 the generation; the
 /// others are 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Exchange(u64);
@@ -42,14 +42,14 @@ pub struct Exchange(u64);
 const NO_CODE: u16 = 0x100;
 
 impl Exchange {
-    /// The request of this generation is in this state.
-    pub const fn new(state: State, generation: u32) -> Self {
-        Self((generation as u64) << 16 | state as u64)
+    /// The request of this generation is in this phase.
+    pub const fn new(phase: Phase, generation: u32) -> Self {
+        Self((generation as u64) << 16 | phase as u64)
     }
 
     /// The request of this generation has its response.
     pub const fn responded(generation: u32, status: TmfStatus) -> Self {
-        Self(Self::new(State::Responded, generation).0 | (code(status) as u64) << 2)
+        Self(Self::new(Phase::Responded, generation).0 | (code(status) as u64) << 2)
     }
 
     /// Converts a stored word.
@@ -62,13 +62,13 @@ impl Exchange {
         self.0
     }
 
-    /// The state.
-    pub const fn state(self) -> State {
+    /// The phase.
+    pub const fn phase(self) -> Phase {
         match self.0 & 3 {
-            0 => State::Idle,
-            1 => State::Waiting,
-            2 => State::Responded,
-            _ => State::Abandoned,
+            0 => Phase::Idle,
+            1 => Phase::Waiting,
+            2 => Phase::Responded,
+            _ => Phase::Abandoned,
         }
     }
 
@@ -78,14 +78,14 @@ impl Exchange {
         (self.0 >> 16) as u32
     }
 
-    /// The same generation in another state, without a response code.
-    pub const fn with_state(self, state: State) -> Self {
-        Self::new(state, self.generation())
+    /// The same generation in another phase, without a response code.
+    pub const fn with_phase(self, phase: Phase) -> Self {
+        Self::new(phase, self.generation())
     }
 
     /// The response to the request of this generation, if it has arrived.
     pub const fn response(self, generation: u32) -> Option<TmfStatus> {
-        if !matches!(self.state(), State::Responded) || self.generation() != generation {
+        if !matches!(self.phase(), Phase::Responded) || self.generation() != generation {
             return None;
         }
         // CAST: Nine bits.
