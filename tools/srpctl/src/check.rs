@@ -4,13 +4,19 @@
 
 use crate::{
     adapter, boot,
-    cli::Check,
+    cli::{Check, ANSWERS_FROM},
     error::{Error, Result},
     out::say,
-    sysfs::Sysfs,
+    sysfs::{self, Sysfs},
     target::{self, Target},
+    timeouts::Timeouts,
 };
-use std::path::Path;
+use std::{net::IpAddr, path::Path};
+
+/// Receive buffers that an answer channel has at most (the driver's MAX_ANSWER_RECEIVES), and those
+/// that are not for responses to commands.
+const ANSWER_RECEIVES: u32 = 16_384;
+const ANSWER_SPARE: u32 = 9;
 
 /// Checks the files, and prints a line for each that is valid. Returns the last error, and prints
 /// the others.
@@ -25,8 +31,8 @@ pub fn run(sysfs: &Sysfs, args: &Check) -> Result {
     }
     let mut result = Ok(());
     for (name, target) in checked {
-        match target {
-            Ok(_) => say!("{name}: valid"),
+        match target.and_then(|target| with_parameters(sysfs, &name, &target)) {
+            Ok(()) => say!("{name}: valid"),
             Err(error) => result = error.after(result),
         }
     }
@@ -45,7 +51,8 @@ fn one(sysfs: &Sysfs, argument: &str) -> Result<Target> {
     Target::parse(argument, &target::read(path)?)
 }
 
-/// Refuses each file whose session is that of an earlier one: one port, one key.
+/// Refuses each file whose session is that of an earlier one: one port or one way to choose it, and
+/// one key.
 fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
     for i in 0..files.len() {
         let (earlier, later) = files.split_at_mut(i);
@@ -65,32 +72,125 @@ fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
             continue;
         };
         let why = format!(
-            "{name} has the device, port, id_ext, ioc_guid and initiator_ext of {other}, so they \
-             would be one session; give it another initiator_ext"
+            "{name} has the port, id_ext, ioc_guid and initiator_ext of {other}, so they would be \
+             one session; give it another initiator_ext"
         );
         later[0].1 = Err(Error::Usage(why));
     }
 }
 
+/// Checks what the driver does not refuse before a login.
+pub fn values(target: &Target) -> Result {
+    let bad = |why: String| Err(Error::Usage(why));
+    if let Some(device) = &target.device {
+        if device.is_empty() || device.contains(['/', ' ']) {
+            return bad(format!(
+                "device: '{device}' is neither a name nor a node GUID; `rdma link` lists the devices"
+            ));
+        }
+    }
+    if let Some((src, dest)) = target.ends()? {
+        let ends = [("dest", Some(&dest)), ("src", src.as_ref())];
+        let given = ends.map(|(key, end)| end.map(|end| (key, end)));
+        for (key, end) in given.iter().flatten() {
+            if end.scope.as_ref().is_some_and(|scope| scope.contains('/')) {
+                return bad(format!("{key}: a network interface has no '/' in its name"));
+            }
+        }
+        let has_interface = given.iter().flatten().any(|(_, end)| end.scope.is_some());
+        match dest.ip {
+            IpAddr::V4(ip) if ip.is_broadcast() => {
+                return bad(format!("dest: {ip} is the address of all hosts"))
+            }
+            IpAddr::V6(ip) if ip.is_unicast_link_local() && !has_interface => {
+                return bad(format!(
+                    "dest: {ip} is a link-local address: add the interface, as in [{ip}%eth0]"
+                ))
+            }
+            _ => {}
+        }
+    }
+    let count = target.option("ch_count").map(str::parse);
+    let count = count.and_then(|count| count.ok());
+    one_channel(target, count)?;
+    answers(target, count.unwrap_or(1))
+}
+
 /// Refuses several channels from one local port, as the driver does. Without `ch_count` it requests
 /// several, except on a machine with one CPU.
-pub fn channels(target: &Target) -> Result {
+fn one_channel(target: &Target, count: Option<u32>) -> Result {
+    match local_port(target)? {
+        Some(port) if count != Some(1) => Err(Error::Usage(format!(
+            "src: the port {port} serves one channel; leave it out, or set ch_count = 1"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the local port that a target wants.
+fn local_port(target: &Target) -> Result<Option<u16>> {
     let src = target.ends()?.and_then(|(src, _)| src);
-    let Some(port) = src.and_then(|src| src.port).filter(|port| *port != 0) else {
+    Ok(src.and_then(|src| src.port).filter(|port| *port != 0))
+}
+
+/// Refuses more commands than the receive queue of an answer channel has room for.
+fn answers(target: &Target, channels: u32) -> Result {
+    let depth = target.option("queue_size").map_or(Ok(62), str::parse);
+    let Ok(depth) = depth else {
         return Ok(());
     };
-    if target.option("ch_count") == Some("1") {
+    let receives = channels.saturating_mul(depth).saturating_add(ANSWER_SPARE);
+    if target.option(ANSWERS_FROM).is_none() || receives <= ANSWER_RECEIVES {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "src: the port {port} serves one channel; leave it out, or set ch_count = 1"
+        "{ANSWERS_FROM}: queue_size {depth} on {channels} channels is more than an answer channel \
+         takes, {}; lower one of them",
+        ANSWER_RECEIVES - ANSWER_SPARE
     )))
 }
 
+/// Checks a target against the parameters of the loaded module, which later logins have. `name` is
+/// for errors.
+fn with_parameters(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
+    const FOLDER: &str = "/sys/module/ib_srp/parameters";
+    let number = |parameter| sysfs::number(sysfs.path(format!("{FOLDER}/{parameter}")));
+    let bad = |error: Error| {
+        Error::Usage(format!(
+            "{name}: with the parameters in {FOLDER}: {error}; /etc/modprobe.d has them for the \
+             next load"
+        ))
+    };
+    let module = Timeouts::of_module(sysfs);
+    module.with(&target.timeouts).map_err(bad)?;
+    // The driver's limit.
+    let polled = number("poll_queues").unwrap_or(0).min(8);
+    if let Some(port) = local_port(target)?.filter(|_| polled > 0) {
+        return Err(bad(Error::Usage(format!(
+            "src: the port {port} serves one channel, and poll_queues is {polled}; leave it out, \
+             or set poll_queues to 0"
+        ))));
+    }
+    let count = target.option("ch_count").and_then(|text| text.parse().ok());
+    let count: u32 = count.or_else(|| number("ch_count")).unwrap_or(1);
+    answers(target, count.max(1).saturating_add(polled)).map_err(bad)
+}
+
+/// What a session is known by: the port, or all that chooses it, and the key.
+type Known = (String, (String, String, String));
+
 /// Returns what a session is known by, if the file alone says it.
-fn session(sysfs: &Sysfs, target: &Target) -> Option<(String, u32, (String, String, String))> {
-    let device = adapter::lasting(sysfs, target.device.as_deref()?);
-    Some((device, target.port?, target.key().ok()?))
+fn session(sysfs: &Sysfs, target: &Target) -> Option<Known> {
+    let device = target.device.as_deref();
+    let device = device.map(|device| adapter::lasting(sysfs, device));
+    let port = match (&device, target.port) {
+        (Some(device), Some(port)) => format!("{device}/{port}"),
+        (_, port) => {
+            let ends = (target.option("src"), target.option("dest"));
+            format!("{device:?} {port:?} {ends:?} {:?}", target.dgid().ok()?)
+        }
+    };
+    Some((port, target.key().ok()?))
 }
 
 #[cfg(test)]
@@ -141,7 +241,7 @@ mod tests {
         put("b.conf", &file.replace("192.0.2.1", "192.0.2.2"));
         let error = check(&sysfs, &[]).unwrap_err().to_string();
         assert!(
-            error.starts_with("b has the device, ") && error.contains(" of a, "),
+            error.starts_with("b has the port, ") && error.contains(" of a, "),
             "{error}"
         );
         put("b.conf", &format!("{file}initiator_ext = \"1\"\n"));
@@ -149,6 +249,84 @@ mod tests {
         // The route may choose two ports.
         put("b.conf", GOOD);
         check(&sysfs, &[]).unwrap();
+        put("c.conf", &GOOD.replace("192.0.2.1", "192.0.2.2"));
+        check(&sysfs, &[]).unwrap();
+        put("c.conf", &format!("{GOOD}src = \"192.0.2.9\"\n"));
+        check(&sysfs, &[]).unwrap();
+        // One route, one port.
+        put("c.conf", &format!("{GOOD}queue_size = 9\n"));
+        let error = check(&sysfs, &[]).unwrap_err().to_string();
+        assert!(error.starts_with("c has the port, "), "{error}");
+    }
+
+    #[test]
+    fn values_that_no_login_can_have_are_refused() {
+        for (dest, more, said) in [
+            ("192.0.2.1:5555", "device = \"\"", "4: device: '' is neither"),
+            ("192.0.2.1:5555", "device = \"a/b\"", "4: device: 'a/b' is"),
+            ("[fe80::1]:5555", "", "3: dest: fe80::1 is a link-local"),
+            ("[fe80::1%../x]:5555", "", "3: dest: a network interface has no '/'"),
+            ("255.255.255.255:5555", "", "3: dest: 255.255.255.255 is"),
+            (
+                "192.0.2.1:5555",
+                "ch_count = 5\nqueue_size = 3276\nanswers_from = \"192.0.2.2:5555\"",
+                "6: answers_from: queue_size 3276 on 5 channels is more than an answer channel takes, \
+                 16375; lower",
+            ),
+        ] {
+            let text = format!("id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"{dest}\"\n{more}\n");
+            let error = Target::parse("x", &text).unwrap_err();
+            let start = format!("x:{said}");
+            assert!(error.to_string().starts_with(&start), "{error}");
+            assert_eq!(error.status(), 2);
+        }
+        for (dest, more) in [
+            ("[fe80::1%eth0]:5555", ""),
+            ("[fe80::1]:5555", "src = \"[fe80::2%eth0]\""),
+            (
+                "192.0.2.1:5555",
+                "ch_count = 5\nqueue_size = 3275\nanswers_from = \"192.0.2.2:5555\"",
+            ),
+        ] {
+            let text = format!("id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"{dest}\"\n{more}\n");
+            Target::parse("x", &text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_parameters_of_the_module_count() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let folder = root.path().join("etc/srp/targets.d");
+        let parameters = root.path().join("sys/module/ib_srp/parameters");
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&parameters).unwrap();
+        let put = |parameter: &str, value: &str| fs::write(parameters.join(parameter), value);
+        let file = |lines: &str| fs::write(folder.join("one.conf"), format!("{GOOD}{lines}\n"));
+        let said = || check(&sysfs, &["one"]).map_err(|error| error.to_string());
+        file("src = \"192.0.2.9:700\"\nch_count = 1").unwrap();
+        said().unwrap();
+        put("poll_queues", "2\n").unwrap();
+        let error = said().unwrap_err();
+        let part = "one channel, and poll_queues is 2; leave it out, or set poll_queues to 0";
+        assert!(
+            error.starts_with("one: with the parameters in ") && error.contains(part),
+            "{error}"
+        );
+        file("fast_io_fail_tmo = 60").unwrap();
+        said().unwrap();
+        put("dev_loss_tmo", "30\n").unwrap();
+        let error = said().unwrap_err();
+        assert!(
+            error.contains("fast_io_fail_tmo (60) must be less than dev_loss_tmo (30)"),
+            "{error}"
+        );
+        let answers = "queue_size = 4096\nanswers_from = \"192.0.2.2:5555\"";
+        file(answers).unwrap();
+        said().unwrap();
+        put("ch_count", "2\n").unwrap();
+        let error = said().unwrap_err();
+        assert!(error.contains("queue_size 4096 on 4 channels"), "{error}");
     }
 
     #[test]
