@@ -85,9 +85,9 @@ pub enum Command {
     /// Check this machine: what is wrong, and what to type
     ///
     /// Checks the module, the kernel, RDMA ports, the firewall, each target of /etc/srp/targets.d,
-    /// multipath, timeouts, the initramfs and units. Changes nothing, and sends no connect request:
-    /// that is a login, which can end a session of this machine. Exits with status 1 if it finds an
-    /// error.
+    /// multipath, timeouts, the initramfs and units. Changes nothing. Sends no connect request
+    /// without --ask, and never a login, which could end a session of this machine. Exits with
+    /// status 1 if it finds an error.
     Doctor(Doctor),
     /// Explain lines of the kernel log or the journal
     ///
@@ -115,6 +115,10 @@ pub enum Command {
 
 /// `srpctl connect`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "srpctl connect [OPTIONS] NAME\n       srpctl connect [OPTIONS] --dest \
+    ADDRESS:PORT --id-ext HEX --ioc-guid HEX\n       srpctl connect --all"
+)]
 pub struct Connect {
     /// A target of /etc/srp/targets.d
     #[arg(conflicts_with_all = ["dest", "id_ext"], required_unless_present_any = ["id_ext", "all"])]
@@ -288,6 +292,10 @@ pub enum Format {
 /// `srpctl doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Ask each target without a session, by a connect request of rping(1) that is no login: the
+    /// target rejects it, and writes that to its log
+    #[arg(long)]
+    pub ask: bool,
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

@@ -15,6 +15,8 @@ type Run<'a> = dyn Fn(&[&str]) -> Output + 'a;
 /// A machine to check. Tests have one of files and outputs.
 pub struct Machine<'a> {
     pub sysfs: &'a Sysfs,
+    /// Whether targets may be asked.
+    pub asks: bool,
     run: Box<Run<'a>>,
     /// The output of each command. Several checks read some of them.
     outputs: RefCell<BTreeMap<String, Output>>,
@@ -23,9 +25,10 @@ pub struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(sysfs: &'a Sysfs) -> Self {
+    pub fn new(sysfs: &'a Sysfs, asks: bool) -> Self {
         Self {
             sysfs,
+            asks,
             // None of the programs changes anything.
             run: Box::new(program::run),
             outputs: RefCell::default(),
@@ -118,6 +121,7 @@ pub mod tests {
         root: tempfile::TempDir,
         sysfs: Sysfs,
         outputs: BTreeMap<String, Output>,
+        pub asks: bool,
     }
 
     impl Made {
@@ -129,6 +133,7 @@ pub mod tests {
                 root,
                 sysfs,
                 outputs,
+                asks: false,
             };
             made.put("/proc/sys/kernel/osrelease", "7.3.4\n");
             made
@@ -206,6 +211,7 @@ pub mod tests {
         pub fn machine(&self) -> Machine<'_> {
             Machine {
                 sysfs: &self.sysfs,
+                asks: self.asks,
                 run: Box::new(|command| {
                     let said = self.outputs.get(&command.join(" ")).cloned();
                     said.unwrap_or_else(|| Err(Failure::Missing(command[0].into())))

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srpctl doctor`. Each check reads files and runs programs of a [`Machine`], and changes nothing.
+//! `srpctl doctor`. Each check reads files and runs programs of a [`Machine`], and changes nothing on
+//! it.
 
+mod ask;
 mod firewall;
 mod initramfs;
 mod kernel;
@@ -131,7 +133,7 @@ fn findings(machine: &Machine<'_>) -> Vec<Finding> {
 
 /// Runs all checks and prints the findings. Returns an error if one of them is.
 pub fn run(sysfs: &Sysfs, args: &Doctor) -> Result {
-    let found = findings(&Machine::new(sysfs));
+    let found = findings(&Machine::new(sysfs, args.ask));
     if args.json {
         json(&found)?;
     } else {

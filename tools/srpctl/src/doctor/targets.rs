@@ -2,12 +2,11 @@
 
 //! The targets of /etc/srp/targets.d: the session, or why there is none.
 //!
-//! No connect request is sent. For the target it is a login: it writes a line to its log, and ends
-//! an earlier session with the same identifiers. A session that runs shows that the target can be
+//! Without `--ask` no connect request is sent: a target writes each to its log. A session that runs shows that the target can be
 //! reached. Without one the reason of the last login is in the kernel log, and the route and the
 //! neighbour are looked up.
 
-use super::{machine::Machine, port::Port, Report};
+use super::{ask::ask, machine::Machine, port::Port, Report};
 use crate::{
     boot,
     kernel_log::{self, Line},
@@ -140,6 +139,9 @@ fn logged_out(
             format!("srpctl doctor, as root; {connect}"),
         ),
     }
+    if let Some((what, todo)) = no_port(machine, target) {
+        return report.error(format!("{name}: {what}"), todo);
+    }
     let all = match target.resolved(&|host| machine.addresses(host)) {
         Ok(all) => all,
         Err(why) => {
@@ -158,7 +160,29 @@ fn logged_out(
                 dest.ip
             )),
         }
+        if machine.asks {
+            ask(machine, name, src.as_ref(), &dest, page, report);
+        }
     }
+}
+
+/// Returns what to say if the machine does not have the port that the file names.
+fn no_port(machine: &Machine<'_>, target: &Target) -> Option<(String, String)> {
+    let device = target.device.as_ref()?;
+    let ports = Port::all(machine);
+    if ports.iter().any(|port| port.is_of(machine, target)) {
+        return None;
+    }
+    let number = target.port.map_or(String::new(), |port| format!("/{port}"));
+    let names: Vec<String> = ports.iter().map(Port::name).collect();
+    let available = match names.is_empty() {
+        true => "none".to_string(),
+        false => names.join(", "),
+    };
+    Some((
+        format!("no RDMA port {device}{number}; available: {available}"),
+        "rdma link; device and port in the file".to_string(),
+    ))
 }
 
 /// Checks the route and the neighbour, from what the kernel knows. Returns what is wrong, and what
@@ -344,6 +368,13 @@ mod tests {
         made.target("disk1", "device = \"rxe0\"\n");
         made.says(&format!("{ROUTE} oif eth1"), r#"[{"dev":"eth1"}]"#);
         assert!(of_path(&made).starts_with("error: disk1: 192.0.2.1 does not answer on eth1"));
+        for device in ["device = \"mlx5_9\"", "device = \"rxe0\"\nport = 2"] {
+            made.target("disk1", &format!("{device}\n"));
+            let said = of_path(&made);
+            let found = said.starts_with("error: disk1: no RDMA port ")
+                && said.contains("available: rxe0/1 ->");
+            assert!(found, "{said}");
+        }
         made.target("disk1", "queue_sise = 1\n");
         let bad = of_path(&made);
         let what = "disk1.conf:4: no such option: queue_sise -> $EDITOR /etc/srp";
