@@ -164,6 +164,10 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
         &[
             ("Check this machine:", "srpctl doctor"),
             (
+                "Also ask each target whether it is there:",
+                "srpctl doctor --ask",
+            ),
+            (
                 "Print errors only, each with what to type:",
                 "srpctl doctor --json | jq -r '.[] | select(.level == \"error\") | .what, .todo'",
             ),
