@@ -299,6 +299,22 @@ impl Item {
     }
 }
 
+/// Returns the login options that a session was made with and that are not those of `target`, whose
+/// values are `whose`.
+pub fn other_options(
+    sysfs: &Sysfs,
+    session: &Session,
+    target: &Target,
+    whose: &str,
+) -> Option<String> {
+    let mut made = Target::of_login(&Owner::of(sysfs, session)?.login?)?;
+    // Whether a host name and an address are one place, others decide.
+    if made.host().is_some() || target.host().is_some() {
+        made.set("dest", target.option("dest")?.into());
+    }
+    (!made.is_login_of(target)).then(|| made.options_besides(target, whose))
+}
+
 /// Returns how a session was made otherwise than its file says.
 fn difference(
     sysfs: &Sysfs,
@@ -322,19 +338,8 @@ fn difference(
             session.id_ext, session.ioc_guid
         )));
     }
-    let record = Owner::of(sysfs, session).and_then(|owner| owner.login);
-    let mut made = record.as_deref().and_then(Target::of_login);
-    if let (Some(made), Some(dest)) = (&mut made, target.option("dest")) {
-        // Whether a host name and an address are one place is decided below.
-        if made.host().is_some() || target.host().is_some() {
-            made.set("dest", dest.into());
-        }
-    }
-    if let Some(made) = made.filter(|made| !made.is_login_of(target)) {
-        return Ok(Some(format!(
-            "logged in with {}",
-            made.options_besides(target)
-        )));
+    if let Some(other) = other_options(sysfs, session, target, "file") {
+        return Ok(Some(format!("logged in with {other}")));
     }
     // A session stays while its host name cannot be looked up.
     let mut elsewhere = None;

@@ -3,7 +3,7 @@
 //! `srpctl connect`.
 
 use crate::{
-    adapter, boot,
+    adapter, apply, boot,
     cli::Connect,
     disk::{self, Disk},
     draft::Draft,
@@ -136,6 +136,11 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     target.check()?;
     let (login, kept) = log_in_as(sysfs, args, &target)?;
     report(&login.session, login.new);
+    let other = apply::other_options(sysfs, &login.session, &target, "wanted");
+    if let (false, Some(other)) = (login.new, other) {
+        let host = login.session.name();
+        eprintln!("srpctl: {host} keeps its options until a logout: {other}");
+    }
     kept?;
     start_unit(sysfs, args, &target)
 }
@@ -318,11 +323,7 @@ fn is_of_file(sysfs: &Sysfs, name: &str, target: &Target) -> Result<bool> {
 
 /// Prints the session and its disks.
 fn report(session: &Session, new: bool) {
-    let verb = if new {
-        "logged in"
-    } else {
-        "already logged in"
-    };
+    let verb = ["already logged in", "logged in"][usize::from(new)];
     say!(
         "{}: {verb} at {} through {}",
         session.name(),
@@ -433,13 +434,10 @@ pub fn elsewhere(sysfs: &Sysfs, session: &Session, target: &Target) -> Result<Op
 
 fn add_target(port: &Port, login: &str) -> Result {
     let path = port.folder.join("add_target");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .map_err(|e| Error::io(&path, e))?;
+    let io = |e| Error::io(&path, e);
+    let mut file = OpenOptions::new().write(true).open(&path).map_err(io)?;
     // A login string must be written with a single write().
-    file.write(login.as_bytes())
-        .map_err(|e| Error::io(&path, e))?;
+    file.write(login.as_bytes()).map_err(io)?;
     Ok(())
 }
 

@@ -93,7 +93,10 @@ pub fn sync_name(path: &Path) -> Result {
 }
 
 fn taken(name: &str, path: &Path) -> Error {
-    Error::Usage(format!("target {name} already exists: {}", path.display()))
+    Error::Usage(format!(
+        "target {name} already exists: {}; `srpctl edit {name}` changes it",
+        path.display()
+    ))
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Target {
     }
 
     /// Returns the login options that differ from those of `other`, as `NAME VALUE (file: VALUE)`.
-    pub fn options_besides(&self, other: &Self) -> String {
+    pub fn options_besides(&self, other: &Self, whose: &str) -> String {
         let values = |target: &Self, name: &str| -> Vec<String> {
             let all = target.options.iter().filter(|(known, _)| *known == name);
             all.map(|(_, value)| value.clone()).collect()
@@ -109,7 +109,7 @@ impl Target {
                 mixed.set(name, value.clone());
             }
             (!mixed.is_login_of(other))
-                .then(|| format!("{name} {} (file: {})", text(&own), text(&others)))
+                .then(|| format!("{name} {} ({whose}: {})", text(&own), text(&others)))
         });
         differing.collect::<Vec<_>>().join(", ")
     }

@@ -145,6 +145,14 @@ fn a_session_with_other_options_is_replaced() {
     record(&sysfs, 10, "one", login);
     // The default, written out.
     assert_eq!(actions(&sysfs), one(Action::None));
+    let session = Session::hosts(&sysfs).remove(1);
+    let others = |text: &str| {
+        let target = Target::parse("x", text).unwrap();
+        other_options(&sysfs, &session, &target, "wanted")
+    };
+    assert_eq!(others(ONE), None);
+    let depth = others(&format!("{ONE}queue_size = 8\n"));
+    assert_eq!(depth.as_deref(), Some("queue_size 62 (wanted: 8)"));
     for (file, why) in [
         (
             format!("{ONE}queue_size = 128\n"),
