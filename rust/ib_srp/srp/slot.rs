@@ -90,7 +90,7 @@ impl Slot {
 #[repr(align(64))]
 pub struct Cell {
     slot: StateCell<Slot>,
-    /// The logical unit of the command, for searches.
+    /// The logical unit of the command as the midlayer numbers it, for searches.
     lun: Atomic<u64>,
     /// The [`Slot::tag`] of the command, for searches.
     tag: Atomic<u32>,
@@ -128,16 +128,16 @@ impl Cell {
         Word::from_raw(self.slot.load().0)
     }
 
-    /// Takes the slot for a new command of the unit `lun`, if it is free. `random` becomes the
-    /// upper half of its generation.
+    /// Takes the slot for a new command of the unit that the midlayer numbers `lun`, if it is free.
+    /// `random` becomes the upper half of its generation.
     #[inline]
-    pub fn claim(&self, random: u16, lun: Lun, tag: scsi::Tag) -> Option<Held<'_>> {
+    pub fn claim(&self, random: u16, lun: u64, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
         let mut slot = self.acquire(from, from.claim(random)?)?;
         // The unit and the tag usually equal those of the previous command.
-        if slot.lun != lun {
-            slot.lun = lun;
-            self.lun.store(u64::from_be_bytes(lun.0), Relaxed);
+        if self.lun.load(Relaxed) != lun {
+            slot.lun = Lun::from_int(lun);
+            self.lun.store(lun, Relaxed);
         }
         if slot.tag != tag {
             slot.tag = tag;
@@ -204,8 +204,7 @@ impl Cell {
     /// Returns the state if the slot has a command for the unit `lun`, in any state.
     pub fn for_unit(&self, lun: Lun) -> Option<Word> {
         let word = self.word();
-        let ours =
-            word.state() != State::Free && self.lun.load(Relaxed) == u64::from_be_bytes(lun.0);
+        let ours = word.state() != State::Free && self.lun.load(Relaxed) == lun.to_int();
         ours.then_some(word)
     }
 }

@@ -288,23 +288,37 @@ impl Command {
     /// not a write, zeroes all of `dst`.
     ///
     /// Context: any except hard interrupts.
+    #[inline(always)]
     pub fn copy_from_buffer(&self, mut dst: DeviceBytesMut<'_>) {
+        let len = dst.len();
+        match self.contiguous(len) {
+            Some(data) if self.is_write_of(len) => {
+                let to = dst.as_mut_ptr().cast();
+                // SAFETY: `data` is valid for reads of `len` bytes, and `to` for writes. A process
+                // may modify the data concurrently, which C's `memcpy` tolerates.
+                unsafe { bindings::memcpy(to, data.as_ptr(), len) };
+            }
+            _ => self.copy_segments(dst),
+        }
+    }
+
+    /// Returns whether the command is a write of at least `len` bytes.
+    #[inline(always)]
+    fn is_write_of(&self, len: usize) -> bool {
+        self.direction() == DataDirection::ToDevice && self.bounded(len) == len
+    }
+
+    /// Does what [`Self::copy_from_buffer`] does, for any segments and any direction.
+    #[inline(never)]
+    fn copy_segments(&self, mut dst: DeviceBytesMut<'_>) {
         let len = match self.direction() {
             DataDirection::ToDevice => self.bounded(dst.len()),
             _ => 0,
         };
         let to = dst.as_mut_ptr().cast();
-        let copied = match self.contiguous(len) {
-            Some(data) => {
-                // SAFETY: `data` is valid for reads of `len` bytes, and `to` for writes. A process
-                // may modify the data concurrently, which C's `memcpy` tolerates.
-                unsafe { bindings::memcpy(to, data.as_ptr(), len) };
-                len
-            }
-            // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for
-            // writes of `len` bytes.
-            None => unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) },
-        };
+        // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
+        // `len` bytes.
+        let copied = unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) };
         if copied < dst.len() {
             dst.clear_from(copied);
         }
@@ -557,13 +571,18 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
     // driver's data, here the command, as one object in this order.
     let rq = unsafe { cmd.cast::<bindings::request>().sub(1) };
     // SAFETY: By the safety requirements, the request has a tag.
-    let tag = unsafe { bindings::blk_mq_unique_tag(rq) };
+    let index = unsafe { (*rq).tag };
+    // SAFETY: As above; a request with a tag has a hardware queue.
+    let queue = unsafe { (*rq).mq_hctx };
+    // SAFETY: The hardware queue lives as long as its requests.
+    let hw_queue = unsafe { (*queue).queue_num };
 
+    // As `blk_mq_unique_tag()`, without a call.
     Tag {
-        // CAST: The two halves of the value are what `blk_mq_unique_tag_to_hwq()` and
-        // `blk_mq_unique_tag_to_tag()` return.
-        hw_queue: (tag >> 16) as u16,
-        index: (tag & 0xffff) as u16,
+        // CAST: A host has at most 65,535 hardware queues, see `Limits`.
+        hw_queue: hw_queue as u16,
+        // CAST: A queue has at most 10,240 tags.
+        index: index as u16,
     }
 }
 

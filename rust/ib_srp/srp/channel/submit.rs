@@ -29,8 +29,7 @@ use crate::{
             state::Life,
             tag::Tag, //
         },
-        mapping,
-        proto::ids::Lun, //
+        mapping, //
     }, //
 };
 use kernel::{
@@ -68,7 +67,7 @@ impl Connection {
         let random = random_u16();
         // The slot with the index of the tag is free, unless a command of a hardware queue without
         // an open channel has it.
-        match cell.claim(random, Lun::from_int(cmd.lun()), tag) {
+        match cell.claim(random, cmd.lun(), tag) {
             Some(slot) => self.send(posting, cmd, slot, index),
             None => self.queue_anywhere(posting, cmd, random, tag),
         }
@@ -84,7 +83,7 @@ impl Connection {
         random: u16,
         tag: scsi::Tag,
     ) -> Result<(), Rejected> {
-        let lun = Lun::from_int(cmd.lun());
+        let lun = cmd.lun();
         let mut slots = (0u16..).zip(&self.slots);
         match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, tag)?))) {
             Some((index, slot)) => self.send(posting, cmd, slot, index),

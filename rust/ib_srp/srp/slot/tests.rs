@@ -194,7 +194,7 @@ impl Race {
             return;
         }
         let number = seen.generation() + 1;
-        let Some(mut slot) = self.cell.claim(0, LUN, TAG) else {
+        let Some(mut slot) = self.cell.claim(0, LUN.to_int(), TAG) else {
             return;
         };
         self.require(slot.word() == Word::new(State::Building, number));
@@ -432,7 +432,7 @@ fn table(soft: &Soft) -> Result {
             let cell = &shared.cell;
             for event in path {
                 let slot = match event {
-                    Event::Claim => cell.claim(0, LUN, TAG),
+                    Event::Claim => cell.claim(0, LUN.to_int(), TAG),
                     _ => cell.take_from(cell.word(), *event),
                 };
                 slot.ok_or(EINVAL)?.release();
@@ -453,14 +453,14 @@ fn table(soft: &Soft) -> Result {
 fn held_slot_is_left_alone(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
-    let slot = cell.claim(0, LUN, TAG).ok_or(EINVAL)?;
+    let slot = cell.claim(0, LUN.to_int(), TAG).ok_or(EINVAL)?;
     let building = slot.word();
     let mut alone =
         cell.take_from(cell.word(), Event::Fail).is_none() && cell.hold(building).is_none();
     slot.release_after(Event::Post);
     let posted = building.with_state(State::Posted);
     alone &= cell.for_unit(LUN) == Some(posted) && cell.for_unit(Lun([0; 8])).is_none();
-    alone &= cell.holds(1) && !cell.holds(2) && cell.claim(0, LUN, TAG).is_none();
+    alone &= cell.holds(1) && !cell.holds(2) && cell.claim(0, LUN.to_int(), TAG).is_none();
 
     let slot = cell.hold(posted).ok_or(EINVAL)?;
     alone &= !cell.abort(posted) && cell.take_from(posted, Event::Respond).is_none();
@@ -491,7 +491,7 @@ fn held_slot_is_left_alone(soft: &Soft) -> Result {
 fn tag_of_a_new_command(soft: &Soft) -> Result {
     let shared = new(soft, 1)?;
     let cell = &shared.cell;
-    let slot = cell.claim(0, LUN, TAG).ok_or(EINVAL)?;
+    let slot = cell.claim(0, LUN.to_int(), TAG).ok_or(EINVAL)?;
     let mut good = cell.of_tag(TAG).is_none();
     slot.release_after(Event::Post);
     good &= cell.of_tag(TAG) == Some(Word::new(State::Posted, 1));
@@ -519,7 +519,7 @@ fn generations_differ(soft: &Soft) -> Result {
     for count in 1..=0x1_0001_u32 {
         // CAST: The upper half, which changes last.
         let random = (count >> 16) as u16;
-        let slot = cell.claim(random, LUN, TAG).ok_or(EINVAL)?;
+        let slot = cell.claim(random, LUN.to_int(), TAG).ok_or(EINVAL)?;
         let generation = u32::from(random) << 16 | count & 0xffff;
         if slot.word() != Word::new(State::Building, generation) {
             return Err(EINVAL);
