@@ -76,6 +76,7 @@ fn slot_for_unit() {
             assert!(!sent || word.generation() as u16 == 1);
         }
         sender.join().unwrap();
+        assert!(cell.for_unit(lun(1)).is_none() && cell.for_unit(lun(2)).is_some());
     });
 }
 
