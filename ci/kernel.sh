@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|test|rtdebug|kasan: prints the build folder of a kernel to build modules against. `stock` is
-# Debian's kernel, `rt` its flavour with PREEMPT_RT, with Rust metadata rebuilt from source and .config. The others are
-# our kernels (see fragments), with modules installed under modules/ and patches/linux/applied/: fixes for soft
-# RDMA, the target and User-Mode Linux. Inside the toolchain root the source is /linux and the build folder /build.
+# kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan: prints the build folder of a kernel to build modules against.
+# `stock` is Debian's kernel, `rt` its flavour with PREEMPT_RT, `arm64` and `arm64-16k` those of arm64 with pages of 4
+# and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments), with
+# modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
+# Inside the toolchain root the source is /linux and the build folder /build.
 # kernel.sh patched: prints a folder with the parts of the source that these patches change, with the changes.
 . "$(dirname "$0")/lib.sh"
 
-root=$("$top/ci/root.sh")
+root=$("$top/ci/root.sh" "${1-}")
 pick_series
 debian=stock
 ! flavour "${1-}" >/dev/null || debian=$1
@@ -26,8 +27,10 @@ prepared() {
 	in_root "$root" "$linux/source:/linux:ro" "$1:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0
-		make O=/build KERNELRELEASE="$1" CC="ccache gcc" olddefconfig
-		make O=/build KERNELRELEASE="$1" CC="ccache gcc" -j"$2" modules_prepare' prepared "$release" "$jobs"
+		m() { eval "make O=/build KERNELRELEASE=\$release $flags \"\$@\""; }
+		release=$1 jobs=$2 flags=$3
+		m olddefconfig
+		m -j"$jobs" modules_prepare' prepared "$release" "$jobs" "$(make_flags "$debian")"
 }
 
 # The fragments (*.config) of a kernel.
@@ -79,9 +82,9 @@ options() {
 }
 
 case ${1-} in
-stock|rt) step "kernel-$1" "1 $linux" prepared ;;
+stock|rt|arm64|arm64-16k) step "kernel-$1" "1 $linux" prepared ;;
 test|rtdebug) step "kernel-$1" "3 $linux $(options "$1")" ours "$1" bzImage ;;
 patched) step patched "1 $linux $(options patched)" patches ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|test|rtdebug|kasan|patched" ;;
+*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan|patched" ;;
 esac

@@ -126,6 +126,7 @@ flavour() {
 	case $1 in
 	stock) echo amd64 ;;
 	rt) echo rt-amd64 ;;
+	arm64|arm64-16k) echo "$1" ;;
 	*) return 1 ;;
 	esac
 }
@@ -138,6 +139,7 @@ make_flags() {
 		echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang"' \
 			'CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"'
 		;;
+	arm64*) echo 'ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC="ccache aarch64-linux-gnu-gcc"' ;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac
 }

@@ -6,11 +6,11 @@
 . "$(dirname "$0")/lib.sh"
 src=${SRC:-$top}
 
-# The long set looks at two kernels: dead code or a useless cast in one may be needed in the other.
+# The long set looks at more kernels: dead code or a useless cast in one may be needed in the other.
 clippy() {
 	local k log bad=0
 	pick_series
-	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- stock ${LONG:+kasan}; }
+	[ $# -gt 0 ] || { make_srpctl srpctl-clippy || bad=1; set -- stock ${LONG:+kasan arm64-16k}; }
 	for k; do
 		log=$(mktemp)
 		rm -f "$built/clippy-$k/rust/"ib_{srp,vfab}/main.o

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# linux.sh [stock|rt]: prints the directory with Debian's unpacked packages of a kernel (default: `stock`) of a series
-# (SERIES; `next` is that of `series.sh next`): source/ (linux-source, shared by all flavours), image/ (headers, and
-# except for `next` the kernel and its modules), and `release`, the kernel's release.
+# linux.sh [stock|rt|arm64|arm64-16k]: prints the directory with Debian's unpacked packages of a kernel (default:
+# `stock`) of a series (SERIES; `next` is that of `series.sh next`): source/ (linux-source, shared by all flavours),
+# image/ (headers, and except for `next` the kernel and its modules), and `release`, the kernel's release.
 . "$(dirname "$0")/lib.sh"
 
 kernel=${1:-stock}
-flavour=$(flavour "$kernel") || die "usage: linux.sh [stock|rt]"
-root=$("$top/ci/root.sh")
+flavour=$(flavour "$kernel") || die "usage: linux.sh [stock|rt|arm64|arm64-16k]"
+root=$("$top/ci/root.sh" "$kernel")
 pick_series
 
 # fetch SERIES FLAVOUR RELEASE [SOURCE-PACKAGE=VERSION] DIRECTORY

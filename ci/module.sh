@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root
-# against one of our kernels, with object files in OUT. SRC defaults to this checkout.
+# module.sh KERNEL OUT [SRC [TARGET [VAR=VALUE]...]]: builds the module in the toolchain root against one of the kernels
+# of kernel.sh, with object files in OUT. SRC defaults to this checkout.
 . "$(dirname "$0")/lib.sh"
 
-[ $# -ge 2 ] || die "usage: module.sh stock|rt|test|rtdebug|kasan OUT [SRC [TARGET [VAR=VALUE]...]]"
-root=$("$top/ci/root.sh")
+[ $# -ge 2 ] || die "usage: module.sh KERNEL OUT [SRC [TARGET [VAR=VALUE]...]]"
+root=$("$top/ci/root.sh" "$1")
 pick_series
 linux=$("$top/ci/linux.sh")
 kernel=$1

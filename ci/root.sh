@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Prints the directory of the toolchain root: a Debian 13 that builds Rust code for the kernel and runs QEMU,
-# independent of the host.
+# root.sh [KERNEL]: prints the directory of the toolchain root: a Debian 13 that builds Rust code for the kernel and runs
+# QEMU, independent of the host. The kernels of arm64 have a copy of it with these packages in addition.
 . "$(dirname "$0")/lib.sh"
 
 packages=(
@@ -16,6 +16,7 @@ packages=(
 	# tests on the host, guests
 	cargo ca-certificates libibverbs-dev librdmacm-dev qemu-system-x86 e2fsprogs virtme-ng busybox-static
 )
+arm64=(gcc-aarch64-linux-gnu qemu-system-arm libstd-rust-dev:arm64 libibverbs-dev:arm64 librdmacm-dev:arm64)
 
 make_root() {
 	local m; m=$(mirror)
@@ -23,4 +24,21 @@ make_root() {
 		"deb $m trixie main" "deb $m trixie-backports main"
 }
 
-step root "2 ${packages[*]}" make_root
+# busybox is for initramfs.sh: that of this machine's architecture is installed already.
+make_arm64() {
+	cp -a "$root/." "$1"
+	in_root "$1" -- bash -euc '
+		dpkg --add-architecture arm64
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+		cd /tmp
+		apt-get download -qq busybox-static:arm64
+		dpkg-deb --fsys-tarfile busybox-static_*.deb | tar -x -C /usr/aarch64-linux-gnu --strip-components=2 ./usr/bin/busybox
+		apt-get clean' make_arm64 "${arm64[@]}"
+}
+
+root=$(step root "2 ${packages[*]}" make_root)
+case ${1-} in
+arm64*) step root-arm64 "1 $root ${arm64[*]}" make_arm64 ;;
+*) echo "$root" ;;
+esac
