@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` tells of the login,
-# a loss with its length, a new disk and the logout, `srpctl show` of the loss, `srpctl explain` of its line in the log.
+# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` tells of the login, a
+# loss with its length, a new disk and the logout, `srpctl show` of the loss, `srpctl explain` of its line in the log,
+# and `srpctl doctor --ask` whether a target is there.
 #
 # deadline: 300
 # takes: 40
@@ -86,6 +87,21 @@ said=$(ini timeout 100 /srp/srpctl doctor --json 2>/dev/null) || [ $? = 1 ] || f
 python3 -c 'import json, sys; levels = {f["level"] for f in json.load(sys.stdin)}; sys.exit("ok" not in levels)' \
 	<<<"$said" ||
 	fail "doctor: $said"
+
+# A request that is no login tells whether a target is there, and leaves its sessions alone.
+modprobe -qa ib_uverbs rdma_ucm
+losses=$(cat /sys/class/scsi_host/$host/statistics/connections_lost)
+sed '/^dest/s/:[0-9]*"$/:1"/' $file >${file%1.conf}3.conf
+sed '$ainitiator_ext = "2"' $file >${file%1.conf}2.conf
+said=$(ini timeout 100 /srp/srpctl doctor --ask) || [ $? = 1 ] || fail "doctor --ask: $said"
+say "$(grep -A 1 ' target ' <<<"$said")"
+[[ $said == *"disk2: 10.0.0.1 port $port: the target answers, and rejects what is no login"* ]] || fail "disk2: $said"
+[[ $said == *"disk3: 10.0.0.1 port 1: connection rejected: invalid service ID (reason 8)"* ]] || fail "disk3: $said"
+[[ $said != *"disk1: 10.0.0.1 port"* ]] || fail "disk1 is asked, which has a session: $said"
+one_host && state_is running || fail "the session of disk1: $(hosts)"
+equal "losses by the request" "$(cat /sys/class/scsi_host/$host/statistics/connections_lost)" "$losses"
+equal "lines of the target" "$(log_since | grep -c 'rejected SRP_LOGIN_REQ because its length (0 bytes)')" 1
+rm ${file%1.conf}[23].conf
 
 rm $file
 ends 9 "the file is removed" apply --check
