@@ -10,7 +10,13 @@
 # runs: vfab kasan fast long
 . "$(dirname "$0")/lib.sh"
 
-undo() { umount /etc/srp; rdma dev set rocep1s0 name "$device"; }
+rule=/run/udev/rules.d/60-rdma-persistent-naming.rules
+renamed=
+undo() {
+	rm -f $rule
+	umount /etc/srp
+	[ -z "$renamed" ] || rdma dev set "$renamed" name "$device"
+}
 begin
 fabric 1
 target 0
@@ -83,26 +89,43 @@ srpctl disconnect d
 srpctl connect old
 srpctl disconnect old
 
-# As rdma-core does for adapters on PCI.
-rdma dev set $device name rocep1s0 || fail "no rename"
-within 20 "the renamed class device" test -e /sys/class/infiniband_srp/srp-rocep1s0-1/add_target
+# rdma-core's rule renames adapters on PCI by their slot. By the GUID, which its page suggests, it renames any adapter,
+# except soft ones.
+if [ $kind = vfab ]; then
+	rules=/usr/lib/udev/rules.d/${rule##*/}
+	grep -q '^[^#]*rdma_rename %k NAME_' $rules || fail "rdma-core's rule: $(<$rules)"
+	mkdir -p ${rule%/*}
+	sed '/^[^#]*rdma_rename/s/NAME_[A-Z]*/NAME_GUID/' $rules >$rule
+	udevadm control --reload
+	udevadm trigger --action=add --subsystem-match=infiniband --sysname-match=$device
+	settled
+	for d in /sys/class/infiniband/*; do [ "0x$(tr -d : <$d/node_guid)" != $node_guid ] || renamed=${d##*/}; done
+	[ $renamed != $device ] || fail "the rule of rdma-core does not rename $device"
+else
+	rdma dev set $device name rocep1s0 || fail "no rename"
+	renamed=rocep1s0
+fi
+within 20 "the renamed class device" test -e /sys/class/infiniband_srp/srp-$renamed-1/add_target
 srpctl connect d
-[[ $said == *"through rocep1s0/1"* ]] || fail "not through the renamed adapter: $said"
+[[ $said == *"through $renamed/1"* ]] || fail "not through the renamed adapter: $said"
 find_hosts
 for h in $list; do [ $h = $a ] || b=$h; done
 disk_b=$(disk $b 0)
 changed
 names_hold "after the rename"
-leads srp-rocep1s0-1-$target-lun-0 $disk_a
+leads srp-$renamed-1-$target-lun-0 $disk_a
 [ ! -e $by/srp-$device-1-$target-lun-0 ] || fail "the old name of the adapter is still there"
 srpctl connect d
 [[ $said == *"already logged in"* ]] || fail "another session: $said"
 ! said=$(/srp/srpctl connect old 2>&1) || fail "an adapter that is not there: $said"
-[[ $said == *"no RDMA port $device/1; available: "*"rocep1s0/1"* ]] || fail "$said"
+[[ $said == *"no RDMA port $device/1; available: "*"$renamed/1"* ]] || fail "$said"
 srpctl disconnect d
 logout $a
 settled
 equal "names after the logout" "$(cd $by && ls -d srp-* 2>/dev/null)" ""
-rdma dev set rocep1s0 name $device || fail "no rename back"
+rm -f $rule
+udevadm control --reload
+rdma dev set $renamed name $device || fail "no rename back"
+renamed=
 clean
 ok
