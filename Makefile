@@ -17,6 +17,13 @@ ours := $(filter stock test,$(KDIR))
 out = $(here)/build/$(if $(ours),$(shell ci/series.sh pick)/$(ours),native)
 MODULE = $(out)/rust/ib_srp.ko
 llvm = $(if $(LLVM),,$(if $(shell grep -sx CONFIG_CC_IS_CLANG=y $(KDIR)/.config),LLVM=1))
+# The kbuild of a kernel without Rust may be too old for MO=, so the objects go beside links to the sources.
+ifneq ($(ours)$(shell grep -sx CONFIG_RUST=y $(KDIR)/.config),)
+where = M=$(here) MO=$(out)
+else
+where = M=$(out) SRP_CRATE=$(here)/crate
+linked = find $(out) -lname '$(here)/*' -delete; cp -rs $(addprefix $(here)/,Kbuild include rust debian) $(out)
+endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
@@ -28,7 +35,8 @@ ifneq ($(ours),)
 else
 	@tools/kdir check $(KDIR)
 	@mkdir -p $(out)
-	@$(MAKE) -C $(KDIR) M=$(here) MO=$(out) $(llvm) modules
+	@$(linked)
+	@$(MAKE) -C $(KDIR) $(where) $(llvm) modules
 	@ls $(MODULE)
 endif
 
@@ -95,7 +103,7 @@ install-srpctl:
 # The source tree that dkms builds.
 dkms-source:
 	@install -d $(DESTDIR)$(dkms)
-	@cp -r Kbuild Makefile LICENSE include rust $(DESTDIR)$(dkms)
+	@cp -r Kbuild Makefile LICENSE include rust $(wildcard crate) $(DESTDIR)$(dkms)
 	@install -D -t $(DESTDIR)$(dkms)/tools tools/kdir tools/renew-initramfs
 	@install -D -m 644 -t $(DESTDIR)$(dkms)/debian debian/changelog
 	@sed 's/#MODULE_VERSION#/$(version)/' dkms.conf >$(DESTDIR)$(dkms)/dkms.conf

@@ -12,6 +12,8 @@ from lab import TOP
 
 RUSTC = "rustc 1.85.0 (4d91de4e4 2025-02-17) (built from a source tarball)"
 OPTIONS = "CONFIG_64BIT=y CONFIG_RUST=y CONFIG_INFINIBAND_ADDR_TRANS=y CONFIG_SCSI_SRP_ATTRS=m".split()
+# Debian 13's own kernel.
+OWN = [*(o for o in OPTIONS if o != "CONFIG_RUST=y"), "CONFIG_X86_64=y"]
 METADATA = "rust/libcore.rmeta rust/libkernel.rmeta rust/libmacros.so".split()
 # What rust/Kbuild reads of the source.
 SOURCE = sorted(
@@ -29,6 +31,7 @@ class Kdir(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.bin = self.folder / "bin"
+        self.kdir = TOP / "tools/kdir"
         self.program("rustc", f"echo '{RUSTC}'")
         self.program("rustfmt", ":")
         self.program("bindgen", ":")
@@ -58,13 +61,13 @@ class Kdir(unittest.TestCase):
 
     def run_it(self, *words, **env):
         # Only basic tools, so that there is no clang.
-        tools = "bash sh sed grep sort head tail cat cut dirname basename readlink realpath sha256sum uname"
+        tools = "bash sh sed grep sort head tail cat cut dirname basename readlink realpath sha256sum uname tar xz mkdir mv rm find"
         for tool in tools.split():
             link = self.bin / tool
             if not link.exists():
                 link.symlink_to(subprocess.check_output(["which", tool], text=True).strip())
         done = subprocess.run(
-            ["bash", TOP / "tools/kdir", *words],
+            ["bash", self.kdir, *words],
             env={"PATH": str(self.bin), "LC_ALL": "C", **env},
             capture_output=True,
             text=True,
@@ -165,7 +168,7 @@ class Kdir(unittest.TestCase):
     # What cannot work.
 
     def test_each_option(self):
-        for i, option in enumerate(OPTIONS):
+        for i, option in enumerate(o for o in OPTIONS if o != "CONFIG_RUST=y"):
             rest = [o for o in OPTIONS if o != option]
             name = option[: option.index("=")]
             for j, config in enumerate((rest, [*rest, f"# {name} is not set"], [*rest, f"{name}=n"])):
@@ -175,6 +178,8 @@ class Kdir(unittest.TestCase):
                 self.assertTrue(out.startswith("ib_srp: Linux 7.3.4+deb13-cloud-amd64 "), out)
 
     def test_an_old_kernel(self):
+        k = self.tree("own", release="6.11.4", options=OWN)
+        self.refused("Linux 6.11.4, and this module needs Linux 6.12 or newer", "check", k)
         for release, fits in (
             ("7.1.9-arch1-1", False),
             ("6.19.2", False),
@@ -203,3 +208,76 @@ class Kdir(unittest.TestCase):
         self.program("rustc", "echo 'rustc 1.93.0 (abc 2026-01-01)'")
         self.refused("this machine's compiler is rustc 1.93.0", "check", k)
         self.refused("this machine's is rustc 1.93.0", "can", "7.3.4", self.debian())
+
+    # Kernels without Rust.
+
+    def with_crate(self):
+        """A project's folder with a kernel crate, which kdir is then of. Tools that fit it are there."""
+        top = self.folder / "project"
+        self.put(top, "crate/rust/kernel/lib.rs")
+        self.put(self.folder, "sysroot/lib/rustlib/src/rust/library/core/src/lib.rs")
+        for name in "tools/kdir", "dkms.conf":
+            self.put(top, name, text=(TOP / name).read_text())
+        self.kdir = top / "tools/kdir"
+        said = f"echo '{RUSTC}'; echo 'LLVM version: 19.1.7'"
+        self.program("rustc", f"case $* in *sysroot) echo {self.folder}/sysroot;; *) {said};; esac")
+        self.program("clang", "echo 19.1.7")
+        self.program("llvm-link", ":")
+        return self.tree("own", release="6.12.117+deb13-amd64", options=OWN)
+
+    def test_a_kernel_without_rust(self):
+        k = self.with_crate()
+        self.fits(k)
+        release = "6.12.117+deb13-amd64"
+        self.assertEqual(self.run_it("can", release, k), (0, ""))
+
+        def lacks(said):
+            self.refused(said, "check", k)
+            self.refused(f"ib_srp: Linux {release} ", "can", release, k)
+            self.refused(said, "can", release, k)
+
+        self.program("clang", "echo 18.1.8")
+        lacks("clang and llvm-link of rustc's LLVM, 19")
+        self.program("clang", "echo 19.1.7")
+        for tool, said in ("llvm-link", "apt install clang llvm"), ("bindgen", "apt install rustc rust-src"):
+            (self.bin / tool).rename(self.bin / "away")
+            lacks(said)
+            (self.bin / "away").rename(self.bin / tool)
+        core = self.folder / "sysroot/lib/rustlib/src/rust/library/core/src/lib.rs"
+        core.unlink()
+        lacks("apt install rustc rust-src")
+        self.put(core.parent, core.name)
+        (k / "Module.symvers").unlink()
+        lacks("lacks Module.symvers")
+        self.put(k, "Module.symvers")
+        self.fits(k)
+        (self.kdir.parent.parent / "crate/rust/kernel/lib.rs").unlink()
+        lacks("the kernel crate of one that has it")
+
+    def test_a_kernel_without_rust_of_another_architecture(self):
+        self.with_crate()
+        k = self.tree("arm64", release="6.12.117+deb13-arm64", options=[*OWN[:-1], "CONFIG_ARM64=y"])
+        self.refused("only on x86-64", "check", k)
+        self.refused("only on x86-64", "can", "6.12.117+deb13-arm64", k)
+
+    def test_the_crate(self):
+        text = (TOP / "tools/kdir").read_text()
+        names = re.search(r'^crate_files="([^"]*)"', text, re.M)[1].split()
+        listed = [f.rstrip("/") for f in (TOP / "rust/standalone/files").read_text().split()]
+        names += [f"kernel/{name}" for name in listed]
+        files = {"scripts/generate_rust_target.rs", *(f"rust/{name}" for name in names)}
+        # A folder has a file.
+        files = {f if "." in f.rpartition("/")[2] or f.endswith("_parameters") else f"{f}/x.rs" for f in files}
+        source = self.folder / "linux-source-7.3"
+        self.put(source, *files, "rust/Makefile", "rust/kernel/.gitignore", "kernel/fork.c", text="")
+        subprocess.run(["tar", "-cJf", f"{source}.tar.xz", "-C", self.folder, source.name], check=True)
+        for n, made_of in enumerate((source, f"{source}.tar.xz")):
+            crate = self.folder / f"crate{n}"
+            self.assertEqual(self.run_it("crate", made_of, crate), (0, ""))
+            self.assertEqual({str(f.relative_to(crate)) for f in crate.rglob("*") if f.is_file()}, files)
+        for file in "scripts/generate_rust_target.rs", "rust/kernel/lib.rs", "rust/syn":
+            (source / file).rename(source / "away")
+            self.refused(f"has no {file}, which", "crate", source, self.folder / "crate2")
+            (source / "away").rename(source / file)
+        self.assertFalse((self.folder / "crate2").exists())
+        self.refused("SOURCE=/nonexistent is not there", "crate", "/nonexistent", self.folder / "crate2")
