@@ -12,6 +12,8 @@ build() {
 	# Files from git archive have the date of the commit. Touch them so that cargo does not reuse crates of another
 	# commit.
 	find "${*: -1}/source" -name '*.rs' -exec touch {} +
+	# For kernels without Rust.
+	"$top/tools/kdir" crate "$2/source" "${*: -1}/source/crate"
 	mkdir -p "$cache/cargo"
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
 		cd /out/source
@@ -32,7 +34,8 @@ build() {
 
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$("$top/ci/root.sh")
-debs=$(step deb "3 $root $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
+linux=$(SERIES='' "$top/ci/linux.sh")
+debs=$(step deb "4 $root $linux $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root" "$linux")
 rm -rf "$to"
 mkdir -p "$to"
 cp "$debs"/* "$to"
