@@ -6,7 +6,7 @@
 # a chroot of the disk, by this machine's CPUs, before the disk boots. LONG=1 adds an archive on a second disk, where
 # backports first has the previous kernel series. The guest then upgrades kernel and package, runs the package's own
 # tests, and installs the module built from source with the commands of README. STEPS="NAME ..." selects steps, with the
-# steps that they need.
+# steps that they need. SERIES=6.12 (node@6.12) performs some steps on Debian 13's own kernel.
 . "$(dirname "$0")/lib.sh"
 
 counted "$@"

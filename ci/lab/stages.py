@@ -102,7 +102,8 @@ def default(series):
     others = [line.split()[0] for line in script("series.sh").splitlines()]
     names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
     # Debian 13's own kernel has no Rust. The last one is the kernel with PREEMPT_RT.
-    return names + [f"demo@{script('series.sh', 'stable').split()[0]}", "demo@rt"]
+    own = script("series.sh", "stable").split()[0]
+    return names + [f"node@{own}", f"demo@{own}", "demo@rt"]
 
 
 def share(names, part):
@@ -118,9 +119,9 @@ def ahead(stages, series):
     """Returns the slow builds of the stages as (priority, series, script, argument)."""
     needs = set()
     for s in stages:
-        if re.match(r"demo|bench|kunit|guests", s.name) or s.name == "node":
+        if re.match(r"demo|bench|kunit|guests|node", s.name):
             needs.add((0, series, "guest.sh", ""))
-        if s.name == "node":
+        if s.name.startswith("node"):
             needs.add((0, series, "node-base.sh", ""))
         needs |= {(1 if s.series == series else 2, s.series, "kernel.sh", k) for k in s.kernels}
     return sorted(needs)

@@ -91,10 +91,16 @@ def whole(long, previous):
     return Plan(ahead, [("make_dkms", 3600), ("from_source", 3600)], booted)
 
 
+def own():
+    """Returns the plan on Debian 13's own kernel, without Rust."""
+    booted = [("login", 300), ("at_boot", 300), ("reboot", 0), ("back", 300), ("remove", 1200), ("c_driver", 600)]
+    return Plan([("packages", 1800)], [], booted)
+
+
 def chosen(plan, names):
     """Returns the plan with these steps and the steps that they need, without boots that have no step."""
     known = dict.fromkeys(name for name, _ in plan.steps())
-    wanted, new = set(), [*ALWAYS, *names]
+    wanted, new = set(), [*filter(plan.has, ALWAYS), *names]
     while new:
         name = new.pop()
         if name not in known:
@@ -278,10 +284,12 @@ def make_disks(tree, steps):
 
 
 def main():
-    long = bool(os.environ.get("LONG"))
+    stable, release, _ = script("series.sh", "stable").split()
+    is_own = os.environ["SERIES"] == stable
+    long = bool(os.environ.get("LONG")) and not is_own
     # Series, release and version of the newest kernels.
     kernels = [line.split() for line in script("series.sh").splitlines()[:2]] if long else []
-    plan, names = whole(long, len(kernels) > 1), os.environ.get("STEPS", "").split()
+    plan, names = own() if is_own else whole(long, len(kernels) > 1), os.environ.get("STEPS", "").split()
     try:
         plan = chosen(plan, names) if names else plan
     except Refused as e:
@@ -296,6 +304,9 @@ def main():
     remove(tree)
     must("cp", "-a", f"{base}/tree", tree)
     put_testbed(tree)
+    # The archive has the headers of the newest kernel only.
+    if is_own and not (tree / "boot" / f"vmlinuz-{release}").exists():
+        in_disk(tree, "bash", "-euc", "apt update; apt full-upgrade")
     if long:
         put_archive(tree, kernels, plan.has("patched_paths"))
     if not node.natively(tree, "node-root", plan.ahead):

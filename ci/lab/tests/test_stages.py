@@ -39,6 +39,9 @@ class Looking(unittest.TestCase):
             self.assertIn(name, str(e.exception))
 
     def test_builds_ahead(self):
+        on_own = stages.ahead([stages.look("node@6.12", "7.3")], "7.3")
+        for name in "guest.sh", "node-base.sh":
+            self.assertIn((0, "7.3", name, ""), on_own)
         found = stages.ahead([self.look("kernel"), self.look("demo@7.2")], "7.3")
         wanted = [(0, "7.3", "guest.sh", ""), (1, "7.3", "kernel.sh", "rt"), (1, "7.3", "kernel.sh", "stock")]
         self.assertEqual(found, wanted + [(2, "7.2", "kernel.sh", "stock")])

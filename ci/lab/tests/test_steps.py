@@ -25,9 +25,17 @@ class Plans(unittest.TestCase):
             self.assertFalse(any(name.startswith("reboot") for name, _ in plan.steps()))
             self.assertEqual(plan, steps.chosen(plan, [name for name, _ in plan.steps()]))
 
+    def test_debians_own_kernel(self):
+        plan = steps.own()
+        self.assertEqual(plan, steps.chosen(plan, [name for name, _ in plan.steps()]))
+        self.assertEqual(steps.chosen(plan, ["login"]), steps.Plan([("packages", 1800)], [], [("login", 300)]))
+        with self.assertRaises(steps.Refused):
+            steps.chosen(plan, ["kernel"])
+
     def test_each_step_exists(self):
         functions = (steps.TESTS / "node/step").read_text()
-        for name in {*steps.NEEDS, *(name for name, _ in steps.whole(True, True).steps())}:
+        plans = [*steps.whole(True, True).steps(), *steps.own().steps()]
+        for name in {*steps.NEEDS, *(name for name, _ in plans)}:
             self.assertIn(f"\n{name}() ", functions)
 
     def test_what_a_step_needs(self):
