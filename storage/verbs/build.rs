@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Compiles `shim.c` into this crate.
+//! Compiles the C files into this crate, and `tests/fake_*.c` for its tests.
 
 use std::{env, path::Path, process::Command};
 
@@ -11,17 +11,29 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
+/// Compiles files into `libNAME.a`.
+fn library(out: &Path, name: &str, files: &[&str]) {
+    let archive = out.join(format!("lib{name}.a"));
+    for (n, file) in files.iter().enumerate() {
+        let object = out.join(format!("{name}{n}.o"));
+        run(Command::new("gcc")
+            .args(["-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c", file])
+            .arg("-o")
+            .arg(&object));
+        run(Command::new("ar").arg("crs").arg(&archive).arg(&object));
+        println!("cargo:rerun-if-changed={file}");
+    }
+}
+
 fn main() {
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
-    let object = Path::new(&out).join("shim.o");
-    let archive = Path::new(&out).join("libshim.a");
-    run(Command::new("gcc")
-        .args([
-            "-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c", "shim.c", "-o",
-        ])
-        .arg(&object));
-    run(Command::new("ar").arg("crs").arg(&archive).arg(&object));
-    println!("cargo:rerun-if-changed=shim.c");
+    library(Path::new(&out), "shim", &["shim.c", "ib.c"]);
+    library(
+        Path::new(&out),
+        "fake",
+        &["tests/fake_cm.c", "tests/fake_verbs.c"],
+    );
+    println!("cargo:rerun-if-changed=tests/fake.h");
     println!("cargo:rustc-link-search=native={out}");
     println!("cargo:rustc-link-lib=static=shim");
     println!("cargo:rustc-link-lib=rdmacm");

@@ -4,20 +4,21 @@
  * needs no bindings. Functions return 0 or a pointer, and on failure a negative errno or NULL with errno set.
  */
 #define _GNU_SOURCE
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* Keep in sync with src/cm.rs and src/ffi.rs. */
-enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_OTHER };
+/* Keep in sync with src/cm.rs, src/memory.rs and src/ffi.rs. */
+enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_REMOVED, CM_OTHER };
+enum { ASYNC_PORT, ASYNC_QP, ASYNC_CQ, ASYNC_FATAL, ASYNC_OTHER };
 struct cm_event {
 	struct rdma_cm_id *id;
 	struct rdma_cm_id *listener;
@@ -31,23 +32,20 @@ struct completion {
 	uint32_t status;
 	uint32_t len;
 };
-struct rc_peer {
-	uint32_t qpn;
-	uint32_t psn;
-	uint16_t lid;
-	uint8_t sl;
-	uint8_t mtu;
-	uint8_t timeout;
-	uint8_t retries;
-	uint8_t reads;
+struct async_event {
+	const char *text;
+	uint64_t token;
+	uint32_t what;
+	uint32_t number;
 };
-struct datagram {
-	uint64_t id;
-	struct ibv_ah *back;
-	uint32_t qpn;
-};
-/* The Q_Key of all queue pairs 1. */
-static const uint32_t gsi_qkey = 0x80010000;
+/*
+ * Without this, libibverbs fails to destroy, and so leaks, the objects of a device that the kernel has taken away. It
+ * reads the variable when it is first used.
+ */
+__attribute__((constructor)) static void destroy_without_device(void)
+{
+	setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
+}
 
 static int result(int ret)
 {
@@ -123,7 +121,10 @@ int shim_route(struct rdma_cm_id *id, int ms)
 	return result(rdma_resolve_route(id, ms));
 }
 
-/* Connects. The peer may issue as many RDMA READs at once as the device supports. */
+/*
+ * Connects. The peer may issue as many RDMA READs at once as the device supports. With iWARP the kernel may wait here
+ * for TCP, for minutes.
+ */
 int shim_connect(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	struct rdma_conn_param param = {
@@ -169,8 +170,10 @@ int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		out->what = CM_ENDED;
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		out->what = CM_REMOVED;
 		break;
 	default:
 		out->what = CM_OTHER;
@@ -183,6 +186,91 @@ int shim_next(struct rdma_event_channel *events, struct cm_event *out)
 struct ibv_context *shim_device(struct rdma_cm_id *id)
 {
 	return id->verbs;
+}
+
+/*
+ * Creates an identifier that is bound to the device of another one. librdmacm closes its context of a removed device
+ * when the last identifier of the device is destroyed.
+ */
+struct rdma_cm_id *shim_hold(struct rdma_event_channel *events, struct rdma_cm_id *id)
+{
+	struct sockaddr_storage address = id->route.addr.src_storage;
+	struct rdma_cm_id *hold;
+	int error = 0;
+
+	/* The port is in the same place in all families. */
+	((struct sockaddr_in *)&address)->sin_port = 0;
+	if (rdma_create_id(events, &hold, NULL, RDMA_PS_TCP))
+		return NULL;
+	if (rdma_bind_addr(hold, (struct sockaddr *)&address))
+		error = errno;
+	else if (hold->verbs != id->verbs)
+		error = ENODEV;
+	if (!error)
+		return hold;
+	rdma_destroy_id(hold);
+	errno = error;
+	return NULL;
+}
+
+const char *shim_name(struct ibv_context *device)
+{
+	return ibv_get_device_name(device->device);
+}
+
+/* Returns how many RDMA READs a queue pair of the device issues at once. */
+int shim_depth(struct ibv_context *device)
+{
+	struct ibv_device_attr attr;
+	int error = ibv_query_device(device, &attr);
+
+	return error ? -error : attr.max_qp_init_rd_atom;
+}
+
+/* Closes a context of shim_open. */
+void shim_close(struct ibv_context *device)
+{
+	ibv_close_device(device);
+}
+
+/* Returns the descriptor of the asynchronous events, which does not block. */
+int shim_async_fd(struct ibv_context *device)
+{
+	return nonblock(device->async_fd) ? -errno : device->async_fd;
+}
+
+/* Copies the next asynchronous event. Returns -EAGAIN if there is none. */
+int shim_async(struct ibv_context *device, struct async_event *out)
+{
+	struct ibv_async_event event;
+
+	if (ibv_get_async_event(device, &event))
+		return -errno;
+	*out = (struct async_event){ .what = ASYNC_OTHER, .text = ibv_event_type_str(event.event_type) };
+	switch (event.event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		out->what = ASYNC_QP;
+		out->number = event.element.qp->qp_num;
+		break;
+	case IBV_EVENT_CQ_ERR:
+		out->what = ASYNC_CQ;
+		out->token = (uintptr_t)event.element.cq->cq_context;
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		out->what = ASYNC_FATAL;
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+		out->what = ASYNC_PORT;
+		out->number = event.element.port_num;
+		break;
+	default:
+		break;
+	}
+	ibv_ack_async_event(&event);
+	return 0;
 }
 
 int shim_accept(struct rdma_cm_id *id, const void *data, uint8_t len, uint8_t depth)
@@ -360,154 +448,6 @@ struct ibv_context *shim_open(const char *name)
 	ibv_free_device_list(list);
 	errno = error;
 	return device;
-}
-
-/* Stores LID and GID of port 1. */
-int shim_port(struct ibv_context *device, uint16_t *lid, uint8_t *gid)
-{
-	struct ibv_port_attr port;
-	union ibv_gid first;
-
-	if (ibv_query_port(device, 1, &port) || ibv_query_gid(device, 1, 0, &first))
-		return -EIO;
-	*lid = port.lid;
-	memcpy(gid, first.raw, sizeof(first.raw));
-	return 0;
-}
-
-/* Returns the index of a partition in the P_Key table of port 1, whatever the membership, or -ENOENT. */
-int shim_partition(struct ibv_context *device, uint16_t pkey)
-{
-	__be16 entry;
-	int i;
-
-	for (i = 0; !ibv_query_pkey(device, 1, i, &entry); i++)
-		if (((be16toh(entry) ^ pkey) & 0x7fff) == 0)
-			return i;
-	return -ENOENT;
-}
-
-/* Creates a queue pair at port 1 that can receive, in this partition. */
-struct ibv_qp *shim_rc(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends, uint32_t receives, int partition)
-{
-	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
-		.cap = { .max_send_wr = sends, .max_recv_wr = receives, .max_send_sge = 1, .max_recv_sge = 1 },
-	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .pkey_index = partition };
-	struct ibv_qp *qp = ibv_create_qp(pd, &init);
-
-	if (qp && (errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))) {
-		int error = errno;
-
-		ibv_destroy_qp(qp);
-		errno = error;
-		return NULL;
-	}
-	return qp;
-}
-
-/* Connects a queue pair. The first packet from the peer has PSN 0, ours has `psn`. */
-int shim_rc_connect(struct ibv_qp *qp, const struct rc_peer *peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = peer->mtu, .dest_qp_num = peer->qpn, .max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12, .ah_attr = { .dlid = peer->lid, .sl = peer->sl, .port_num = 1 },
-		.sq_psn = peer->psn, .timeout = peer->timeout, .retry_cnt = peer->retries, .rnr_retry = 7,
-		.max_rd_atomic = peer->reads,
-	};
-	int error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-
-	if (error)
-		return -error;
-	attr.qp_state = IBV_QPS_RTS;
-	return -ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-}
-
-/* Ends the connection of a queue pair: all its work requests are flushed. */
-int shim_rc_end(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-
-	return -ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-}
-
-void shim_rc_free(struct ibv_qp *qp)
-{
-	ibv_destroy_qp(qp);
-}
-
-uint32_t shim_qpn(struct ibv_qp *qp)
-{
-	return qp->qp_num;
-}
-
-/* Creates a queue pair at port 1 for `depth` management datagrams in each direction. */
-struct ibv_qp *shim_gsi(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t depth)
-{
-	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq,
-		.cap = { .max_send_wr = depth, .max_recv_wr = depth, .max_send_sge = 1, .max_recv_sge = 1 },
-	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = gsi_qkey };
-	struct ibv_qp *qp = ibv_create_qp(pd, &init);
-	int error;
-
-	if (!qp)
-		return NULL;
-	error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-	attr.qp_state = IBV_QPS_RTR;
-	if (!error)
-		error = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-	attr.qp_state = IBV_QPS_RTS;
-	if (!error)
-		error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	if (!error)
-		return qp;
-	ibv_destroy_qp(qp);
-	errno = error;
-	return NULL;
-}
-
-/*
- * Polls for a datagram. Returns 1, 0 if there is none, or a negative errno. For a receive (an id below `receives`)
- * stores an address handle of the sender. The received buffer, buffers[id], starts with the GRH.
- */
-int shim_datagram(struct ibv_cq *cq, struct ibv_pd *pd, void *const *buffers, uint64_t receives, struct datagram *out)
-{
-	struct ibv_wc wc;
-	int n = ibv_poll_cq(cq, 1, &wc);
-
-	if (n <= 0)
-		return n;
-	*out = (struct datagram){ .id = wc.wr_id };
-	if (wc.wr_id >= receives)
-		return 1;
-	if (wc.status != IBV_WC_SUCCESS)
-		return -EIO;
-	out->qpn = wc.src_qp;
-	out->back = ibv_create_ah_from_wc(pd, &wc, buffers[wc.wr_id], 1);
-	return out->back ? 1 : -errno;
-}
-
-/* Sends a datagram to a queue pair. */
-int shim_datagram_send(struct ibv_qp *qp, uint64_t wr_id, void *memory, uint32_t len, uint32_t lkey, struct ibv_ah *to,
-		       uint32_t qpn)
-{
-	struct ibv_sge sge = { (uintptr_t)memory, len, lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
-		.wr.ud = { .ah = to, .remote_qpn = qpn, .remote_qkey = gsi_qkey },
-	}, *bad;
-
-	return -ibv_post_send(qp, &wr, &bad);
-}
-
-void shim_ah_free(struct ibv_ah *ah)
-{
-	ibv_destroy_ah(ah);
 }
 
 int shim_receive(struct ibv_qp *qp, uint64_t wr_id, void *memory, uint32_t len, uint32_t lkey)

@@ -4,7 +4,10 @@
 
 use std::{ffi::CString, io, os::fd::RawFd, ptr::NonNull, sync::Arc};
 
-use crate::{check, ffi, made, memory::Device};
+use crate::{
+    check, ffi, made,
+    memory::{Device, Hold},
+};
 
 /// Identifies a connection for its lifetime.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -45,8 +48,10 @@ pub enum CmEvent {
     Ended(Key),
     /// The address of an [`Outgoing`] is resolved: call [`Outgoing::route`].
     Address(Key),
-    /// The route of an [`Outgoing`] is resolved: call [`crate::Connection::connect`].
+    /// The route of an [`Outgoing`] is resolved: call [`crate::Connection::call`].
     Route(Key),
+    /// The device of a connection, a listener or a [`Device`] is gone: drop that.
+    Removed(Key),
 }
 
 impl Events {
@@ -86,7 +91,7 @@ impl Events {
                 (0, Some(id)) => CmEvent::Request(Incoming {
                     id: Id {
                         id,
-                        _events: self.clone(),
+                        events: self.clone(),
                     },
                     listener: Key::of(event.listener),
                     depth: event.depth.min(255) as u8,
@@ -96,6 +101,7 @@ impl Events {
                 (2, _) => CmEvent::Ended(key),
                 (3, _) => CmEvent::Address(key),
                 (4, _) => CmEvent::Route(key),
+                (5, _) => CmEvent::Removed(key),
                 _ => continue,
             }));
         }
@@ -105,7 +111,7 @@ impl Events {
 /// An owned identifier of the connection manager.
 pub(crate) struct Id {
     id: NonNull<ffi::CmId>,
-    _events: Events,
+    events: Events,
 }
 
 impl Id {
@@ -117,16 +123,19 @@ impl Id {
         Key::of(self.as_ptr())
     }
 
-    fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+    fn device<'a>(&self, known: impl IntoIterator<Item = &'a Device>) -> io::Result<Device> {
         // SAFETY: `self` owns the identifier.
         let context = NonNull::new(unsafe { ffi::shim_device(self.as_ptr()) });
         let context = context.ok_or(io::ErrorKind::NotFound)?;
-        if let Some(device) = known.iter().find(|d| d.0.context == context) {
+        // A known device holds its context, so no other one is at the same address.
+        if let Some(device) = known.into_iter().find(|d| d.0.context == context) {
             return Ok(device.clone());
         }
-        let device = Device::new(context)?;
-        known.push(device.clone());
-        Ok(device)
+        let channel = self.events.0 .0.as_ptr();
+        // SAFETY: `self` owns the identifier, and keeps the channel.
+        let id = made(unsafe { ffi::shim_hold(channel, self.as_ptr()) })?;
+        let events = self.events.clone();
+        Device::new(context, Hold::Cm(Self { id, events }))
     }
 }
 
@@ -154,7 +163,7 @@ impl Listener {
         Ok(Self {
             id: Id {
                 id,
-                _events: events.clone(),
+                events: events.clone(),
             },
         })
     }
@@ -198,8 +207,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Returns the device that the request arrived at. Adds a new device to `known`.
-    pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+    /// Returns the device that the request arrived at: one of `known`, or a new one.
+    pub fn device<'a>(&self, known: impl IntoIterator<Item = &'a Device>) -> io::Result<Device> {
         self.id.device(known)
     }
 }
@@ -224,7 +233,7 @@ impl Outgoing {
         Ok(Self {
             id: Id {
                 id,
-                _events: events.clone(),
+                events: events.clone(),
             },
         })
     }
@@ -241,8 +250,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Returns the device of the route. Adds a new device to `known`.
-    pub fn device(&self, known: &mut Vec<Device>) -> io::Result<Device> {
+    /// Returns the device of the route: one of `known`, or a new one.
+    pub fn device<'a>(&self, known: impl IntoIterator<Item = &'a Device>) -> io::Result<Device> {
         self.id.device(known)
     }
 }

@@ -138,6 +138,8 @@ pub struct Connection {
     next: u64,
     posted: u32,
     receives: Vec<Option<Buffer>>,
+    /// Indices of `receives` that are free.
+    free: Vec<usize>,
     _device: Device,
 }
 
@@ -173,7 +175,7 @@ impl Connection {
     ) -> io::Result<Self> {
         // If the peer serves no RDMA READs, still ask for one, which it refuses: with a depth of 0
         // a device may wait forever.
-        let depth = incoming.depth.clamp(1, 16);
+        let depth = incoming.depth.clamp(1, device.0.depth.min(16));
         let id = incoming.id.as_ptr();
         let this = Self::on(incoming.id, device, token, buffers)?;
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -182,22 +184,27 @@ impl Connection {
         Ok(this)
     }
 
-    /// Makes a connection after its route is resolved, with at most 56 bytes of private data.
-    /// [`crate::CmEvent::Established`] or [`crate::CmEvent::Ended`] follows; nothing may be queued
-    /// until it is established.
-    pub fn connect(
+    /// Makes our end of a connection after its route is resolved. [`Connection::connect`] follows.
+    pub fn call(
         outgoing: Outgoing,
         device: &Device,
         token: u64,
         buffers: Vec<Buffer>,
-        data: &[u8],
     ) -> io::Result<Self> {
-        let id = outgoing.id.as_ptr();
-        let this = Self::on(outgoing.id, device, token, buffers)?;
+        Self::on(outgoing.id, device, token, buffers)
+    }
+
+    /// Connects with at most 56 bytes of private data. [`crate::CmEvent::Established`] or
+    /// [`crate::CmEvent::Ended`] follows; nothing may be queued until it is established. With iWARP
+    /// the call may block for minutes.
+    pub fn connect(&mut self, data: &[u8]) -> io::Result<()> {
         let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let End::Rdma(id) = &self.end else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         // SAFETY: The connection owns the identifier, and `data` has `len` bytes.
-        check(unsafe { ffi::shim_connect(id, data.as_ptr().cast(), len) })?;
-        Ok(this)
+        check(unsafe { ffi::shim_connect(id.as_ptr(), data.as_ptr().cast(), len) })?;
+        Ok(())
     }
 
     /// Makes the target's end of a connection that a [`Request`] of the InfiniBand CM asks for, at
@@ -276,6 +283,7 @@ impl Connection {
             next: 0,
             posted: 0,
             receives: buffers.iter().map(|_| None).collect(),
+            free: (0..buffers.len()).collect(),
             _device: device.clone(),
         };
         this.arm()?;
@@ -305,10 +313,9 @@ impl Connection {
 
     /// Posts a receive buffer.
     pub fn receive(&mut self, mut buffer: Buffer) -> io::Result<()> {
-        let free = self.receives.iter().position(Option::is_none);
-        let index = free.ok_or(io::ErrorKind::InvalidInput)?;
         let len = buffer.len();
         let memory = buffer.part(0, len)?;
+        let index = self.free.pop().ok_or(io::ErrorKind::InvalidInput)?;
         let (qp, lkey) = (self.qp.as_ptr(), buffer.lkey());
         self.receives[index] = Some(buffer);
         // SAFETY: The queue pair is alive; the memory is that of a buffer that stays in `receives`
@@ -435,11 +442,11 @@ impl Connection {
             return Some(Completion::Failed(why.to_string_lossy().into_owned()));
         }
         if done.id & RECEIVE != 0 {
-            let slot = self.receives.get_mut((done.id & !RECEIVE) as usize)?;
-            return Some(Completion::Received {
-                buffer: slot.take()?,
-                len: done.len as usize,
-            });
+            let index = (done.id & !RECEIVE) as usize;
+            let buffer = self.receives.get_mut(index)?.take()?;
+            self.free.push(index);
+            let len = done.len as usize;
+            return Some(Completion::Received { buffer, len });
         }
         self.posted -= 1;
         let work = self.works.get_mut(&done.id)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `shim.c`.
+//! The functions of `shim.c` and `ib.c`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -30,6 +30,15 @@ pub(crate) struct Completion {
     pub(crate) id: u64,
     pub(crate) status: u32,
     pub(crate) len: u32,
+}
+
+/// `struct async_event`.
+#[repr(C)]
+pub(crate) struct AsyncEvent {
+    pub(crate) text: *const c_char,
+    pub(crate) token: u64,
+    pub(crate) what: u32,
+    pub(crate) number: u32,
 }
 
 /// `struct rc_peer`.
@@ -73,6 +82,12 @@ extern "C" {
     pub(crate) fn shim_connect(id: *mut CmId, data: *const c_void, len: u8) -> c_int;
     pub(crate) fn shim_next(events: *mut EventChannel, out: *mut CmEvent) -> c_int;
     pub(crate) fn shim_device(id: *mut CmId) -> *mut Context;
+    pub(crate) fn shim_hold(events: *mut EventChannel, id: *mut CmId) -> *mut CmId;
+    pub(crate) fn shim_name(device: *mut Context) -> *const c_char;
+    pub(crate) fn shim_depth(device: *mut Context) -> c_int;
+    pub(crate) fn shim_close(device: *mut Context);
+    pub(crate) fn shim_async_fd(device: *mut Context) -> c_int;
+    pub(crate) fn shim_async(device: *mut Context, out: *mut AsyncEvent) -> c_int;
     pub(crate) fn shim_accept(id: *mut CmId, data: *const c_void, len: u8, depth: u8) -> c_int;
     pub(crate) fn shim_reject(id: *mut CmId, data: *const c_void, len: u8) -> c_int;
     pub(crate) fn shim_disconnect(id: *mut CmId) -> c_int;

@@ -6,7 +6,8 @@
 //!
 //! A [`Buffer`] is memory that a device may access. Posting it transfers ownership, and the
 //! completion returns it, so no code reads memory that the device writes. An [`Arena`] is memory
-//! that peers may access at any time, so it is only copied. No call blocks except [`os::wait`].
+//! that peers may access at any time, so it is only copied. No call blocks except [`os::wait`] and
+//! [`Connection::connect`].
 
 #![deny(missing_docs, unsafe_op_in_unsafe_fn, unreachable_pub)]
 #![deny(
@@ -25,7 +26,7 @@ pub mod os;
 pub use cm::{CmEvent, Events, Incoming, Key, Listener, Outgoing};
 pub use connection::{Completion, Connection, Op, Piece};
 pub use gsi::{Gsi, Sender};
-pub use memory::{Arena, Buffer, Device, Mapped};
+pub use memory::{Arena, Buffer, Device, Mapped, Trouble};
 
 use std::io;
 

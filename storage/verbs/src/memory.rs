@@ -4,7 +4,7 @@
 
 use std::{
     alloc::{alloc_zeroed, dealloc, Layout},
-    ffi::{c_void, CString},
+    ffi::{c_char, c_void, CStr, CString},
     io,
     ops::{Deref, DerefMut},
     os::fd::RawFd,
@@ -15,7 +15,11 @@ use std::{
     },
 };
 
-use crate::{check, ffi, made};
+use crate::{
+    check,
+    cm::{Id, Key},
+    ffi, made,
+};
 
 /// An RDMA device with its protection domain. It lives as long as anything created on it.
 #[derive(Clone)]
@@ -25,7 +29,34 @@ pub(crate) struct Inner {
     pub(crate) context: NonNull<ffi::Context>,
     pub(crate) pd: NonNull<ffi::Pd>,
     pub(crate) wakeups: NonNull<ffi::CompChannel>,
+    name: String,
+    /// Descriptor of the asynchronous events.
+    troubles: RawFd,
+    /// Number of RDMA READs that a queue pair issues at once.
+    pub(crate) depth: u8,
     registered: AtomicUsize,
+    /// Dropped after `drop` has destroyed everything else.
+    hold: Hold,
+}
+
+/// What keeps the context of a device open.
+pub(crate) enum Hold {
+    /// An identifier of the device: librdmacm closes its context when the device is removed and its
+    /// last identifier is destroyed. Its key tells of the removal.
+    Cm(Id),
+    /// The context is our own.
+    Opened(#[allow(dead_code)] Context),
+}
+
+/// A context of `shim_open`.
+pub(crate) struct Context(NonNull<ffi::Context>);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: The context is from `shim_open`, and all objects in it are destroyed: each keeps
+        // a clone of the device.
+        unsafe { ffi::shim_close(self.0.as_ptr()) };
+    }
 }
 
 // SAFETY: Verbs may be called from any thread; the objects live until the last clone is dropped.
@@ -44,11 +75,43 @@ impl Drop for Inner {
     }
 }
 
+/// An asynchronous event of a device, with the text of the library.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Trouble {
+    /// A port has come up or gone down. Connections go on, or end by their own timeouts.
+    Port(u32, String),
+    /// The connection with the queue pair of this number is broken.
+    Pair(u32, String),
+    /// The completion queue of the connection with this token is broken.
+    Queue(u64, String),
+    /// The device is broken or removed: drop it and all its connections.
+    Fatal(String),
+}
+
+/// Copies a string of the library.
+///
+/// # Safety
+///
+/// `text` is a string of C that does not change.
+unsafe fn text_of(text: *const c_char) -> String {
+    // SAFETY: The caller guarantees it.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_string_lossy().into_owned()
+}
+
 impl Device {
-    pub(crate) fn new(context: NonNull<ffi::Context>) -> io::Result<Self> {
-        // SAFETY: librdmacm and `open` keep `context` open until the process exits.
+    pub(crate) fn new(context: NonNull<ffi::Context>, hold: Hold) -> io::Result<Self> {
+        // SAFETY: `hold` keeps `context` open.
+        let troubles = check(unsafe { ffi::shim_async_fd(context.as_ptr()) })?;
+        // SAFETY: `hold` keeps `context` open.
+        let depth = check(unsafe { ffi::shim_depth(context.as_ptr()) })?;
+        // SAFETY: `hold` keeps `context` open.
+        let name = unsafe { ffi::shim_name(context.as_ptr()) };
+        // SAFETY: The name lives as long as the context.
+        let name = unsafe { text_of(name) };
+        // SAFETY: `hold` keeps `context` open.
         let wakeups = made(unsafe { ffi::shim_wakeups(context.as_ptr()) })?;
-        // SAFETY: librdmacm and `open` keep `context` open until the process exits.
+        // SAFETY: `hold` keeps `context` open.
         let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) });
         let pd = pd.inspect_err(|_| {
             // SAFETY: The channel was created above and is unused.
@@ -58,15 +121,69 @@ impl Device {
             context,
             pd,
             wakeups,
+            name,
+            troubles,
+            depth: depth.clamp(1, 255) as u8,
             registered: AtomicUsize::new(0),
+            hold,
         })))
     }
 
-    /// Opens a device by its name, until the process exits. Fails with ENODEV if there is none.
+    /// Opens a device by its name. Fails with ENODEV if there is none.
     pub fn open(name: &str) -> io::Result<Self> {
         let name = CString::new(name)?;
         // SAFETY: The string lives until the call returns.
-        Self::new(made(unsafe { ffi::shim_open(name.as_ptr()) })?)
+        let context = made(unsafe { ffi::shim_open(name.as_ptr()) })?;
+        Self::new(context, Hold::Opened(Context(context)))
+    }
+
+    /// Name of the device.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns whether both are the same device.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Key of the device in [`crate::CmEvent::Removed`], if it is from a connection.
+    pub fn key(&self) -> Option<Key> {
+        match &self.0.hold {
+            Hold::Cm(id) => Some(id.key()),
+            Hold::Opened(_) => None,
+        }
+    }
+
+    /// Descriptor that is readable when [`Device::trouble`] returns something.
+    pub fn trouble_fd(&self) -> RawFd {
+        self.0.troubles
+    }
+
+    /// The next asynchronous event. Fails if the device is gone.
+    pub fn trouble(&self) -> io::Result<Option<Trouble>> {
+        loop {
+            let mut event = ffi::AsyncEvent {
+                text: std::ptr::null(),
+                token: 0,
+                what: 0,
+                number: 0,
+            };
+            // SAFETY: The device is open, and `event` is a local.
+            match check(unsafe { ffi::shim_async(self.0.context.as_ptr(), &mut event) }) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                result => result?,
+            };
+            // SAFETY: The library returns a static string for every event.
+            let text = unsafe { text_of(event.text) };
+            return Ok(Some(match event.what {
+                0 => Trouble::Port(event.number, text),
+                1 => Trouble::Pair(event.number, text),
+                2 => Trouble::Queue(event.token, text),
+                3 => Trouble::Fatal(text),
+                _ => continue,
+            }));
+        }
     }
 
     /// LID and GID of port 1.
@@ -90,12 +207,15 @@ impl Device {
         unsafe { ffi::shim_wakeups_fd(self.0.wakeups.as_ptr()) }
     }
 
-    /// The token of a connection with completions; `None` if there is none.
-    pub fn wakeup(&self) -> Option<u64> {
+    /// The token of a connection with completions; `None` if there is none. Fails if the device is
+    /// gone; its descriptor is readable from then on.
+    pub fn wakeup(&self) -> io::Result<Option<u64>> {
         let mut token = 0;
         // SAFETY: The channel lives as long as `self`, and `token` is a local.
-        check(unsafe { ffi::shim_wakeup(self.0.wakeups.as_ptr(), &mut token) }).ok()?;
-        Some(token)
+        match check(unsafe { ffi::shim_wakeup(self.0.wakeups.as_ptr(), &mut token) }) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            result => result.map(|_| Some(token)),
+        }
     }
 
     /// Length of all registered buffers, in bytes.

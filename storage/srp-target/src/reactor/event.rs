@@ -93,13 +93,12 @@ impl<T> Reactor<T> {
         if let Some(event) = self.events.next()? {
             self.cm_event(event);
         }
-        let tokens: Vec<_> = self
-            .devices
-            .iter()
-            .flat_map(|d| std::iter::from_fn(|| d.wakeup()))
-            .collect();
-        for id in tokens {
-            self.drain(id);
+        self.made();
+        let hosts: Vec<_> = self.hosts.keys().copied().collect();
+        for host in hosts {
+            for id in self.ask(host) {
+                self.drain(id);
+            }
         }
         Ok(())
     }
@@ -114,7 +113,10 @@ impl<T> Reactor<T> {
             }
             CmEvent::Established(key) => {
                 if let Some(&id) = self.names.get(&key) {
-                    self.happened.push_back(Event::Connected { id });
+                    match self.connects.get(id) {
+                        Some(making) => making.established = true,
+                        None => self.happened.push_back(Event::Connected { id }),
+                    }
                 }
             }
             CmEvent::Address(key) => {
@@ -136,21 +138,38 @@ impl<T> Reactor<T> {
                     self.disconnected(id);
                 }
             }
+            CmEvent::Removed(key) => {
+                if let Some(door) = self.doors.iter_mut().find(|d| d.is(key)) {
+                    return door.close();
+                }
+                let mut hosts = self.hosts.iter();
+                if let Some((&id, _)) = hosts.find(|(_, h)| h.device.key() == Some(key)) {
+                    return self.lost(id, "removed");
+                }
+                if let Some(&id) = self.names.get(&key) {
+                    self.broken(id, Some("its device is gone".into()));
+                }
+            }
         }
     }
 
     /// Handles the end of a connection by the peer. [`Event::Ended`] follows. Call it only for
     /// connections made with [`Reactor::join`]; the reactor detects the end of all others.
     pub fn disconnected(&mut self, id: LinkId) {
-        // Deliver the completions that precede the disconnect.
+        self.broken(id, None);
+    }
+
+    /// Ends a connection.
+    pub(super) fn broken(&mut self, id: LinkId, why: Option<String>) {
+        // Deliver the completions that precede the end.
         self.drain(id);
         if let Some(link) = self.links.get_mut(&id) {
             link.connection.disconnect();
         }
-        self.end(id, None);
+        self.end(id, why);
     }
 
-    fn drain(&mut self, id: LinkId) {
+    pub(super) fn drain(&mut self, id: LinkId) {
         while let Some(link) = self.links.get_mut(&id) {
             let Some(completion) = link.connection.poll() else {
                 return;

@@ -10,14 +10,14 @@ use std::{
 
 use verbs::{Buffer, Connection, Op, Piece};
 
-use super::{gone, LinkId, Reactor};
+use super::{gone, host::HostId, login::Door, LinkId, Reactor};
 
 /// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
 const LEAVING: Duration = Duration::from_millis(300);
 
 pub(super) struct Link<T> {
     pub(super) connection: Connection,
-    pub(super) device: usize,
+    pub(super) device: HostId,
     /// Maximum number of queued operations.
     most: usize,
     /// Total length of the receive buffers, in bytes.
@@ -46,7 +46,7 @@ impl<T> Reactor<T> {
         &mut self,
         id: LinkId,
         connection: Connection,
-        device: usize,
+        device: HostId,
         [most, messages]: [usize; 2],
     ) {
         let link = Link {
@@ -92,7 +92,7 @@ impl<T> Reactor<T> {
         pieces: Vec<(usize, Piece)>,
     ) -> io::Result<()> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        let host = self.hosts.get(link.device).ok_or_else(gone)?;
+        let host = self.hosts.get(&link.device).ok_or_else(gone)?;
         let arena = host.mapped.clone().ok_or_else(gone)?;
         let token = link.token(token)?;
         link.connection.queue_arena(token, op, arena, pieces)
@@ -122,9 +122,10 @@ impl<T> Reactor<T> {
         Ok(())
     }
 
-    /// Returns whether a connection is closing. If so, [`Reactor::late`] must be called.
+    /// Returns whether a connection is closing or a listener is missing. If so, [`Reactor::late`]
+    /// must be called.
     pub fn leaving(&self) -> bool {
-        self.links.values().any(|l| l.until.is_some())
+        self.links.values().any(|l| l.until.is_some()) || self.doors.iter().any(Door::closed)
     }
 
     /// Closes a connection without waiting for the peer. It has no further events.
@@ -135,9 +136,13 @@ impl<T> Reactor<T> {
         self.forget(id);
     }
 
-    /// Closes and returns the connections with an expired grace period.
+    /// Closes and returns the connections with an expired grace period. Listens again where the
+    /// device has come back.
     pub fn late(&mut self) -> Vec<LinkId> {
         let now = Instant::now();
+        for door in &mut self.doors {
+            door.open(&self.events, now);
+        }
         let late = |l: &Link<T>| l.until.is_some_and(|until| now > until);
         let all = self.links.iter().filter(|(_, l)| late(l));
         let late: Vec<_> = all.map(|(id, _)| *id).collect();

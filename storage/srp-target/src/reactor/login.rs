@@ -2,15 +2,72 @@
 
 //! Connection establishment, incoming and outgoing.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
-use verbs::{Buffer, Connection, Device, Outgoing};
+use verbs::{Buffer, Connection, Device, Events, Key, Listener, Outgoing};
 
-use super::{gone, LinkId, Reactor};
+use super::{connect::Making, gone, Event, LinkId, Reactor};
+
+/// Time between two tries to listen at an address whose device is gone.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// An address to listen at. If it is not that of all devices, the listener ends with its device.
+pub(super) struct Door {
+    at: SocketAddr,
+    listener: Option<Listener>,
+    next: Instant,
+}
+
+impl Door {
+    pub(super) fn new(events: &Events, at: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            at,
+            listener: Some(Self::listen(events, at)?),
+            next: Instant::now(),
+        })
+    }
+
+    fn listen(events: &Events, at: SocketAddr) -> io::Result<Listener> {
+        let (address, port) = (at.ip().to_string(), at.port().to_string());
+        let listener = Listener::new(events, &address, &port);
+        listener.map_err(|e| io::Error::other(format!("{at}: {e}")))
+    }
+
+    pub(super) fn is(&self, key: Key) -> bool {
+        self.listener.as_ref().is_some_and(|l| l.key() == key)
+    }
+
+    /// Returns whether the device is gone.
+    pub(super) fn closed(&self) -> bool {
+        self.listener.is_none()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.listener = None;
+        let at = self.at;
+        println!("{at}: the device is gone; this process listens again when there is one");
+    }
+
+    /// Tries to listen again.
+    pub(super) fn open(&mut self, events: &Events, now: Instant) {
+        if self.closed() && now >= self.next {
+            self.next = now + AGAIN;
+            self.listener = Self::listen(events, self.at).ok();
+            if !self.closed() {
+                println!("{}: the device is back; listens again", self.at);
+            }
+        }
+    }
+}
 
 /// An outgoing connection, until its address and route are resolved.
 pub(super) struct Wanted {
     pub(super) outgoing: Outgoing,
+    to: SocketAddr,
     receives: usize,
     len: usize,
     data: Vec<u8>,
@@ -21,7 +78,7 @@ impl<T> Reactor<T> {
     /// creation; `None` if the request is no longer pending.
     pub fn listener(&self, id: LinkId) -> Option<usize> {
         let key = self.waiting.get(&id)?.listener();
-        self.listeners.iter().position(|l| l.key() == key)
+        self.doors.iter().position(|d| d.is(key))
     }
 
     /// Returns whether a connection request waits for a decision.
@@ -41,7 +98,7 @@ impl<T> Reactor<T> {
         most: usize,
     ) -> io::Result<()> {
         let incoming = self.waiting.get(&id).ok_or_else(gone)?;
-        let device = incoming.device(&mut self.devices)?;
+        let device = incoming.device(self.hosts.values().map(|h| &h.device))?;
         let host = self.host(&device)?;
         let buffers = self.buffers(host, receives, len)?;
         let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
@@ -75,9 +132,6 @@ impl<T> Reactor<T> {
         [receives, len, most]: [usize; 3],
         make: impl FnOnce(Vec<Buffer>) -> io::Result<Connection>,
     ) -> io::Result<u32> {
-        if self.devices.iter().all(|d| d.fd() != device.fd()) {
-            self.devices.push(device.clone());
-        }
         let host = self.host(device)?;
         let connection = make(self.buffers(host, receives, len)?)?;
         let qpn = connection.qpn();
@@ -99,6 +153,7 @@ impl<T> Reactor<T> {
         let id = self.number(outgoing.key());
         let wanted = Wanted {
             outgoing,
+            to,
             receives,
             len,
             data: data.to_vec(),
@@ -109,13 +164,37 @@ impl<T> Reactor<T> {
 
     pub(super) fn make(&mut self, id: LinkId) -> io::Result<()> {
         let wanted = self.wanted.get(&id).ok_or_else(gone)?;
-        let device = wanted.outgoing.device(&mut self.devices)?;
+        let known = self.hosts.values().map(|h| &h.device);
+        let device = wanted.outgoing.device(known)?;
         let host = self.host(&device)?;
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
         let buffers = self.buffers(host, wanted.receives, wanted.len)?;
-        let made = Connection::connect(wanted.outgoing, &device, id, buffers, &wanted.data);
-        // There is no limit: a peer that we connect to is trusted.
-        self.add(id, made?, host, [usize::MAX, wanted.receives * wanted.len]);
-        Ok(())
+        let connection = Connection::call(wanted.outgoing, &device, id, buffers)?;
+        let making = Making {
+            to: wanted.to,
+            host,
+            messages: wanted.receives * wanted.len,
+            established: false,
+            wanted: true,
+        };
+        self.connects.start(id, making, connection, wanted.data)
+    }
+
+    /// Takes the connections that the kernel has taken.
+    pub(super) fn made(&mut self) {
+        for (id, making, made) in self.connects.made() {
+            match made {
+                Ok(connection) => {
+                    // There is no limit: a peer that we connect to is trusted.
+                    self.add(id, connection, making.host, [usize::MAX, making.messages]);
+                    if making.established {
+                        self.happened.push_back(Event::Connected { id });
+                    }
+                    // Its completions have woken nothing yet.
+                    self.drain(id);
+                }
+                Err(e) => self.end(id, Some(e.to_string())),
+            }
+        }
     }
 }

@@ -3,28 +3,30 @@
 //! Connections on RDMA devices: [`Reactor::poll`] returns events, methods start operations. One
 //! thread owns all connections.
 
+mod connect;
 mod event;
 mod host;
 mod link;
 mod login;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
     net::SocketAddr,
     os::fd::RawFd,
     time::Duration,
 };
 
-use verbs::{Arena, Device, Events, Incoming, Key, Listener, Piece};
+use verbs::{Arena, Events, Incoming, Key, Piece};
 
 use crate::proto::cmd::DirectBuf;
 
 pub use event::Event;
 
-use host::Host;
+use connect::Connects;
+use host::{Host, HostId};
 use link::Link;
-use login::Wanted;
+use login::{Door, Wanted};
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
@@ -54,13 +56,13 @@ pub struct Reactor<T> {
     links: HashMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
+    connects: Connects,
     names: HashMap<Key, LinkId>,
     next: LinkId,
     happened: VecDeque<Event<T>>,
-    hosts: Vec<Host>,
-    devices: Vec<Device>,
+    hosts: BTreeMap<HostId, Host>,
     arena: Option<Arena>,
-    listeners: Vec<Listener>,
+    doors: Vec<Door>,
     events: Events,
 }
 
@@ -78,10 +80,7 @@ impl<T> Reactor<T> {
 
     /// Listens at one more address. Returns the error of the failed system call.
     pub fn listen(&mut self, at: SocketAddr) -> io::Result<()> {
-        let (address, port) = (at.ip().to_string(), at.port().to_string());
-        let listener = Listener::new(&self.events, &address, &port);
-        let listener = listener.map_err(|e| io::Error::other(format!("{at}: {e}")))?;
-        self.listeners.push(listener);
+        self.doors.push(Door::new(&self.events, at)?);
         Ok(())
     }
 
@@ -91,13 +90,13 @@ impl<T> Reactor<T> {
             links: HashMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
+            connects: Connects::new()?,
             names: HashMap::new(),
             next: 1,
             happened: VecDeque::new(),
-            hosts: Vec::new(),
-            devices: Vec::new(),
+            hosts: BTreeMap::new(),
             arena: None,
-            listeners: Vec::new(),
+            doors: Vec::new(),
             events: Events::new()?,
         })
     }
@@ -109,13 +108,18 @@ impl<T> Reactor<T> {
 
     /// Descriptors that are readable when there are events.
     pub fn fds(&self) -> Vec<RawFd> {
-        let devices = self.devices.iter().map(Device::fd);
-        std::iter::once(self.events.fd()).chain(devices).collect()
+        let devices = self.hosts.values().map(|h| &h.device);
+        let devices = devices.flat_map(|d| [d.fd(), d.trouble_fd()]);
+        let own = [self.events.fd(), self.connects.fd()];
+        own.into_iter().chain(devices).collect()
     }
 
     /// Returns whether there is no established, incoming or outgoing connection.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty() && self.waiting.is_empty() && self.wanted.is_empty()
+        self.links.is_empty()
+            && self.waiting.is_empty()
+            && self.wanted.is_empty()
+            && self.connects.is_empty()
     }
 
     fn number(&mut self, key: Key) -> LinkId {
@@ -136,11 +140,14 @@ impl<T> Reactor<T> {
         let linked = self.links.remove(&id).is_some();
         self.waiting.remove(&id);
         self.wanted.remove(&id);
+        if let Some(making) = self.connects.get(id) {
+            making.wanted = false;
+        }
         linked || self.names.len() < known
     }
 
     /// Returns whether a connection is established or being made.
     pub fn has(&self, id: LinkId) -> bool {
-        self.links.contains_key(&id) || self.wanted.contains_key(&id)
+        self.links.contains_key(&id) || self.wanted.contains_key(&id) || self.connects.has(id)
     }
 }

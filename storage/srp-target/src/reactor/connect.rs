@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Outgoing connections, each in a thread of its own until the kernel has taken it: with iWARP it
+//! waits for TCP, for minutes if the peer's host does not answer.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read, Write},
+    net::SocketAddr,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::net::UnixStream,
+    },
+    sync::mpsc::{channel, Receiver, Sender},
+    thread,
+};
+
+use verbs::Connection;
+
+use super::{host::HostId, LinkId};
+
+/// Maximum number of threads for the same address.
+const TRIES: usize = 16;
+
+/// A connection that a thread has.
+pub(super) struct Making {
+    pub(super) to: SocketAddr,
+    pub(super) host: HostId,
+    /// Total length of the receive buffers, in bytes.
+    pub(super) messages: usize,
+    /// Whether the connection is established.
+    pub(super) established: bool,
+    /// Whether the caller still has it.
+    pub(super) wanted: bool,
+}
+
+type Made = (LinkId, io::Result<Connection>);
+
+pub(super) struct Connects {
+    making: HashMap<LinkId, Making>,
+    sender: Sender<Made>,
+    made: Receiver<Made>,
+    woken: UnixStream,
+    wake: UnixStream,
+}
+
+impl Connects {
+    pub(super) fn new() -> io::Result<Self> {
+        let (sender, made) = channel();
+        let (woken, wake) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        wake.set_nonblocking(true)?;
+        Ok(Self {
+            making: HashMap::new(),
+            sender,
+            made,
+            woken,
+            wake,
+        })
+    }
+
+    /// Descriptor that is readable when a thread has ended.
+    pub(super) fn fd(&self) -> RawFd {
+        self.woken.as_raw_fd()
+    }
+
+    /// Starts a thread that connects with this private data.
+    pub(super) fn start(
+        &mut self,
+        id: LinkId,
+        making: Making,
+        mut connection: Connection,
+        data: Vec<u8>,
+    ) -> io::Result<()> {
+        if self.making.values().filter(|m| m.to == making.to).count() >= TRIES {
+            let why = format!("the kernel has not answered {TRIES} earlier tries");
+            return Err(io::Error::other(why));
+        }
+        let (sender, mut wake) = (self.sender.clone(), self.wake.try_clone()?);
+        let work = move || {
+            let made = connection.connect(&data).map(|()| connection);
+            // Without a receiver the process ends.
+            let _ = sender.send((id, made));
+            // If the socket is full, a wakeup is already pending.
+            let _ = wake.write(&[0]);
+        };
+        thread::Builder::new().name("connect".into()).spawn(work)?;
+        self.making.insert(id, making);
+        Ok(())
+    }
+
+    /// A connection that a thread has, and the caller still wants.
+    pub(super) fn get(&mut self, id: LinkId) -> Option<&mut Making> {
+        self.making.get_mut(&id).filter(|m| m.wanted)
+    }
+
+    /// Returns whether a thread has a connection that the caller still wants.
+    pub(super) fn has(&self, id: LinkId) -> bool {
+        self.making.get(&id).is_some_and(|m| m.wanted)
+    }
+
+    /// Returns whether no thread has a connection that the caller wants.
+    pub(super) fn is_empty(&self) -> bool {
+        self.making.values().all(|m| !m.wanted)
+    }
+
+    /// All connections on a device.
+    pub(super) fn on(&self, host: HostId) -> impl Iterator<Item = (&LinkId, &Making)> {
+        self.making.iter().filter(move |(_, m)| m.host == host)
+    }
+
+    /// The connections whose threads have ended. Those that the caller has closed are dropped.
+    pub(super) fn made(&mut self) -> Vec<(LinkId, Making, io::Result<Connection>)> {
+        let mut bytes = [0; 256];
+        while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
+        let making = &mut self.making;
+        let all = self.made.try_iter();
+        let with = all.filter_map(|(id, made)| Some((id, making.remove(&id)?, made)));
+        with.filter(|(_, making, _)| making.wanted).collect()
+    }
+}

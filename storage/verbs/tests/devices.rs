@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices that go away, break or let a caller wait, on the made-up rdma-core of `fake.h`.
+
+use std::{
+    collections::HashMap,
+    ffi::{c_char, c_int, CStr},
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use srp_target::reactor::{Event, LinkId, Reactor};
+use verbs::Buffer;
+
+#[link(name = "fake", kind = "static")]
+extern "C" {
+    fn fake_remove(number: c_int, tell_ids: c_int);
+    fn fake_add(number: c_int);
+    fn fake_event(what: c_int, port: c_int);
+    fn fake_delay(ms: u32);
+    fn fake_open() -> c_int;
+    fn fake_misuse() -> *const c_char;
+}
+
+fn remove(number: i32, tell_ids: bool) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_remove(number, tell_ids.into()) }
+}
+
+fn add(number: i32) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_add(number) }
+}
+
+fn event(what: i32, port: i32) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_event(what, port) }
+}
+
+fn delay(ms: u32) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_delay(ms) }
+}
+
+/// Number of open contexts.
+fn open() -> i32 {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_open() }
+}
+
+fn misuse() -> String {
+    // SAFETY: The function has no preconditions.
+    let text = unsafe { fake_misuse() };
+    // SAFETY: The text is static, and nothing else runs that changes it.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
+}
+
+/// The fake has one set of devices: tests take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const LEN: usize = 64;
+
+/// A reactor that accepts all connections.
+struct Side {
+    reactor: Reactor<()>,
+    connected: Vec<LinkId>,
+    received: HashMap<LinkId, usize>,
+    ended: HashMap<LinkId, Option<String>>,
+}
+
+impl Side {
+    fn new(listen: &[&str]) -> Self {
+        let mut reactor = Reactor::calling().unwrap();
+        for at in listen {
+            reactor.listen(at.parse().unwrap()).unwrap();
+        }
+        Self {
+            reactor,
+            connected: Vec::new(),
+            received: HashMap::new(),
+            ended: HashMap::new(),
+        }
+    }
+
+    fn connect(&mut self, to: &str) -> LinkId {
+        let to: SocketAddr = to.parse().unwrap();
+        self.reactor.connect(to, b"test", 4, LEN).unwrap()
+    }
+
+    fn turn(&mut self) {
+        while let Some(event) = self.reactor.poll().unwrap() {
+            match event {
+                Event::Login { id, .. } => {
+                    self.reactor.accept(id, &[], 4, LEN, 99).unwrap();
+                }
+                Event::Connected { id } => self.connected.push(id),
+                Event::Received { id, buffer, .. } => {
+                    *self.received.entry(id).or_default() += 1;
+                    self.reactor.receive(id, buffer).unwrap();
+                }
+                Event::Done { id, buffer, .. } => self.reactor.give(id, buffer),
+                Event::Ended { id, why } => {
+                    self.ended.insert(id, why);
+                }
+            }
+        }
+        self.reactor.late();
+    }
+
+    fn all_received(&self) -> usize {
+        self.received.values().sum()
+    }
+
+    /// Returns whether a descriptor stays ready although nothing is left to do.
+    fn busy(&self) -> bool {
+        let ready = verbs::os::wait(&self.reactor.fds(), 0).unwrap();
+        ready.contains(&true)
+    }
+}
+
+/// A server, and a client.
+struct Pair {
+    server: Side,
+    client: Side,
+}
+
+impl Pair {
+    fn until(&mut self, what: &str, done: impl Fn(&Side, &Side) -> bool) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !done(&self.server, &self.client) {
+            assert!(Instant::now() < until, "{what}");
+            self.server.turn();
+            self.client.turn();
+        }
+    }
+
+    fn connect(&mut self, to: &str) -> LinkId {
+        let id = self.client.connect(to);
+        self.until(to, |server, client| {
+            client.connected.contains(&id) && server.connected.len() == client.connected.len()
+        });
+        id
+    }
+
+    /// Sends a message from the client to the server.
+    fn send(&mut self, id: LinkId) {
+        let before = self.server.all_received();
+        self.client.reactor.send(id, None, b"a message").unwrap();
+        self.until("a message", |server, _| server.all_received() > before);
+    }
+}
+
+/// Connects to both devices, removes the first, adds it again and connects to it.
+fn comes_and_goes(tell_ids: bool) {
+    let _alone = alone();
+    let listen = ["0.0.0.0:5000", "192.0.2.1:5001"];
+    let mut pair = Pair {
+        server: Side::new(&listen),
+        client: Side::new(&[]),
+    };
+    let [gone, bound] = ["192.0.2.1:5000", "192.0.2.1:5001"].map(|to| pair.connect(to));
+    let stays = pair.connect("192.0.2.2:5000");
+    [gone, bound, stays]
+        .into_iter()
+        .for_each(|id| pair.send(id));
+    // A thread may still have the data of a command.
+    let data: Buffer = pair.client.reactor.take(gone, 8192).unwrap();
+
+    remove(0, tell_ids);
+    pair.until("the ends", |server, client| {
+        client.ended.len() == 2 && server.ended.len() == 2
+    });
+    for (id, why) in &pair.client.ended {
+        assert!([gone, bound].contains(id), "{id}");
+        assert!(why.as_ref().is_some_and(|w| w.contains("gone")), "{why:?}");
+    }
+    pair.server.turn();
+    pair.client.turn();
+    assert!(!pair.server.busy(), "the server spins");
+    assert!(!pair.client.busy(), "the client spins");
+    pair.send(stays);
+
+    add(0);
+    let back = pair.connect("192.0.2.1:5000");
+    pair.send(back);
+    pair.send(stays);
+    assert_eq!(misuse(), "");
+    drop(data);
+    if tell_ids {
+        pair.until("to listen again", |server, _| !server.reactor.leaving());
+        let bound = pair.connect("192.0.2.1:5001");
+        pair.send(bound);
+    }
+    drop(pair);
+    assert_eq!(misuse(), "");
+    // The removed one is closed; librdmacm keeps those of devices that are there.
+    assert_eq!(open(), 2);
+}
+
+#[test]
+fn a_removed_device_is_dropped_and_taken_again() {
+    comes_and_goes(true);
+}
+
+#[test]
+fn a_fatal_event_ends_the_device() {
+    comes_and_goes(false);
+}
+
+#[test]
+fn an_event_ends_its_connection_only() {
+    for what in [0, 1] {
+        let _alone = alone();
+        let mut pair = Pair {
+            server: Side::new(&["0.0.0.0:5002", "0.0.0.0:5003"]),
+            client: Side::new(&[]),
+        };
+        let [broken, whole] = ["192.0.2.1:5002", "192.0.2.1:5003"].map(|to| pair.connect(to));
+        // A port that goes down ends nothing.
+        event(2, 0);
+        pair.send(broken);
+        event(what, 5002);
+        // Both sides are in this process, and so share the context. This event is the client's.
+        let until = Instant::now() + Duration::from_secs(10);
+        while !pair.client.ended.contains_key(&broken) {
+            assert!(Instant::now() < until, "the end");
+            pair.client.turn();
+        }
+        let why = pair.client.ended[&broken].clone().unwrap();
+        assert!(why.starts_with("event "), "{why}");
+        pair.send(whole);
+        assert_eq!(pair.client.ended.len(), 1);
+        drop(pair);
+        assert_eq!(misuse(), "");
+    }
+}
+
+#[test]
+fn a_connect_that_waits_delays_no_other_connection() {
+    const WAIT: Duration = Duration::from_millis(2000);
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5004", "0.0.0.0:9"]),
+        client: Side::new(&[]),
+    };
+    let other = pair.connect("192.0.2.1:5004");
+    delay(WAIT.as_millis() as u32);
+    let begin = Instant::now();
+    let slow = pair.client.connect("192.0.2.2:9");
+    let closed = pair.client.connect("192.0.2.2:9");
+    let mut longest = Duration::ZERO;
+    let mut sent = 0;
+    while !pair.client.connected.contains(&slow) {
+        assert!(begin.elapsed() < 5 * WAIT);
+        let before = Instant::now();
+        pair.send(other);
+        longest = longest.max(before.elapsed());
+        sent += 1;
+        if sent == 10 {
+            pair.client.reactor.close(closed);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!(
+        "{sent} messages in {:?}, the slowest in {longest:?}",
+        begin.elapsed()
+    );
+    assert!(begin.elapsed() >= WAIT && longest < WAIT / 2, "{longest:?}");
+    pair.send(slow);
+    std::thread::sleep(WAIT);
+    pair.client.turn();
+
+    // A host that never answers does not get a thread for each try.
+    let tries = (0..99).map(|_| pair.client.connect("192.0.2.2:9"));
+    let tries: Vec<_> = tries.collect();
+    let refused = |client: &Side| {
+        let why = tries.iter().filter_map(|id| client.ended.get(id)?.as_ref());
+        why.filter(|w| w.contains("earlier tries")).count()
+    };
+    pair.until("refusals", |_, client| refused(client) == 99 - 16);
+    drop(pair);
+    std::thread::sleep(2 * WAIT);
+    assert_eq!(misuse(), "");
+}

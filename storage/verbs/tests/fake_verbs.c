@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The libibverbs of fake.h. */
+#include "fake.h"
+
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+struct device *fake_devices[DEVICES];
+struct context *fake_contexts[64];
+unsigned int fake_count_contexts;
+static char misuse[512];
+
+void fake_wrong(const char *what, const char *how)
+{
+	if (!misuse[0])
+		snprintf(misuse, sizeof(misuse), "%s: %s", what, how);
+}
+
+void fake_open_queue(struct queue *q)
+{
+	if (pipe2(q->fds, O_NONBLOCK | O_CLOEXEC))
+		abort();
+}
+
+void fake_push(struct queue *q, void *item)
+{
+	q->items[q->tail++ % DEPTH] = item;
+	if (write(q->fds[1], "", 1) != 1)
+		abort();
+}
+
+/* Closes a queue for good: its descriptor stays ready, as that of a removed device does. */
+static void end_queue(struct queue *q)
+{
+	if (q->fds[1] >= 0)
+		close(q->fds[1]);
+	q->fds[1] = -1;
+}
+
+void *fake_pull(struct queue *q)
+{
+	char byte;
+
+	switch (read(q->fds[0], &byte, 1)) {
+	case 1:
+		return q->items[q->head++ % DEPTH];
+	case 0:
+		errno = EIO;
+	}
+	return NULL;
+}
+
+struct context *fake_context_of(struct ibv_context *ctx, const char *what)
+{
+	struct context *c = (struct context *)ctx;
+
+	if (c->closed)
+		fake_wrong(what, "its context is closed");
+	return c;
+}
+
+struct device *fake_make(int number)
+{
+	struct device *d = calloc(1, sizeof(*d));
+
+	d->number = number;
+	d->here = 1;
+	snprintf(d->dev.name, sizeof(d->dev.name), "fake%d", number);
+	d->dev.transport_type = IBV_TRANSPORT_IB;
+	return d;
+}
+
+void fake_init(void)
+{
+	int i;
+
+	for (i = 0; i < DEVICES; i++)
+		if (!fake_devices[i])
+			fake_devices[i] = fake_make(i);
+}
+
+void fake_close_context(struct context *c)
+{
+	if (c->objects)
+		fake_wrong("ibv_close_device", "the context has objects");
+	if (c->closed)
+		fake_wrong("ibv_close_device", "twice");
+	c->closed = 1;
+}
+
+static int poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct cq *cq = (struct cq *)ibv;
+	int i;
+
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ibv->context, "ibv_poll_cq");
+	if (cq->freed)
+		fake_wrong("ibv_poll_cq", "it is destroyed");
+	for (i = 0; i < n && cq->head != cq->tail; i++)
+		wc[i] = cq->wcs[cq->head++ % DEPTH];
+	pthread_mutex_unlock(&fake_lock);
+	return i;
+}
+
+static int notify_cq(struct ibv_cq *ibv, int solicited)
+{
+	struct cq *cq = (struct cq *)ibv;
+
+	(void)solicited;
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ibv->context, "ibv_req_notify_cq");
+	cq->armed = 1;
+	pthread_mutex_unlock(&fake_lock);
+	return 0;
+}
+
+static void complete(struct ibv_cq *ibv, struct ibv_wc wc)
+{
+	struct cq *cq = (struct cq *)ibv;
+	struct channel *ch = (struct channel *)ibv->channel;
+
+	if (!((struct context *)ibv->context)->device->here)
+		return;
+	cq->wcs[cq->tail++ % DEPTH] = wc;
+	if (cq->armed)
+		fake_push(&ch->events, cq);
+	cq->armed = 0;
+}
+
+static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct qp *qp = (struct qp *)ibv;
+
+	(void)bad;
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ibv->context, "ibv_post_recv");
+	qp->sges[qp->tail % DEPTH] = *wr->sg_list;
+	qp->receives[qp->tail++ % DEPTH] = *wr;
+	pthread_mutex_unlock(&fake_lock);
+	return 0;
+}
+
+static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct qp *qp = (struct qp *)ibv;
+	struct ibv_wc done = { .wr_id = wr->wr_id };
+	struct ibv_sge *to;
+	unsigned int n;
+
+	(void)bad;
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ibv->context, "ibv_post_send");
+	if (!qp->peer || qp->peer->freed || qp->peer->head == qp->peer->tail) {
+		done.status = IBV_WC_RETRY_EXC_ERR;
+	} else if (wr->opcode == IBV_WR_SEND) {
+		n = qp->peer->head++ % DEPTH;
+		to = &qp->peer->sges[n];
+		memcpy((void *)(uintptr_t)to->addr, (void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
+		complete(qp->peer->qp.recv_cq, (struct ibv_wc){ .wr_id = qp->peer->receives[n].wr_id,
+								.byte_len = wr->sg_list->length });
+	}
+	complete(ibv->send_cq, done);
+	pthread_mutex_unlock(&fake_lock);
+	return 0;
+}
+
+struct context *fake_open_context(struct device *d)
+{
+	struct context *c = calloc(1, sizeof(*c));
+
+	c->device = d;
+	c->ctx.device = &d->dev;
+	c->ctx.ops.poll_cq = poll_cq;
+	c->ctx.ops.req_notify_cq = notify_cq;
+	c->ctx.ops.post_recv = post_recv;
+	c->ctx.ops.post_send = post_send;
+	fake_open_queue(&c->async);
+	c->ctx.async_fd = c->async.fds[0];
+	fake_contexts[fake_count_contexts++] = c;
+	return c;
+}
+
+/* Without the variable, libibverbs keeps the objects of a removed device. */
+int fake_destroy(struct ibv_context *ctx, int *freed, const char *what)
+{
+	struct context *c;
+	int ret = 0;
+
+	pthread_mutex_lock(&fake_lock);
+	c = fake_context_of(ctx, what);
+	if (*freed)
+		fake_wrong(what, "twice");
+	if (!c->device->here && !getenv("RDMAV_ALLOW_DISASSOC_DESTROY")) {
+		ret = EIO;
+	} else {
+		*freed = 1;
+		c->objects--;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return ret;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
+{
+	struct pd *pd = calloc(1, sizeof(*pd));
+
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ctx, "ibv_alloc_pd")->objects++;
+	pthread_mutex_unlock(&fake_lock);
+	pd->pd.context = ctx;
+	return &pd->pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	return fake_destroy(pd->context, &((struct pd *)pd)->freed, "ibv_dealloc_pd");
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
+{
+	struct mr *mr = calloc(1, sizeof(*mr));
+
+	(void)addr;
+	(void)len;
+	(void)iova;
+	(void)access;
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(pd->context, "ibv_reg_mr")->objects++;
+	pthread_mutex_unlock(&fake_lock);
+	mr->mr.context = pd->context;
+	return &mr->mr;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, len, 0, access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	return fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
+{
+	struct channel *ch = calloc(1, sizeof(*ch));
+
+	fake_open_queue(&ch->events);
+	ch->ch.context = ctx;
+	ch->ch.fd = ch->events.fds[0];
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ctx, "ibv_create_comp_channel")->objects++;
+	pthread_mutex_unlock(&fake_lock);
+	return &ch->ch;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
+{
+	return fake_destroy(ch->context, &((struct channel *)ch)->freed, "ibv_destroy_comp_channel");
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *token, struct ibv_comp_channel *ch, int vector)
+{
+	struct cq *cq = calloc(1, sizeof(*cq));
+
+	(void)cqe;
+	(void)vector;
+	cq->cq.context = ctx;
+	cq->cq.channel = ch;
+	cq->cq.cq_context = token;
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ctx, "ibv_create_cq")->objects++;
+	pthread_mutex_unlock(&fake_lock);
+	return &cq->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	return fake_destroy(cq->context, &((struct cq *)cq)->freed, "ibv_destroy_cq");
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
+{
+	struct cq *c;
+
+	pthread_mutex_lock(&fake_lock);
+	fake_context_of(ch->context, "ibv_get_cq_event");
+	if (!((struct context *)ch->context)->device->here)
+		end_queue(&((struct channel *)ch)->events);
+	do
+		c = fake_pull(&((struct channel *)ch)->events);
+	while (c && c->freed);
+	pthread_mutex_unlock(&fake_lock);
+	if (!c)
+		return -1;
+	*cq = &c->cq;
+	*context = c->cq.cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
+{
+	(void)cq;
+	(void)n;
+}
+
+int ibv_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
+{
+	struct ibv_async_event *next;
+
+	pthread_mutex_lock(&fake_lock);
+	next = fake_pull(&fake_context_of(ctx, "ibv_get_async_event")->async);
+	pthread_mutex_unlock(&fake_lock);
+	if (!next)
+		return -1;
+	*event = *next;
+	return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+	(void)event;
+}
+
+const char *ibv_event_type_str(enum ibv_event_type event)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "event %d", event);
+	return text;
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	return status == IBV_WC_RETRY_EXC_ERR ? "transport retry counter exceeded" : "error";
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+	struct ibv_device **list = calloc(DEVICES + 1, sizeof(*list));
+	int i, count = 0;
+
+	fake_init();
+	for (i = 0; i < DEVICES; i++)
+		if (fake_devices[i]->here)
+			list[count++] = &fake_devices[i]->dev;
+	if (n)
+		*n = count;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	return &fake_open_context((struct device *)device)->ctx;
+}
+
+int ibv_close_device(struct ibv_context *ctx)
+{
+	fake_close_context((struct context *)ctx);
+	return 0;
+}
+
+int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	fake_context_of(ctx, "ibv_query_device");
+	memset(attr, 0, sizeof(*attr));
+	attr->max_qp_init_rd_atom = READS;
+	return 0;
+}
+
+/* The InfiniBand CM is not here. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define ABSENT(type, name, ...) type name(__VA_ARGS__) { abort(); }
+ABSENT(int, ibv_query_port, struct ibv_context *c, uint8_t p, struct _compat_ibv_port_attr *a)
+ABSENT(int, ibv_query_gid, struct ibv_context *c, uint8_t p, int i, union ibv_gid *g)
+ABSENT(int, ibv_query_pkey, struct ibv_context *c, uint8_t p, int i, __be16 *k)
+ABSENT(struct ibv_qp *, ibv_create_qp, struct ibv_pd *p, struct ibv_qp_init_attr *a)
+ABSENT(int, ibv_modify_qp, struct ibv_qp *q, struct ibv_qp_attr *a, int m)
+ABSENT(int, ibv_destroy_qp, struct ibv_qp *q)
+ABSENT(struct ibv_ah *, ibv_create_ah_from_wc, struct ibv_pd *p, struct ibv_wc *w, struct ibv_grh *g, uint8_t n)
+ABSENT(int, ibv_destroy_ah, struct ibv_ah *a)
+
+/* The first use of something that was closed or destroyed, or "". */
+const char *fake_misuse(void)
+{
+	return misuse;
+}
