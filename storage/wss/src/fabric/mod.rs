@@ -6,6 +6,7 @@ mod ce;
 pub mod election;
 mod rs;
 mod se;
+mod short;
 
 use std::{
     collections::HashMap,

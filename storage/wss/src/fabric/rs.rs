@@ -12,7 +12,7 @@ use srp_target::{
 };
 use verbs::{Buffer, Op, Piece};
 
-use super::{accept_role, good, send, Links, Role};
+use super::{accept_role, good, send, short::Short, Links, Role};
 use crate::{
     message::{Status, Zero},
     peer::Peer,
@@ -37,6 +37,7 @@ pub(super) struct Rs {
     files: Files,
     /// The connection and the buffer of each operation.
     memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
+    short: Short<Action>,
 }
 
 fn status(result: Result<(), Sense>) -> Status {
@@ -114,6 +115,7 @@ pub(super) fn role(
         store: Store::new(number, boot, blocks, 0),
         files: Workers::new(threads, work)?,
         memory: HashMap::new(),
+        short: Short::default(),
     };
     Ok((role, Links::new(listen)?))
 }
@@ -133,18 +135,16 @@ impl Rs {
                 }
             }
             Action::Close { peer } => reactor.close(peer),
-            Action::Pull {
-                peer,
-                op,
-                va,
-                key,
-                len,
+            Action::Pull { .. }
+            | Action::Execute {
+                work: Work::Read { .. },
+                ..
             } => {
-                let result = reactor.take(peer, len as usize).and_then(|buffer| {
-                    let piece = Piece { va, key, len };
-                    reactor.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
-                });
-                self.check(reactor, peer, result);
+                let mut short = std::mem::take(&mut self.short);
+                if short.start(action, |action| self.start(reactor, action)) {
+                    println!("no memory: transfers wait for others");
+                }
+                self.short = short;
             }
             Action::Push {
                 peer,
@@ -166,18 +166,7 @@ impl Rs {
                 self.check(reactor, peer, result);
             }
             Action::Execute { peer, op, work } => {
-                let mut memory = self.memory.remove(&op).and_then(|(_, buffer)| buffer);
-                if let (None, Work::Read { blocks, .. }) = (&memory, work) {
-                    match reactor.take(peer, blocks as usize * 512) {
-                        Ok(buffer) => memory = Some(buffer),
-                        // Without memory the connection is closed and the operation discarded; the
-                        // CE retries.
-                        Err(e) => {
-                            self.check(reactor, peer, Err(e));
-                            return self.store.executed(op, Status::ReadError);
-                        }
-                    }
-                }
+                let memory = self.memory.remove(&op).and_then(|(_, buffer)| buffer);
                 self.memory.insert(op, (peer, None));
                 self.files.give(Job { op, work, memory });
             }
@@ -187,6 +176,48 @@ impl Rs {
                 }
             }
         }
+    }
+
+    /// Starts a transfer. Returns false if there is no memory now.
+    fn start(&mut self, reactor: &mut Links<Token>, action: &Action) -> bool {
+        let (peer, len) = match *action {
+            Action::Pull { peer, len, .. } => (peer, len as usize),
+            Action::Execute {
+                peer,
+                work: Work::Read { blocks, .. },
+                ..
+            } => (peer, blocks as usize * 512),
+            _ => return true,
+        };
+        let buffer = match reactor.take(peer, len) {
+            Err(e) if e.kind() == io::ErrorKind::OutOfMemory => return false,
+            result => result,
+        };
+        match (action.clone(), buffer) {
+            (
+                Action::Pull {
+                    op, va, key, len, ..
+                },
+                buffer,
+            ) => {
+                let result = buffer.and_then(|buffer| {
+                    let piece = Piece { va, key, len };
+                    reactor.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
+                });
+                self.check(reactor, peer, result);
+            }
+            (Action::Execute { op, work, .. }, Ok(buffer)) => {
+                self.memory.insert(op, (peer, None));
+                let memory = Some(buffer);
+                self.files.give(Job { op, work, memory });
+            }
+            (Action::Execute { op, .. }, Err(e)) => {
+                self.check(reactor, peer, Err(e));
+                self.store.executed(op, Status::ReadError);
+            }
+            _ => {}
+        }
+        true
     }
 
     fn check(&mut self, reactor: &mut Links<Token>, peer: Peer, result: io::Result<()>) {
@@ -244,6 +275,9 @@ impl Role for Rs {
 
     fn act(&mut self, reactor: &mut Links<Token>) {
         loop {
+            let mut short = std::mem::take(&mut self.short);
+            short.go_on(|action| self.start(reactor, action));
+            self.short = short;
             let actions = self.store.actions();
             if actions.is_empty() {
                 return;
