@@ -142,6 +142,11 @@ pub struct Client {
     now: u64,
     watch: Watch,
     partners: [Partner; NODES],
+    /// Stripes with blocks that cannot be computed in this epoch: these become bad, so that the
+    /// nodes return.
+    given_up: BTreeSet<u64>,
+    /// Number of stripes that a node got without such blocks.
+    incomplete: u64,
     next: u64,
     /// Time until which the key may be used, if held.
     held: Option<u64>,
@@ -194,6 +199,8 @@ impl Client {
             now,
             watch: Watch::new(now),
             partners: std::array::from_fn(|_| partner()),
+            given_up: BTreeSet::new(),
+            incomplete: 0,
             next: 1,
             held: None,
             hold_at: now,
@@ -250,6 +257,11 @@ impl Client {
     /// Number of stripes of each node that were written again because of bad blocks.
     pub fn repaired(&self) -> [u64; NODES] {
         std::array::from_fn(|n| self.partners[n].repaired)
+    }
+
+    /// Number of stripes that a node got without the blocks that cannot be computed.
+    pub fn incomplete(&self) -> u64 {
+        self.incomplete
     }
 
     fn say(&mut self, what: String) {

@@ -20,7 +20,7 @@ use std::{
 
 use crate::layout::{Cell, Mask, Size, Span, BLOCK, NODES};
 use checked::{DIGEST, PAGE};
-use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, NO_NEW, STATE, WHOLE, WRITE};
+use entry::{sum, word, Entry, CONTENT, DONE, FLOOR, NO_NEW, SOME_NEW, STATE, WHOLE, WRITE};
 
 pub use checked::unreadable;
 
@@ -331,7 +331,9 @@ impl<M: Media> Journal<M> {
                 }
                 CONTENT => {
                     let place = span.of(own).place(&self.size);
-                    self.in_place(place, &bytes)?;
+                    let (new, map) = bytes.split_at(len);
+                    let bad: Vec<_> = map.iter().map(|b| *b != 0).collect();
+                    self.apply(place, new, &bad)?;
                 }
                 _ => {}
             }
@@ -476,6 +478,24 @@ impl<M: Media> Journal<M> {
         };
         self.append(entry, &[&bytes])?;
         self.content(span.place(&self.size), bytes.into(), Vec::new());
+        Ok(())
+    }
+
+    /// Logs that a block of a cell of this node is bad, until it is written.
+    pub fn lose(&mut self, span: Span) -> io::Result<()> {
+        let (bytes, mut map) = (vec![0; span.len()], vec![1; usize::from(span.blocks)]);
+        map.resize(BLOCK, 0);
+        let entry = Entry {
+            content: SOME_NEW,
+            row: span.cell.row,
+            cell: span.cell.number(),
+            block: span.block,
+            blocks: span.blocks,
+            ..Entry::new(CONTENT, 0, 0, span.stripe)
+        };
+        self.append(entry, &[&bytes, &map])?;
+        let bad = vec![true; usize::from(span.blocks)];
+        self.content(span.place(&self.size), bytes.into(), bad);
         Ok(())
     }
 

@@ -118,6 +118,8 @@ pub enum Message {
         stripe: u64,
         /// Nodes without the stripe.
         lost: Mask,
+        /// Whether blocks that cannot be computed become bad. Otherwise the request fails.
+        rest: bool,
     },
     /// WRITE or REBUILD has completed.
     Done {
@@ -308,7 +310,9 @@ impl Message {
                 id,
                 stripe,
                 lost,
+                rest,
             } => Form::new(9)
+                .byte(1, u8::from(rest))
                 .byte(3, lost)
                 .word(16, epoch)
                 .word(24, id)
@@ -401,6 +405,7 @@ impl Message {
                 id,
                 stripe,
                 lost,
+                rest: bytes[1] != 0,
             },
             10 if number == 0 || status == Status::Unreadable => Self::Done {
                 status,
@@ -497,6 +502,7 @@ mod tests {
                 id,
                 stripe,
                 lost,
+                rest: false,
             },
             Message::Done {
                 status: Status::Unreadable,
@@ -519,6 +525,13 @@ mod tests {
             Message::Complain { epoch, number },
             Message::Alive { floor },
             Message::Spoilt { epoch, stripe },
+            Message::Rebuild {
+                epoch,
+                id,
+                stripe,
+                lost,
+                rest: true,
+            },
         ]
     }
 

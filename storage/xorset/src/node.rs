@@ -365,7 +365,9 @@ impl<M: Media> Node<M> {
             .map(|(g, _)| *g)
             .collect();
         for gather in lost {
-            self.fail(gather, Status::Failed, 0);
+            if let Err(e) = self.fail(gather, Status::Failed, 0) {
+                self.check(Err(e));
+            }
         }
     }
 

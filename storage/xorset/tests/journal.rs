@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use world::{disk::Disk, Rng};
 use xorset::{
-    journal::{Journal, Media, Name},
+    journal::{unreadable, Journal, Media, Name},
     layout::{Cell, Size, Span},
 };
 
@@ -191,6 +191,36 @@ fn a_bad_block_that_lacks_a_write_stays_bad() {
         let mut journal = Journal::open(disk).unwrap();
         assert_eq!(journal.read(span(1, 3, 0, 1)).unwrap(), [9; 512]);
     }
+}
+
+/// A lost block is bad at once, after a power failure, and when the log has begun anew, until it is
+/// written.
+#[test]
+fn a_lost_block_stays_bad() {
+    let disk = Disk::new(Journal::<Disk>::file_len(&SIZE, LOG));
+    Journal::format(disk.clone(), 2, SIZE, LOG).unwrap();
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    let check = |journal: &mut Journal<Disk>| {
+        let lost = journal.read(span(1, 2, 0, 1)).unwrap_err();
+        assert!(unreadable(&lost), "{lost}");
+        assert_eq!(journal.read(span(1, 2, 1, 1)).unwrap(), [5; 512]);
+    };
+    journal.rebuilt(span(1, 2, 0, 2), vec![5; 1024]).unwrap();
+    journal.lose(span(1, 2, 0, 1)).unwrap();
+    check(&mut journal);
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    check(&mut journal);
+    journal.flush().unwrap();
+    check(&mut journal);
+    for n in 0..99 {
+        journal.rebuilt(span(0, 0, 0, 2), vec![n; 1024]).unwrap();
+    }
+    check(&mut journal);
+    let mut journal = Journal::open(disk.clone()).unwrap();
+    check(&mut journal);
+    journal.rebuilt(span(1, 2, 0, 1), vec![9; 512]).unwrap();
+    let mut journal = Journal::open(disk).unwrap();
+    assert_eq!(journal.read(span(1, 2, 0, 1)).unwrap(), [9; 512]);
 }
 
 #[test]

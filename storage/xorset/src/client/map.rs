@@ -159,6 +159,7 @@ impl Client {
         (self.open, self.rising) = (false, 0);
         let guilty = self.complaints.guilty(0, self.watch.now);
         self.complaints.clear();
+        self.given_up.clear();
         self.size = Some(map.size);
         // A node that is excluded may lack writes in flight.
         let writes = self.parts.values().filter(|p| p.kind == Kind::Write);

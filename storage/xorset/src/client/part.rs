@@ -286,7 +286,21 @@ impl Client {
                 let (stripe, command) = (part.span.stripe, part.command);
                 let dead = command.is_some_and(|c| self.commands.get(&c).is_some_and(|c| c.dead));
                 let bad = usize::from(bad);
-                if dead || !self.spoilt(bad, stripe) {
+                let goes_on = !dead && self.spoilt(bad, stripe);
+                if let (Kind::Rebuild(node), false) = (kind, goes_on) {
+                    if self.rebuilds(node) {
+                        // The part goes on, and what it cannot compute becomes bad.
+                        self.given_up.insert(stripe);
+                        self.incomplete += 1;
+                        let count = self.incomplete;
+                        return self.say(format!(
+                            "node {node}: stripe {stripe} is rebuilt without the blocks that need \
+                             bad ones of node {bad}, {count} such stripes so far; these blocks are \
+                             lost"
+                        ));
+                    }
+                }
+                if !goes_on {
                     if let Some(command) = command.and_then(|c| self.commands.get_mut(&c)) {
                         command.failed = true;
                     }
@@ -309,6 +323,13 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Returns whether a node is being rebuilt.
+    fn rebuilds(&self, n: usize) -> bool {
+        self.map
+            .as_ref()
+            .is_some_and(|m| m.states[n] == State::Rebuilding)
     }
 
     /// Starts the rebuild of the next stripes of each rebuilding node. A stripe that is done makes
@@ -462,11 +483,12 @@ impl Client {
                     span,
                     lost,
                 },
-                Kind::Rebuild(_) => Message::Rebuild {
+                Kind::Rebuild(n) => Message::Rebuild {
                     epoch,
                     id,
                     stripe,
                     lost,
+                    rest: self.given_up.contains(&stripe) && self.rebuilds(n),
                 },
             };
             self.send(n, message, data);

@@ -31,7 +31,8 @@ pub(super) struct Entry {
     pub(super) kind: u8,
     pub(super) owner: u8,
     pub(super) lost: Mask,
-    /// What the payload has after the delta: [`NO_NEW`], [`NEW`] or [`SOME_NEW`].
+    /// What the payload of a write has after the delta: [`NO_NEW`], [`NEW`] or [`SOME_NEW`], which
+    /// also [`CONTENT`] may be.
     pub(super) content: u8,
     /// Row of the cell with the new content.
     pub(super) row: u8,
@@ -85,7 +86,7 @@ impl Entry {
             CONTENT => 1,
             _ => 0,
         };
-        let map = usize::from(self.kind == WRITE && self.content == SOME_NEW);
+        let map = usize::from(self.content == SOME_NEW);
         (parts * usize::from(self.blocks) + map) * BLOCK
     }
 

@@ -16,7 +16,9 @@ use crate::{
 pub(super) enum Goal {
     Read,
     Write(Vec<u8>),
-    Rebuild,
+    /// Rebuild of a stripe. If blocks that cannot be computed become bad, with the nodes that lack
+    /// the stripe.
+    Rebuild(Option<Mask>),
 }
 
 pub(super) struct Gather {
@@ -36,22 +38,37 @@ impl<M: Media> Node<M> {
         id: u64,
         stripe: u64,
         lost: Mask,
-        row: u8,
+        rest: bool,
     ) -> io::Result<()> {
-        if usize::from(row) == ROWS {
-            self.rebuilds.push((self.journal.lsn(), peer, id));
-            return Ok(());
-        }
         let span = Span {
             stripe,
             cell: Cell {
-                row,
+                row: 0,
                 column: column(stripe, self.number),
             },
             block: 0,
             blocks: self.journal.size().cell,
         };
-        self.gather(peer, id, span, lost, Goal::Rebuild)
+        self.gather(peer, id, span, lost, Goal::Rebuild(rest.then_some(lost)))
+    }
+
+    /// Continues a rebuild after a span: with the next block of its cell, or the next row.
+    fn rebuilt(&mut self, g: Gather) -> io::Result<()> {
+        let (mut span, cell) = (g.span, self.journal.size().cell);
+        span.block += span.blocks;
+        if span.block == cell {
+            span.cell.row += 1;
+            (span.block, span.blocks) = (0, cell);
+        }
+        if usize::from(span.cell.row) == ROWS {
+            self.rebuilds.push((self.journal.lsn(), g.peer, g.id));
+            return Ok(());
+        }
+        let lost = match g.goal {
+            Goal::Rebuild(Some(lost)) => lost,
+            _ => g.lost,
+        };
+        self.gather(g.peer, g.id, span, lost, g.goal)
     }
 
     pub(super) fn gather(
@@ -100,12 +117,10 @@ impl<M: Media> Node<M> {
         self.gathers.insert(number, gather);
         if let Some(e) = spoilt {
             self.say(e.to_string());
-            self.fail(number, Status::Unreadable, self.number as u8);
-            return Ok(());
+            return self.fail(number, Status::Unreadable, self.number as u8);
         }
         if down {
-            self.fail(number, status, 0);
-            return Ok(());
+            return self.fail(number, status, 0);
         }
         let epoch = self.journal.epoch();
         for (n, id, span) in ask {
@@ -122,15 +137,29 @@ impl<M: Media> Node<M> {
     }
 
     /// `node`: the one with unreadable blocks, if these are the reason.
-    pub(super) fn fail(&mut self, gather: u64, status: Status, node: u8) {
+    pub(super) fn fail(&mut self, gather: u64, status: Status, node: u8) -> io::Result<()> {
         self.reads.retain(|_, (g, _)| *g != gather);
-        if let Some(Gather { peer, id, goal, .. }) = self.gathers.remove(&gather) {
-            let answer = match goal {
-                Goal::Read => Message::Data { status, id, node },
-                _ => Message::Done { status, id, node },
-            };
-            self.tell(peer, answer);
+        let Some(mut g) = self.gathers.remove(&gather) else {
+            return Ok(());
+        };
+        let id = g.id;
+        match (&g.goal, status) {
+            (Goal::Rebuild(Some(_)), Status::Unreadable) => {
+                let wider = g.lost | 1 << node;
+                if g.span.blocks > 1 {
+                    g.span.blocks = 1;
+                } else if wider != g.lost && wider.count_ones() <= 2 {
+                    g.lost = wider;
+                } else {
+                    self.journal.lose(g.span)?;
+                    return self.rebuilt(g);
+                }
+                return self.gather(g.peer, g.id, g.span, g.lost, g.goal);
+            }
+            (Goal::Read, _) => self.tell(g.peer, Message::Data { status, id, node }),
+            _ => self.tell(g.peer, Message::Done { status, id, node }),
         }
+        Ok(())
     }
 
     /// Continues a gather when all of its cells have arrived.
@@ -142,7 +171,7 @@ impl<M: Media> Node<M> {
         {
             return Ok(());
         }
-        let Some(g) = self.gathers.remove(&gather) else {
+        let Some(mut g) = self.gathers.remove(&gather) else {
             return Ok(());
         };
         match g.goal {
@@ -153,9 +182,9 @@ impl<M: Media> Node<M> {
                 Ok(())
             }
             Goal::Write(data) => self.commit(g.peer, g.id, g.span, g.lost, g.sum, data),
-            Goal::Rebuild => {
-                self.journal.rebuilt(g.span, g.sum)?;
-                self.rebuild(g.peer, g.id, g.span.stripe, g.lost, g.span.cell.row + 1)
+            Goal::Rebuild(_) => {
+                self.journal.rebuilt(g.span, std::mem::take(&mut g.sum))?;
+                self.rebuilt(g)
             }
         }
     }

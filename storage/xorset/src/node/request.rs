@@ -52,8 +52,8 @@ impl<M: Media> Node<M> {
                 };
                 if status != Status::Good || payload.len() != g.sum.len() {
                     match status {
-                        Status::Unreadable => self.fail(gather, status, node),
-                        _ => self.fail(gather, Status::Failed, 0),
+                        Status::Unreadable => self.fail(gather, status, node)?,
+                        _ => self.fail(gather, Status::Failed, 0)?,
                     }
                     return Ok(());
                 }
@@ -161,13 +161,14 @@ impl<M: Media> Node<M> {
                 id,
                 stripe,
                 lost,
+                rest,
             } if is_client => {
                 if !ready(epoch) {
                     self.tell(peer, Message::done(Status::Stale, id));
                 } else if stripe >= self.journal.size().stripes || !has(lost, self.number) {
                     self.tell(peer, Message::done(Status::Invalid, id));
                 } else {
-                    self.rebuild(peer, id, stripe, lost, 0)?;
+                    self.rebuild(peer, id, stripe, lost, rest)?;
                 }
             }
             Message::Delta {
