@@ -137,3 +137,26 @@ impl Disk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel tells of a lost write once, to one of those that flush.
+    #[test]
+    fn each_flush_after_a_failed_one_fails() {
+        let path = std::env::temp_dir().join(format!("disk-{}", std::process::id()));
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let mut disk = Disk::open(&path, false).unwrap();
+        assert_eq!(disk.flush(), Ok(()));
+        // It cannot be synced.
+        let null = File::open("/dev/null").unwrap();
+        let whole = std::mem::replace(&mut disk.file, null);
+        assert_eq!(disk.flush(), Err(Sense::WRITE_ERROR));
+        disk.file = whole;
+        assert_eq!(disk.flush(), Err(Sense::WRITE_ERROR));
+        let again = Disk::open(&path, false).unwrap();
+        assert_eq!(again.flush(), Ok(()));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
