@@ -7,6 +7,7 @@ use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
 use verbs::{Buffer, Op};
 
 use crate::{
+    acl::{List, ListFile},
     proto::cmd::DirectBuf,
     reactor::{pieces, Event, LinkId, Reactor, ENDING, EVENTS},
     target::{Action, ChannelId, Done, Target, TaskId, Work},
@@ -184,6 +185,7 @@ pub struct Fabric {
     workers: Commands,
     reactor: Reactor<Token>,
     target: Target<Buffer>,
+    allow: Option<ListFile>,
 }
 
 impl Fabric {
@@ -193,7 +195,14 @@ impl Fabric {
             reactor: Reactor::new(listen)?,
             target,
             workers: Workers::new(threads, execute)?,
+            allow: None,
         })
+    }
+
+    /// Admits only initiators in this list, which is read again for each login.
+    pub fn allow(&mut self, (file, list): (ListFile, List)) {
+        self.target.allow(list);
+        self.allow = Some(file);
     }
 
     /// Runs until `stop` is readable, then until all sessions have ended, at most 5 s.
@@ -241,7 +250,12 @@ impl Fabric {
 
     fn event(&mut self, event: Event<Token>) {
         match event {
-            Event::Login { id, data } => self.target.login(id, &data),
+            Event::Login { id, data } => {
+                if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
+                    self.target.allow(list);
+                }
+                self.target.login(id, &data);
+            }
             Event::Received { id, buffer, len } => self.target.received(id, buffer, len),
             Event::Done { id, token, buffer } => match (token, buffer) {
                 (Token::Fetch(task), Some(buffer)) => self.target.fetched(task, buffer),

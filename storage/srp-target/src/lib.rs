@@ -14,6 +14,7 @@ pub mod srp {
     pub mod proto;
 }
 
+pub mod acl;
 pub mod disk;
 pub mod fabric;
 pub mod options;

@@ -5,6 +5,7 @@
 use std::{io, process::ExitCode, sync::Arc};
 
 use srp_target::{
+    acl::ListFile,
     disk::Disk,
     fabric::Fabric,
     options::{Options, HELP},
@@ -28,6 +29,9 @@ fn run(options: &Options) -> io::Result<()> {
     };
     let target = Target::new(settings, units.clone());
     let mut fabric = Fabric::new(target, options.listen, options.threads)?;
+    if let Some(file) = &options.allow {
+        fabric.allow(ListFile::open(file)?);
+    }
     println!("listens at {}", options.listen);
     fabric.run(&stop)?;
     drop(fabric);

@@ -18,6 +18,9 @@ exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           maximum number of channels of a session, 1 to 64 (default 16)
   --threads N            threads that read and write files, 1 to 64 (default 4)
+  --allow FILE           initiators that may log in (default: all). A line has a port identifier of
+                         32 hexadecimal digits, and maybe luns=0,2-5 and target=IDENTIFIER. Read
+                         again for each login
 ";
 
 /// The parsed command line.
@@ -39,6 +42,8 @@ pub struct Options {
     pub channels: usize,
     /// Number of threads that execute commands.
     pub threads: usize,
+    /// File of the initiators that may log in.
+    pub allow: Option<PathBuf>,
 }
 
 /// Parses a value. The error names the option.
@@ -59,6 +64,7 @@ impl Options {
             queue_depth: 64,
             channels: 16,
             threads: 4,
+            allow: None,
         };
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
@@ -67,7 +73,7 @@ impl Options {
                 this.read_only = true;
                 continue;
             }
-            const NAMES: [&str; 7] = [
+            const NAMES: [&str; 8] = [
                 "--lun",
                 "--listen",
                 "--id-ext",
@@ -75,6 +81,7 @@ impl Options {
                 "--queue-depth",
                 "--channels",
                 "--threads",
+                "--allow",
             ];
             if !NAMES.contains(&name.as_str()) {
                 return Err(format!("unknown option '{name}'"));
@@ -82,6 +89,10 @@ impl Options {
             let next = args.next().ok_or_else(|| format!("{name} has no value"))?;
             if name == "--lun" {
                 this.luns.push(next.into());
+                continue;
+            }
+            if name == "--allow" {
+                this.allow = Some(next.into());
                 continue;
             }
             let text = next.to_string_lossy();

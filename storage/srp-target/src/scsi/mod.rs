@@ -16,6 +16,7 @@ use std::sync::{
 };
 
 use crate::{
+    acl,
     disk::{Disk, BLOCK},
     sense::Sense,
 };
@@ -306,12 +307,13 @@ fn be32(cdb: &Cdb, at: usize) -> u32 {
 }
 
 /// Parses a command. `number` is the index of its unit; `None` if the LUN has no unit. `attention`
-/// is the pending unit attention that REQUEST SENSE reports.
+/// is the pending unit attention that REQUEST SENSE reports. REPORT LUNS tells the units in `seen`.
 pub fn parse(
     cdb: &Cdb,
     units: &Units,
     number: Option<usize>,
     attention: Option<Sense>,
+    seen: &acl::Units,
 ) -> Result<Command, Sense> {
     let unit = number.and_then(|n| units.get(n));
     let elsewhere = unit.is_some_and(|u| u.is_elsewhere());
@@ -323,7 +325,7 @@ pub fn parse(
     let Some(unit) = unit else {
         return match cdb[0] {
             opcode::INQUIRY => inquiry::absent(cdb),
-            opcode::REPORT_LUNS => report_luns(cdb, units),
+            opcode::REPORT_LUNS => report_luns(cdb, units, seen),
             opcode::REQUEST_SENSE => request_sense(cdb, Sense::NO_UNIT),
             _ => Err(Sense::NO_UNIT),
         };
@@ -338,7 +340,7 @@ pub fn parse(
         (0x1a, _) => mode::sense6(cdb, unit),
         (0x5a, _) => mode::sense10(cdb, unit),
         (0x1b, _) => start_stop(cdb),
-        (opcode::REPORT_LUNS, _) => report_luns(cdb, units),
+        (opcode::REPORT_LUNS, _) => report_luns(cdb, units, seen),
         (0xa3, Some(0x0c)) => opcodes::report(cdb, elsewhere),
         (0xa3, _) => opcodes::task_management(cdb),
         _ => {
@@ -366,7 +368,7 @@ fn start_stop(cdb: &Cdb) -> Result<Command, Sense> {
     Ok(Command::Start(how & 1 != 0))
 }
 
-fn report_luns(cdb: &Cdb, units: &Units) -> Result<Command, Sense> {
+fn report_luns(cdb: &Cdb, units: &Units, seen: &acl::Units) -> Result<Command, Sense> {
     let most = be32(cdb, 6);
     let numbers = match cdb[2] {
         0 | 2 => 0..units.len(),
@@ -378,7 +380,8 @@ fn report_luns(cdb: &Cdb, units: &Units) -> Result<Command, Sense> {
         return Err(Sense::FIELD);
     }
     let mut bytes = vec![0; 8];
-    bytes[..4].copy_from_slice(&(8 * numbers.len() as u32).to_be_bytes());
-    bytes.extend(numbers.flat_map(address));
+    bytes.extend(numbers.filter(|n| acl::sees(seen, *n)).flat_map(address));
+    let len = bytes.len() as u32 - 8;
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
     Ok(Command::Reply(bytes, most))
 }

@@ -4,6 +4,7 @@
 
 use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
 use crate::{
+    acl,
     proto::{
         login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
         reject::Reject,
@@ -20,6 +21,7 @@ const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 pub(super) struct Login {
     pub(super) channel: ChannelId,
     req: LoginReq,
+    units: acl::Units,
     /// Whether this login terminated other channels.
     terminated: bool,
 }
@@ -42,6 +44,19 @@ impl<B: Buffer> Target<B> {
             );
             return self.reject(id, req.tag, reason);
         }
+        let units = match self.access.find(&req.initiator, &req.target) {
+            Ok(units) => units,
+            Err(new) => {
+                if new {
+                    self.say(
+                        &req.initiator,
+                        "login refused: it is not in the list of --allow",
+                    );
+                }
+                // The reason that LIO gives.
+                return self.reject(id, req.tag, Reject::CHANNEL_LIMIT_REACHED);
+            }
+        };
         let mut terminated = false;
         if req.multichannel == 0 {
             for other in self.of(&req.initiator) {
@@ -52,6 +67,7 @@ impl<B: Buffer> Target<B> {
         self.logins.push(Login {
             channel: id,
             req,
+            units,
             terminated,
         });
         self.admit();
@@ -130,6 +146,7 @@ impl<B: Buffer> Target<B> {
         let depth = self.settings.queue_depth;
         let fresh = vec![Some(Sense::NEW_SESSION); self.units.len()];
         self.nexuses.entry(req.initiator).or_insert(fresh);
+        self.seen.insert(req.initiator, login.units);
         self.channels.insert(
             login.channel,
             Channel {

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::{task::State, Action, Buffer, ChannelId, Target, TaskId};
 use crate::{
     proto::tmf::Function,
-    scsi,
     sense::Sense,
     wire::{self, Broken, TskMgmt},
 };
@@ -35,7 +34,7 @@ impl<B: Buffer> Target<B> {
         };
         let initiator = channel.initiator;
         channel.credits -= 1;
-        let Some(unit) = scsi::unit_of(req.lun, &self.units) else {
+        let Some(unit) = self.unit_of(&initiator, req.lun) else {
             self.respond(id, req.tag, code::INVALID_FIELDS);
             return Ok(());
         };

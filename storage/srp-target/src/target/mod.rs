@@ -22,8 +22,9 @@ use std::{
 };
 
 use crate::{
+    acl,
     proto::{cmd::DirectBuf, ids::PortId, opcode},
-    scsi::{Command, Unit},
+    scsi::{self, Command, Unit},
     sense::Sense,
     wire::{self, Broken, Reason},
 };
@@ -230,6 +231,9 @@ pub struct Target<B> {
     units: Vec<Arc<Unit>>,
     channels: BTreeMap<ChannelId, Channel>,
     nexuses: HashMap<[u8; 16], Attention>,
+    access: acl::Access,
+    /// The units that initiators with a session see.
+    seen: HashMap<[u8; 16], acl::Units>,
     tasks: BTreeMap<TaskId, Task<B>>,
     next: TaskId,
     waiters: Vec<Waiter>,
@@ -247,6 +251,8 @@ impl<B: Buffer> Target<B> {
             units,
             channels: BTreeMap::new(),
             nexuses: HashMap::new(),
+            access: acl::Access::default(),
+            seen: HashMap::new(),
             tasks: BTreeMap::new(),
             next: 0,
             waiters: Vec::new(),
@@ -268,6 +274,17 @@ impl<B: Buffer> Target<B> {
         self.units = units;
         self.closed = false;
         self.admit();
+    }
+
+    /// Sets the list of initiators that may log in. Sessions go on as before.
+    pub fn allow(&mut self, list: acl::List) {
+        self.access.set(list);
+    }
+
+    /// The unit that a LUN addresses, if the initiator sees it.
+    fn unit_of(&self, initiator: &[u8; 16], lun: [u8; 8]) -> Option<usize> {
+        let seen = self.seen.get(initiator).unwrap_or(&None);
+        scsi::unit_of(lun, &self.units).filter(|n| acl::sees(seen, *n))
     }
 
     /// Returns whether an initiator has a session that is not ending.
@@ -348,6 +365,7 @@ impl<B: Buffer> Target<B> {
         let mut others = self.channels.values();
         if !others.any(|c| c.initiator == channel.initiator) {
             self.nexuses.remove(&channel.initiator);
+            self.seen.remove(&channel.initiator);
             self.actions.push(Action::Gone {
                 initiator: channel.initiator,
             });

@@ -84,7 +84,7 @@ impl<B: Buffer> Target<B> {
             return Err(Broken::Tag(cmd.tag));
         }
         channel.credits -= 1;
-        let unit = scsi::unit_of(cmd.lun, &self.units);
+        let unit = self.unit_of(&initiator, cmd.lun);
         let mut out = None;
         match cmd.data.immediate {
             Some((at, _)) => out = Some(Out { buffer, at }),
@@ -146,7 +146,8 @@ impl<B: Buffer> Target<B> {
             return Err(Sense::ATTRIBUTE);
         }
         let cdb = cmd.cdb.first_chunk().ok_or(Sense::FIELD)?;
-        scsi::parse(cdb, &self.units, unit, attention)
+        let seen = self.seen.get(initiator).unwrap_or(&None);
+        scsi::parse(cdb, &self.units, unit, attention, seen)
     }
 
     /// Fetches the next missing table or data, or starts the command.
