@@ -21,7 +21,7 @@ use crate::{
     ffi, made,
 };
 
-/// An RDMA device with its protection domain. It lives as long as anything created on it.
+/// An RDMA device with a protection domain. It lives as long as anything created on it.
 #[derive(Clone)]
 pub struct Device(pub(crate) Arc<Inner>);
 
@@ -46,6 +46,8 @@ pub(crate) enum Hold {
     Cm(Id),
     /// The context is our own.
     Opened(#[allow(dead_code)] Context),
+    /// The owner of the context and of `wakeups`: this is only a further domain.
+    First(Device),
 }
 
 /// A context of `shim_open`.
@@ -66,9 +68,11 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: The channel is from `shim_wakeups`. Its completion queues are destroyed: each
-        // keeps a clone of the device.
-        unsafe { ffi::shim_wakeups_free(self.wakeups.as_ptr()) };
+        if !matches!(self.hold, Hold::First(_)) {
+            // SAFETY: The channel is from `shim_wakeups`. Its completion queues are destroyed: each
+            // keeps a clone of the device, or of a domain that does.
+            unsafe { ffi::shim_wakeups_free(self.wakeups.as_ptr()) };
+        }
         // SAFETY: The domain is from `shim_pd`. Its regions and queue pairs are destroyed: each
         // keeps a clone of the device.
         unsafe { ffi::shim_pd_free(self.pd.as_ptr()) };
@@ -129,6 +133,38 @@ impl Device {
         })))
     }
 
+    /// The same device with another protection domain. Keys of memory that is registered with it
+    /// are invalid on queue pairs of all other domains.
+    pub fn domain(&self) -> io::Result<Self> {
+        let first = self.first();
+        let (context, wakeups) = (first.0.context, first.0.wakeups);
+        // SAFETY: `first` keeps the device open.
+        let pd = made(unsafe { ffi::shim_pd(context.as_ptr()) })?;
+        Ok(Self(Arc::new(Inner {
+            context,
+            pd,
+            wakeups,
+            name: first.0.name.clone(),
+            troubles: first.0.troubles,
+            depth: first.0.depth,
+            registered: AtomicUsize::new(0),
+            hold: Hold::First(first.clone()),
+        })))
+    }
+
+    /// The owner of the context.
+    fn first(&self) -> &Self {
+        match &self.0.hold {
+            Hold::First(first) => first,
+            Hold::Cm(_) | Hold::Opened(_) => self,
+        }
+    }
+
+    /// Counts the registered bytes of all domains.
+    fn count(&self) -> &AtomicUsize {
+        &self.first().0.registered
+    }
+
     /// Opens a device by its name. Fails with ENODEV if there is none.
     pub fn open(name: &str) -> io::Result<Self> {
         let name = CString::new(name)?;
@@ -142,16 +178,16 @@ impl Device {
         &self.0.name
     }
 
-    /// Returns whether both are the same device.
+    /// Returns whether both are the same device, in any domain.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.first().0, &other.first().0)
     }
 
     /// Key of the device in [`crate::CmEvent::Removed`], if it is from a connection.
     pub fn key(&self) -> Option<Key> {
-        match &self.0.hold {
+        match &self.first().0.hold {
             Hold::Cm(id) => Some(id.key()),
-            Hold::Opened(_) => None,
+            Hold::Opened(_) | Hold::First(_) => None,
         }
     }
 
@@ -218,9 +254,9 @@ impl Device {
         }
     }
 
-    /// Length of all registered buffers, in bytes.
+    /// Length of all registered buffers of the device, in bytes.
     pub fn registered(&self) -> usize {
-        self.0.registered.load(Ordering::Relaxed)
+        self.count().load(Ordering::Relaxed)
     }
 
     /// Allocates `count` zeroed buffers of `len` bytes in one memory region.
@@ -249,9 +285,7 @@ impl Device {
             lkey,
             device: self.clone(),
         });
-        self.0
-            .registered
-            .fetch_add(layout.size(), Ordering::Relaxed);
+        self.count().fetch_add(layout.size(), Ordering::Relaxed);
         let buffer = |i| Buffer {
             region: Arc::clone(&region),
             at: i * len,
@@ -276,7 +310,7 @@ unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let registered = &self.device.0.registered;
+        let registered = self.device.count();
         registered.fetch_sub(self.layout.size(), Ordering::Relaxed);
         // SAFETY: The region is from `shim_register`. No queue pair uses it, because posted buffers
         // keep a reference.
@@ -351,7 +385,7 @@ impl Drop for Bytes {
     }
 }
 
-/// Memory that the peers of connections may access at any time. It is never borrowed. Its bytes are
+/// Memory that peers may access at any time. It is never borrowed. Its bytes are
 /// copied, and a copy is inconsistent if a peer writes at the same time.
 #[derive(Clone)]
 pub struct Arena(Arc<Bytes>);
@@ -433,11 +467,13 @@ impl Mapped {
 }
 
 impl Device {
-    /// Registers an arena for all connections of the device.
-    pub fn map(&self, arena: &Arena) -> io::Result<Arc<Mapped>> {
+    /// Registers an arena for the connections of the domain. If `remote`, their peers may access
+    /// it.
+    pub fn map(&self, arena: &Arena, remote: bool) -> io::Result<Arc<Mapped>> {
         let (memory, len) = (arena.0.memory.as_ptr().cast(), arena.0.layout.size());
         // SAFETY: The memory has this size, and lives until the region is deregistered.
-        let mr = made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, 1) })?;
+        let mr =
+            made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, remote.into()) })?;
         // SAFETY: The region was registered above.
         let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
         // SAFETY: The region was registered above.

@@ -115,8 +115,8 @@ impl Ib {
         let (request, origin) = request.ok_or(io::ErrorKind::NotFound)?;
         let device = self.agents[origin.agent].gsi.device();
         let sizes = [receives, len, QUEUED * receives];
-        let qpn = reactor.join(channel, device, sizes, |buffers| {
-            Connection::respond(&request, device, channel, buffers)
+        let qpn = reactor.join(channel, device, sizes, |domain, buffers| {
+            Connection::respond(&request, domain, channel, buffers)
         })?;
         self.requests
             .accepted(channel, qpn, response, Instant::now());

@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use verbs::Connection;
+use verbs::{Connection, Device};
 
 use super::{host::HostId, LinkId};
 
@@ -26,6 +26,7 @@ const TRIES: usize = 16;
 pub(super) struct Making {
     pub(super) to: SocketAddr,
     pub(super) host: HostId,
+    pub(super) domain: Device,
     /// Total length of the receive buffers, in bytes.
     pub(super) messages: usize,
     /// Whether the connection is established.

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbs::{Buffer, Connection, Op, Piece};
+use verbs::{Buffer, Connection, Device, Op, Piece};
 
-use super::{gone, host::HostId, login::Door, LinkId, Reactor};
+use super::{domain::Domain, gone, host::HostId, login::Door, LinkId, Reactor};
 
 /// Grace period of a disconnect. Short, because a new login waits for the end of the old session.
 const LEAVING: Duration = Duration::from_millis(300);
@@ -18,6 +18,7 @@ const LEAVING: Duration = Duration::from_millis(300);
 pub(super) struct Link<T> {
     pub(super) connection: Connection,
     pub(super) device: HostId,
+    pub(super) domain: Domain,
     /// Maximum number of queued operations.
     most: usize,
     /// Total length of the receive buffers, in bytes.
@@ -46,12 +47,13 @@ impl<T> Reactor<T> {
         &mut self,
         id: LinkId,
         connection: Connection,
-        device: HostId,
+        (device, domain): (HostId, Device),
         [most, messages]: [usize; 2],
     ) {
         let link = Link {
             connection,
             device,
+            domain: Domain::new(domain),
             most,
             messages,
             tokens: HashMap::new(),
@@ -91,9 +93,8 @@ impl<T> Reactor<T> {
         op: Op,
         pieces: Vec<(usize, Piece)>,
     ) -> io::Result<()> {
+        let arena = self.local(id)?;
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        let host = self.hosts.get(&link.device).ok_or_else(gone)?;
-        let arena = host.mapped.clone().ok_or_else(gone)?;
         let token = link.token(token)?;
         link.connection.queue_arena(token, op, arena, pieces)
     }

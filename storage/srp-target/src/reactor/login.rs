@@ -100,10 +100,11 @@ impl<T> Reactor<T> {
         let incoming = self.waiting.get(&id).ok_or_else(gone)?;
         let device = incoming.device(self.hosts.values().map(|h| &h.device))?;
         let host = self.host(&device)?;
-        let buffers = self.buffers(host, receives, len)?;
+        let domain = self.domain(&device)?;
+        let buffers = self.buffers(host, &domain, [receives, len])?;
         let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
-        match Connection::accept(incoming, &device, id, buffers, response) {
-            Ok(connection) => self.add(id, connection, host, [most, receives * len]),
+        match Connection::accept(incoming, &domain, id, buffers, response) {
+            Ok(connection) => self.add(id, connection, (host, domain), [most, receives * len]),
             Err(e) => {
                 self.names.retain(|_, name| *name != id);
                 return Err(e);
@@ -121,8 +122,8 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// Adds a connection of another connection manager. `make` creates it on `device` with
-    /// `receives` buffers of `len` bytes. `id` must not be in use by the reactor, which assigns
+    /// Adds a connection of another connection manager. `make` creates it in a domain of `device`
+    /// with `receives` buffers of `len` bytes. `id` must not be in use by the reactor, which assigns
     /// numbers only to incoming and outgoing connections. `most` is as for [`Reactor::accept`].
     /// Returns the number of the queue pair.
     pub fn join(
@@ -130,12 +131,13 @@ impl<T> Reactor<T> {
         id: LinkId,
         device: &Device,
         [receives, len, most]: [usize; 3],
-        make: impl FnOnce(Vec<Buffer>) -> io::Result<Connection>,
+        make: impl FnOnce(&Device, Vec<Buffer>) -> io::Result<Connection>,
     ) -> io::Result<u32> {
         let host = self.host(device)?;
-        let connection = make(self.buffers(host, receives, len)?)?;
+        let domain = device.domain()?;
+        let connection = make(&domain, self.buffers(host, &domain, [receives, len])?)?;
         let qpn = connection.qpn();
-        self.add(id, connection, host, [most, receives * len]);
+        self.add(id, connection, (host, domain), [most, receives * len]);
         Ok(qpn)
     }
 
@@ -167,12 +169,14 @@ impl<T> Reactor<T> {
         let known = self.hosts.values().map(|h| &h.device);
         let device = wanted.outgoing.device(known)?;
         let host = self.host(&device)?;
+        let domain = device.domain()?;
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
-        let buffers = self.buffers(host, wanted.receives, wanted.len)?;
-        let connection = Connection::call(wanted.outgoing, &device, id, buffers)?;
+        let buffers = self.buffers(host, &domain, [wanted.receives, wanted.len])?;
+        let connection = Connection::call(wanted.outgoing, &domain, id, buffers)?;
         let making = Making {
             to: wanted.to,
             host,
+            domain,
             messages: wanted.receives * wanted.len,
             established: false,
             wanted: true,
@@ -186,7 +190,8 @@ impl<T> Reactor<T> {
             match made {
                 Ok(connection) => {
                     // There is no limit: a peer that we connect to is trusted.
-                    self.add(id, connection, making.host, [usize::MAX, making.messages]);
+                    let place = (making.host, making.domain);
+                    self.add(id, connection, place, [usize::MAX, making.messages]);
                     if making.established {
                         self.happened.push_back(Event::Connected { id });
                     }

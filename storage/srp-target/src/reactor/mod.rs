@@ -4,6 +4,7 @@
 //! thread owns all connections.
 
 mod connect;
+mod domain;
 mod event;
 mod host;
 mod link;
@@ -101,7 +102,8 @@ impl<T> Reactor<T> {
         })
     }
 
-    /// Grants the peers of all later connections access to this memory.
+    /// Shares this memory. The peer of a connection has access after [`Reactor::arena`]. Call it
+    /// before any connection is made.
     pub fn share(&mut self, arena: Arena) {
         self.arena = Some(arena);
     }
