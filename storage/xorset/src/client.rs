@@ -475,10 +475,10 @@ impl Client {
                 set,
                 ..
             } if !self.partners[n].link.up() => {
-                if usize::from(number) != n || !(1..=128).contains(&cell) || stripes == 0 {
+                let size = Size { cell, stripes };
+                if usize::from(number) != n || !size.is_valid() {
                     return self.close(n, &format!("it is node {number}, or of no size"));
                 }
-                let size = Size { cell, stripes };
                 self.partners[n].link.attached(now);
                 self.partners[n].attached = Some(Attached { since, size, set });
                 self.judge(n, since);

@@ -147,6 +147,11 @@ pub struct Size {
 }
 
 impl Size {
+    /// Returns whether a set may have this size.
+    pub fn is_valid(&self) -> bool {
+        (1..=128).contains(&self.cell) && (1..1 << 32).contains(&self.stripes)
+    }
+
     /// Number of blocks of user data.
     pub fn blocks(&self) -> u64 {
         self.stripes * DATA as u64 * u64::from(self.cell)

@@ -78,7 +78,7 @@ impl<M: Media> Node<M> {
         let is_client = who == Some(Role::Client);
         let ready = |epoch| self.client == Some(peer) && !self.telling && counts(epoch);
         match message {
-            Message::Attach { role } if who.is_none() => {
+            Message::Attach { role } if who.is_none() && role != Role::Node(self.number as u8) => {
                 if let Some(incoming) = self.incoming.get_mut(&peer) {
                     incoming.who = Some(role);
                 }
