@@ -15,6 +15,7 @@ pub mod srp {
 }
 
 pub mod acl;
+pub mod auth;
 pub mod disk;
 pub mod fabric;
 pub mod options;

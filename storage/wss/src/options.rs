@@ -24,6 +24,9 @@ serves files or block devices. The first one is its object 0.
   --etcd URL[,URL]...    as for the SE; the RS waits for etcd when it starts, and accepts no SE
                          that is older than the one in etcd
   --system NAME          as for the SE
+  --key FILE             keys that roles prove to each other: one a line, of 64 hexadecimal digits.
+                         The first one proves this role, each of them proves others. Read again for
+                         each connection. Give it to all roles of a system, or to none
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
@@ -40,6 +43,8 @@ and object; the first unit is LUN 0.
                          lease of 5 s is in doubt. Without this option its epoch is the time of day.
                          Give it to all RS and SE of a system, or to none
   --system NAME          name of the system in etcd: letters, digits, - and _
+  --key FILE             as for the RS
+  --allow FILE           initiators that may log in; see srp-target
 
 wss ce --member N --se ADDRESS:PORT [--se ...] --rs ADDRESS:PORT [--rs ...] [OPTION]...
 caches blocks and sends the responses to initiators, which log in with answers_from=ADDRESS:PORT.
@@ -50,6 +55,7 @@ caches blocks and sends the responses to initiators, which log in with answers_f
   --id-ext HEX           as for the SE
   --ioc-guid HEX         as for the SE
   --cache MIB            size of the cache, 4 to 65536 (default 64)
+  --key FILE             as for the RS
 ";
 
 /// An etcd cluster and the name of the system in it.
@@ -76,6 +82,8 @@ pub enum Options {
         threads: usize,
         /// The system in which to look up the SE.
         system: Option<System>,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
     },
     /// An SE.
     Se {
@@ -97,6 +105,10 @@ pub enum Options {
         extent: u64,
         /// The system in which to register as the SE.
         system: Option<System>,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
+        /// File of the initiators that may log in.
+        allow: Option<PathBuf>,
     },
     /// A CE.
     Ce {
@@ -112,6 +124,8 @@ pub enum Options {
         id: [u8; 16],
         /// Arena size in MiB.
         cache: usize,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
     },
 }
 
@@ -188,6 +202,10 @@ impl Values {
         }
     }
 
+    fn file(&mut self, name: &str) -> Option<PathBuf> {
+        self.all(name).pop().map(PathBuf::from)
+    }
+
     fn listen(&mut self, port: u16) -> Result<SocketAddr, String> {
         let default = SocketAddr::from(([0, 0, 0, 0], port));
         Ok(self.one("--listen", |_| true)?.unwrap_or(default))
@@ -243,6 +261,7 @@ impl Options {
                     .one("--threads", |n| (1..=64).contains(n))?
                     .unwrap_or(4),
                 system: values.system()?,
+                key: values.file("--key"),
             },
             "se" => {
                 let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
@@ -267,6 +286,8 @@ impl Options {
                         .one("--extent", |n| (1..=1 << 20).contains(n))?
                         .unwrap_or(64),
                     system: values.system()?,
+                    key: values.file("--key"),
+                    allow: values.file("--allow"),
                 }
             }
             "ce" => {
@@ -280,6 +301,7 @@ impl Options {
                     cache: values
                         .one("--cache", |n| (4..=1 << 16).contains(n))?
                         .unwrap_or(64),
+                    key: values.file("--key"),
                 }
             }
             other => return Err(format!("'{other}' is no role")),
@@ -318,6 +340,7 @@ mod tests {
             listen,
             threads,
             system: None,
+            key: None,
         } = parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
         else {
             panic!();

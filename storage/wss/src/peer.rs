@@ -2,7 +2,25 @@
 
 //! Connections between roles, and liveness of the peer.
 
-use crate::message::{Broken, Message};
+use srp_target::auth::Identity;
+
+use crate::message::{Broken, Message, Role};
+
+/// The SE in identities.
+pub const SE: u8 = Role::Se as u8;
+/// A CE in identities.
+pub const CE: u8 = Role::Ce as u8;
+/// An RS in identities.
+pub const RS: u8 = 3;
+
+/// Returns whether a role with a proven identity may send a message.
+pub fn fits(who: Identity, message: &Message) -> bool {
+    match message {
+        Message::Attach { role, member, .. } => (who.role, who.number) == (*role as u8, *member),
+        Message::Attached { number, .. } => who.role != RS || who.number == *number,
+        _ => true,
+    }
+}
 
 /// Number of a connection, assigned by the caller. Numbers are never reused.
 pub type Peer = u64;

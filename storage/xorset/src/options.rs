@@ -33,11 +33,15 @@ serves the cells of one node.
   --node ADDRESS:PORT    a node, in the order of their numbers; this node listens at its own address
   --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used
   --set NAME             name of the set in etcd (default xorset)
+  --key FILE             keys that nodes and clients prove to each other: one a line, of 64
+                         hexadecimal digits. The first one proves this role, each of them proves
+                         others. Read again for each connection. Give it to all, or to none
 
 xorset client --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
 exports the set as LUN 0 of an SRP target. One client has the set; others name it and wait until it
 ends.
-  --node, --etcd, --set  as above
+  --node, --etcd, --set, --key  as above
+  --allow FILE           initiators that may log in; see srp-target
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
@@ -79,6 +83,8 @@ pub enum Options {
         file: PathBuf,
         /// The other processes.
         set: Set,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
     },
     /// The client.
     Client {
@@ -98,6 +104,10 @@ pub enum Options {
         pause: u64,
         /// Lifetime of the key in etcd, in milliseconds.
         lease: u64,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
+        /// File of the initiators that may log in.
+        allow: Option<PathBuf>,
     },
 }
 
@@ -109,11 +119,13 @@ impl Options {
         let role = role.to_string_lossy().into_owned();
         let names: &[&str] = match role.as_str() {
             "format" => &["--number", "--file", "--stripes", "--cell", "--log"],
-            "node" => &["--file", "--node", "--etcd", "--set"],
+            "node" => &["--file", "--node", "--etcd", "--set", "--key"],
             "client" => &[
                 "--node",
                 "--etcd",
                 "--set",
+                "--key",
+                "--allow",
                 "--listen",
                 "--id-ext",
                 "--ioc-guid",
@@ -130,6 +142,7 @@ impl Options {
         let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
         let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
         let mut lease = TTL / 1000;
+        let (mut key, mut allow) = (None, None);
         while let Some(arg) = args.next() {
             let option = arg.to_string_lossy().into_owned();
             if !names.contains(&option.as_str()) {
@@ -147,6 +160,8 @@ impl Options {
             match option.as_str() {
                 "--number" => number = Some(value(&option, &text, |n| usize::from(*n) < NODES)?),
                 "--file" => file = Some(PathBuf::from(next)),
+                "--key" => key = Some(PathBuf::from(next)),
+                "--allow" => allow = Some(PathBuf::from(next)),
                 "--stripes" => stripes = Some(value(&option, &text, |n| (1..1 << 32).contains(n))?),
                 "--cell" => cell = value(&option, &text, |n| (1..=64).contains(n))?,
                 "--log" => log = value(&option, &text, |n| (1..=4096).contains(n))?,
@@ -199,7 +214,7 @@ impl Options {
         }
         if role == "node" {
             let file = file.ok_or("there is no --file")?;
-            return Ok(Self::Node { file, set });
+            return Ok(Self::Node { file, set, key });
         }
         Ok(Self::Client {
             set,
@@ -210,6 +225,8 @@ impl Options {
             channels,
             pause,
             lease: lease * 1000,
+            key,
+            allow,
         })
     }
 }

@@ -19,7 +19,8 @@ pub enum Event<T> {
         data: Vec<u8>,
     },
     /// A connection made with [`Reactor::connect`] or [`Reactor::accept`] is established. An
-    /// accepted connection may receive messages before this event.
+    /// accepted connection may receive messages before this event. For a role with a key, both
+    /// sides are proven, and nothing is received before.
     Connected {
         /// The connection.
         id: LinkId,
@@ -76,7 +77,9 @@ impl<T> Reactor<T> {
                     };
                     // Drop the events of a closed connection.
                     if self.links.contains_key(id) {
-                        return Ok(Some(event));
+                        if let Some(event) = self.guarded(event) {
+                            return Ok(Some(event));
+                        }
                     }
                 }
                 None => {

@@ -140,6 +140,7 @@ impl<T> Reactor<T> {
     /// Closes and returns the connections with an expired grace period. Listens again where the
     /// device has come back.
     pub fn late(&mut self) -> Vec<LinkId> {
+        self.end_late_handshakes();
         let now = Instant::now();
         for door in &mut self.doors {
             door.open(&self.events, now);

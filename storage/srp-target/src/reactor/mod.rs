@@ -6,6 +6,7 @@
 mod connect;
 mod domain;
 mod event;
+mod guarded;
 mod host;
 mod link;
 mod login;
@@ -15,12 +16,12 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::RawFd,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use verbs::{Arena, Events, Incoming, Key, Piece};
 
-use crate::proto::cmd::DirectBuf;
+use crate::{auth::Guard, proto::cmd::DirectBuf};
 
 pub use event::Event;
 
@@ -63,6 +64,8 @@ pub struct Reactor<T> {
     happened: VecDeque<Event<T>>,
     hosts: BTreeMap<HostId, Host>,
     arena: Option<Arena>,
+    guard: Option<Guard>,
+    begin: Instant,
     doors: Vec<Door>,
     events: Events,
 }
@@ -97,6 +100,8 @@ impl<T> Reactor<T> {
             happened: VecDeque::new(),
             hosts: BTreeMap::new(),
             arena: None,
+            guard: None,
+            begin: Instant::now(),
             doors: Vec::new(),
             events: Events::new()?,
         })
@@ -144,6 +149,9 @@ impl<T> Reactor<T> {
         self.wanted.remove(&id);
         if let Some(making) = self.connects.get(id) {
             making.wanted = false;
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.ended(id);
         }
         linked || self.names.len() < known
     }

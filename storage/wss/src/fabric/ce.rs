@@ -14,6 +14,7 @@ use super::{connect, good, send, Links, Made, Role};
 use crate::{
     ce::{Action, Engine, JobId, Segment, Settings, To},
     options::{Options, LINE},
+    peer::{RS, SE},
 };
 
 /// Number of receive buffers per initiator, which only sends a logout.
@@ -43,6 +44,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         listen,
         id,
         cache,
+        key: _,
     } = options
     else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -105,9 +107,9 @@ impl Ce {
                 let to = match to {
                     To::Se => {
                         self.tried = (self.tried + 1) % self.se.len();
-                        self.se[self.tried]
+                        (self.se[self.tried], SE)
                     }
-                    To::Store(n) => self.stores[n],
+                    To::Store(n) => (self.stores[n], RS),
                 };
                 if !connect(reactor, &mut self.made, peer, to) {
                     self.engine.closed(peer);

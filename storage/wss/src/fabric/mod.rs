@@ -18,6 +18,7 @@ use std::{
 };
 
 use srp_target::{
+    auth::{Guard, Identity, Wanted},
     disk::Disk,
     reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
 };
@@ -30,11 +31,13 @@ use crate::{
     flow::{Flow, RECEIVES},
     message::{Message, MAX_LEN},
     options::Options,
-    peer::{Peer, SILENCE},
+    peer::{fits, Peer, CE, RS, SE, SILENCE},
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
+/// The same between roles with keys.
+const KEYED: &[u8; 16] = b"wss-auth-000001 ";
 
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
@@ -75,9 +78,16 @@ impl<T> Links<T> {
         Ok(())
     }
 
-    /// Handles a GRANT. Returns false for other messages.
+    /// Handles a GRANT. Returns false for other messages. Fails if the sender says that it is
+    /// another role than it has proven.
     fn granted(&mut self, id: LinkId, bytes: &[u8]) -> io::Result<bool> {
-        let Ok(Message::Grant { count }) = Message::parse(bytes) else {
+        let message = Message::parse(bytes);
+        if let (Some(who), Ok(message)) = (self.reactor.peer(id), &message) {
+            if !fits(who, message) {
+                return Err(io::Error::other(format!("{who:?} has sent {message:?}")));
+            }
+        }
+        let Ok(Message::Grant { count }) = message else {
             return Ok(false);
         };
         if !self.flows.entry(id).or_default().granted(count) {
@@ -234,17 +244,17 @@ impl Made {
             .map(|(peer, _)| *peer)
     }
 
-    /// Connects with private data `role`, and `receives` buffers for messages of at most `len`
-    /// bytes. On failure prints the error and returns false.
+    /// Connects with private data `role`, and a number of buffers for messages of a maximum length.
+    /// On failure prints the error and returns false.
     pub fn connect<T>(
         &mut self,
         reactor: &mut Reactor<T>,
         peer: Peer,
-        to: SocketAddr,
+        (to, wanted): (SocketAddr, Wanted),
         role: &[u8],
-        (receives, len): (usize, usize),
+        sizes: [usize; 2],
     ) -> bool {
-        match reactor.connect(to, role, receives, len) {
+        match reactor.call(to, wanted, role, sizes) {
             Ok(id) => {
                 self.links.insert(peer, id);
                 true
@@ -257,8 +267,14 @@ impl Made {
     }
 }
 
-fn connect<T>(reactor: &mut Links<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    made.connect(reactor, peer, to, PRIVATE, (RECEIVES, MAX_LEN))
+fn connect<T>(
+    reactor: &mut Links<T>,
+    made: &mut Made,
+    peer: Peer,
+    (to, role): (SocketAddr, u8),
+) -> bool {
+    let wanted = Wanted { role, number: None };
+    made.connect(reactor, peer, (to, wanted), PRIVATE, [RECEIVES, MAX_LEN])
 }
 
 /// Returns false and closes the connection if `result` is an error, unless it has already ended.
@@ -284,17 +300,9 @@ fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
     good(reactor, id, result)
 }
 
-/// Accepts a connection request of another role. Returns `None` if it is from an initiator.
+/// Accepts a connection request of another role. The result is that of [`Reactor::welcome`].
 fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
-    if !data.starts_with(PRIVATE) {
-        return None;
-    }
-    let result = reactor.accept(id, &[], RECEIVES, MAX_LEN, usize::MAX);
-    if let Err(e) = &result {
-        println!("connection {id}: cannot accept it: {e}");
-        reactor.close(id);
-    }
-    Some(result.is_ok())
+    reactor.welcome(id, data, [PRIVATE, KEYED], [RECEIVES, MAX_LEN])
 }
 
 /// Runs a role until SIGTERM.
@@ -312,10 +320,14 @@ pub fn serve(options: Options) -> io::Result<()> {
             files,
             threads,
             system,
+            key,
             ..
         } => {
+            let ours = Identity { role: RS, number };
+            let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
             let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
-            let (mut role, reactor) = rs::role(number, disks?, listen, threads)?;
+            let (mut role, mut reactor) = rs::role(number, disks?, listen, threads)?;
+            reactor.guard(guard);
             println!("listens at {listen}");
             // This RS already holds the port, so no SE can announce its epoch to an earlier
             // instance after the lookup.
@@ -328,7 +340,16 @@ pub fn serve(options: Options) -> io::Result<()> {
             }
             run(reactor, role, &stop)?;
         }
-        Options::Se { ref system, .. } => {
+        Options::Se {
+            ref system,
+            ref key,
+            ..
+        } => {
+            let ours = Identity {
+                role: SE,
+                number: 0,
+            };
+            let guard = Guard::open(KEYED, ours, &[CE], key.as_deref())?;
             let leadership = match system {
                 Some(system) => {
                     let etcd = Etcd::new(system.etcd.clone());
@@ -346,13 +367,22 @@ pub fn serve(options: Options) -> io::Result<()> {
                 .unwrap_or(Duration::ZERO);
             let clock = (since.as_millis() as u64) << 20;
             let epoch = leadership.as_ref().map_or(clock, Leadership::epoch);
-            let (role, reactor) =
+            let (role, mut reactor) =
                 se::role(options, epoch, leadership.as_ref().map(Leadership::term))?;
+            reactor.guard(guard);
             println!("listens at {listen}, epoch {epoch}");
             run(reactor, role, &stop)?;
         }
-        Options::Ce { .. } => {
-            let (role, reactor) = ce::role(options)?;
+        Options::Ce {
+            member, ref key, ..
+        } => {
+            let ours = Identity {
+                role: CE,
+                number: member,
+            };
+            let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
+            let (role, mut reactor) = ce::role(options)?;
+            reactor.guard(guard);
             println!("listens at {listen}");
             let done = run(reactor, role, &stop)?;
             let [hits, misses] = done.0.hits();

@@ -263,7 +263,11 @@ impl Role for Rs {
                     self.store.moved(op);
                 }
             },
-            Event::Connected { .. } => {}
+            Event::Connected { id } => {
+                if reactor.peer(id).is_some() {
+                    self.store.connected(id);
+                }
+            }
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     println!("connection {id} lost: {why}");

@@ -5,6 +5,7 @@
 use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
+    acl::ListFile,
     fabric::{self, Commands, Front},
     reactor::{Event, LinkId},
     target::{self, ChannelId, TaskId, Work},
@@ -15,7 +16,7 @@ use verbs::Buffer;
 use super::{accept_role, connect, election::Term, good, send, Links, Made, Role};
 use crate::{
     options::{Options, LINE},
-    peer::Peer,
+    peer::{Peer, RS},
     se::{Action, Engine, Settings, OUTGOING},
 };
 
@@ -25,6 +26,8 @@ const MAX_TRANSFER: u64 = 1 << 20;
 
 pub(super) struct Se {
     engine: Engine<Buffer>,
+    /// The initiators that may log in.
+    allow: Option<ListFile>,
     stores: Vec<SocketAddr>,
     made: Made,
     /// Connections of CEs.
@@ -68,6 +71,8 @@ pub(super) fn role(
         channels,
         extent,
         system: _,
+        key: _,
+        allow,
     } = options
     else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -86,8 +91,15 @@ pub(super) fn role(
         max_transfer: MAX_TRANSFER,
         epoch,
     };
+    let mut engine = Engine::new(settings, 0);
+    let allow = allow.as_deref().map(ListFile::open).transpose()?;
+    let allow = allow.map(|(file, list)| {
+        engine.allow(list);
+        file
+    });
     let role = Se {
-        engine: Engine::new(settings, 0),
+        engine,
+        allow,
         stores,
         made: Made::default(),
         roles: HashSet::new(),
@@ -147,13 +159,21 @@ impl Role for Se {
                     self.engine.connected(id);
                 }
                 Some(false) => {}
-                None => self.engine.login(id, &data),
-            },
-            Event::Connected { id } => {
-                if let Some(peer) = self.made.peer(id) {
-                    self.engine.connected(peer);
+                None => {
+                    if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
+                        self.engine.allow(list);
+                    }
+                    self.engine.login(id, &data);
                 }
-            }
+            },
+            Event::Connected { id } => match self.made.peer(id) {
+                Some(peer) => self.engine.connected(peer),
+                None if reactor.peer(id).is_some() => {
+                    self.roles.insert(id);
+                    self.engine.connected(id);
+                }
+                None => {}
+            },
             Event::Received { id, buffer, len } => {
                 let peer = self.made.peer(id).or(self.roles.get(&id).copied());
                 let Some(peer) = peer else {
@@ -200,7 +220,7 @@ impl Role for Se {
                         fabric::act(reactor, &mut self.engine, &self.commands, action, |t| t);
                     }
                     Action::Connect { peer, store } => {
-                        let to = self.stores[store];
+                        let to = (self.stores[store], RS);
                         if !connect(reactor, &mut self.made, peer, to) {
                             self.engine.closed(peer);
                         }

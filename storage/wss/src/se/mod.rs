@@ -15,7 +15,10 @@ mod stores;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use srp_target::target::{self, Buffer, ChannelId, Done, Out, Remote, Target, TaskId};
+use srp_target::{
+    acl::List,
+    target::{self, Buffer, ChannelId, Done, Out, Remote, Target, TaskId},
+};
 
 use crate::{
     map::Map,
@@ -273,6 +276,11 @@ impl<B: Buffer> Engine<B> {
     fn fresh(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
+    }
+
+    /// Sets the list of initiators that may log in.
+    pub fn allow(&mut self, list: List) {
+        self.target.allow(list);
     }
 
     // Calls that are passed on to the target.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use srp_target::{
+    acl::ListFile,
     fabric::{self, Commands},
     proto::cmd::DirectBuf,
     reactor::{pieces, Event, LinkId, Reactor},
@@ -22,7 +23,7 @@ use srp_target::{
 use verbs::{Buffer, Op};
 use wss::fabric::{good, Made, Role};
 
-use super::{backlog::Backlog, connect, go_on, name, send};
+use super::{backlog::Backlog, connect, fits, go_on, name, send};
 use crate::{
     client::{Action, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Request},
@@ -58,6 +59,8 @@ pub(super) struct Gate {
     begin: Instant,
     client: Client,
     target: Target<Buffer>,
+    /// The initiators that may log in.
+    allow: Option<ListFile>,
     set: Set,
     guid: u64,
     made: Made,
@@ -78,6 +81,8 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
         channels,
         pause,
         lease,
+        key: _,
+        allow,
     } = options
     else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -87,6 +92,16 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
         let mut etcd = etcd.lock().unwrap_or_else(PoisonError::into_inner);
         (id, etcd.ask(&request))
     };
+    let mut target = Target::closed(target::Settings {
+        id,
+        queue_depth,
+        channels,
+    });
+    let allow = allow.as_deref().map(ListFile::open).transpose()?;
+    let allow = allow.map(|(file, list)| {
+        target.allow(list);
+        file
+    });
     let role = Gate {
         begin: Instant::now(),
         client: Client::new(
@@ -97,11 +112,8 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
             },
             0,
         ),
-        target: Target::closed(target::Settings {
-            id,
-            queue_depth,
-            channels,
-        }),
+        target,
+        allow,
         set,
         guid,
         made: Made::default(),
@@ -297,7 +309,7 @@ impl Gate {
             match action {
                 Action::Say(what) => println!("{what}"),
                 Action::Link(LinkAction::Connect { peer, to }) => {
-                    if !connect(reactor, &mut self.made, peer, self.set.nodes[to]) {
+                    if !connect(reactor, &mut self.made, peer, &self.set, to) {
                         self.client.closed(peer);
                     }
                 }
@@ -339,7 +351,12 @@ impl Role for Gate {
     fn event(&mut self, reactor: &mut Reactor<Token>, event: Event<Token>) {
         self.clock();
         match event {
-            Event::Login { id, data } => self.target.login(id, &data),
+            Event::Login { id, data } => {
+                if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
+                    self.target.allow(list);
+                }
+                self.target.login(id, &data);
+            }
             Event::Connected { id } => {
                 if let Some(peer) = self.made.peer(id) {
                     self.client.connected(peer);
@@ -350,8 +367,11 @@ impl Role for Gate {
                     return self.target.received(id, buffer, len);
                 };
                 let (message, payload) = buffer[..len].split_at(len.min(LEN));
-                self.client.message(peer, message, payload);
-                let result = reactor.receive(id, buffer);
+                let mut result = fits(reactor.peer(id), message);
+                if result.is_ok() {
+                    self.client.message(peer, message, payload);
+                    result = reactor.receive(id, buffer);
+                }
                 self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => match (token, buffer) {

@@ -9,7 +9,6 @@ mod node;
 use std::{
     fs::{File, OpenOptions},
     io,
-    net::SocketAddr,
     os::unix::fs::FileExt,
     path::Path,
     sync::Arc,
@@ -17,7 +16,10 @@ use std::{
 };
 
 use backlog::Backlog;
-use srp_target::reactor::{LinkId, Reactor};
+use srp_target::{
+    auth::{Guard, Identity, Wanted},
+    reactor::{LinkId, Reactor},
+};
 use verbs::{Op, Piece};
 use wss::{
     fabric::{good, run, Made},
@@ -26,12 +28,17 @@ use wss::{
 
 use crate::{
     journal::{Journal, Media},
-    message::{Message, LEN, PAYLOAD},
-    options::Options,
+    message::{Message, Role, LEN, PAYLOAD},
+    options::{Options, Set},
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
 const PRIVATE: &[u8; 16] = b"xorset-role-002 ";
+/// The same between roles with keys.
+const KEYED: &[u8; 16] = b"xorset-auth-001 ";
+/// Kinds of roles in identities.
+const CLIENT: u8 = 1;
+const NODE: u8 = 2;
 /// Number of receive buffers per connection, for messages with payload. Further messages wait at
 /// the sender.
 const RECEIVES: usize = 48;
@@ -73,8 +80,38 @@ fn name() -> u64 {
     since.as_nanos() as u64 ^ u64::from(std::process::id()) << 40
 }
 
-fn connect<T>(reactor: &mut Reactor<T>, made: &mut Made, peer: Peer, to: SocketAddr) -> bool {
-    made.connect(reactor, peer, to, PRIVATE, (RECEIVES, LEN + PAYLOAD))
+/// Connects to a node.
+fn connect<T>(
+    reactor: &mut Reactor<T>,
+    made: &mut Made,
+    peer: Peer,
+    set: &Set,
+    node: usize,
+) -> bool {
+    let wanted = Wanted {
+        role: NODE,
+        number: Some(node as u32),
+    };
+    let to = (set.nodes[node], wanted);
+    made.connect(reactor, peer, to, PRIVATE, [RECEIVES, LEN + PAYLOAD])
+}
+
+/// Fails if a role says that it is another one than it has proven.
+fn fits(who: Option<Identity>, message: &[u8]) -> io::Result<()> {
+    let (role, number) = match Message::parse(message) {
+        Ok(Message::Attach { role: Role::Client }) => (CLIENT, 0),
+        Ok(Message::Attach {
+            role: Role::Node(n),
+        }) => (NODE, n.into()),
+        Ok(Message::Attached { number, .. }) => (NODE, number.into()),
+        _ => return Ok(()),
+    };
+    match who {
+        Some(who) if who != (Identity { role, number }) => Err(io::Error::other(format!(
+            "{who:?} says that it is role {role}, number {number}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Queues a message with its payload. Fails with `OutOfMemory` if it has to wait.
@@ -150,19 +187,33 @@ pub fn serve(options: Options) -> io::Result<()> {
             );
             return Ok(());
         }
-        Options::Node { file, set } => {
+        Options::Node { file, set, key } => {
             let media = take(&file, false).map_err(|e| named(&file, e))?;
             // The kernel reports a failed write once to each opener, so open the file again for the
             // thread that syncs: both must hear of it.
             let other = File::open(&file).map_err(|e| named(&file, e))?;
             let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
             let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);
-            let (role, reactor) = node::role(journal, other, set)?;
+            let ours = Identity {
+                role: NODE,
+                number: number.into(),
+            };
+            let guard = Guard::open(KEYED, ours, &[CLIENT, NODE], key.as_deref())?;
+            let (role, mut reactor) = node::role(journal, other, set)?;
+            reactor.guard(guard);
             println!("node {number} listens at {listen}");
             run(reactor, role, &stop)?;
         }
-        Options::Client { listen, .. } => {
-            let (role, reactor) = client::role(options)?;
+        Options::Client {
+            listen, ref key, ..
+        } => {
+            let ours = Identity {
+                role: CLIENT,
+                number: 0,
+            };
+            let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
+            let (role, mut reactor) = client::role(options)?;
+            reactor.guard(guard);
             println!("listens at {listen}");
             run(reactor, role, &stop)?;
         }

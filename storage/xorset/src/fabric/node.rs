@@ -13,7 +13,7 @@ use wss::{
     peer::Peer,
 };
 
-use super::{backlog::Backlog, connect, go_on, name, send, Disk, PRIVATE, RECEIVES};
+use super::{backlog::Backlog, connect, fits, go_on, name, send, Disk, KEYED, PRIVATE, RECEIVES};
 use crate::{
     coordinator::{Coordinator, Key, Request, TTL},
     etcd::Etcd,
@@ -73,6 +73,11 @@ impl NodeRole {
         self.made.links.get(&peer).copied()
     }
 
+    fn accepted(&mut self, id: LinkId) {
+        self.others.insert(id);
+        self.node.connected(id);
+    }
+
     fn closed(&mut self, id: LinkId) {
         self.backlog.forget(id);
         match self.made.peer(id) {
@@ -91,7 +96,7 @@ impl NodeRole {
         match action {
             Action::Say(what) => println!("{what}"),
             Action::Link(LinkAction::Connect { peer, to }) => {
-                if !connect(reactor, &mut self.made, peer, self.set.nodes[to]) {
+                if !connect(reactor, &mut self.made, peer, &self.set, to) {
                     self.node.closed(peer);
                 }
             }
@@ -131,31 +136,29 @@ impl Role for NodeRole {
     fn event(&mut self, reactor: &mut Reactor<()>, event: Event<()>) {
         match event {
             Event::Login { id, data } => {
-                if !data.starts_with(PRIVATE) {
-                    println!("connection {id} is refused: it is of no role");
-                    return reactor.close(id);
-                }
-                match reactor.accept(id, &[], RECEIVES, LEN + PAYLOAD, usize::MAX) {
-                    Ok(()) => {
-                        self.others.insert(id);
-                        self.node.connected(id);
-                    }
-                    Err(e) => {
-                        println!("connection {id}: cannot accept it: {e}");
+                let sizes = [RECEIVES, LEN + PAYLOAD];
+                match reactor.welcome(id, &data, [PRIVATE, KEYED], sizes) {
+                    Some(true) => self.accepted(id),
+                    Some(false) => {}
+                    None => {
+                        println!("connection {id} is refused: it is of no role");
                         reactor.close(id);
                     }
                 }
             }
-            Event::Connected { id } => {
-                if let Some(peer) = self.made.peer(id) {
-                    self.node.connected(peer);
-                }
-            }
+            Event::Connected { id } => match self.made.peer(id) {
+                Some(peer) => self.node.connected(peer),
+                None if reactor.peer(id).is_some() => self.accepted(id),
+                None => {}
+            },
             Event::Received { id, buffer, len } => {
                 let peer = self.made.peer(id).unwrap_or(id);
                 let (message, payload) = buffer[..len].split_at(len.min(LEN));
-                self.node.message(peer, message, payload);
-                let result = reactor.receive(id, buffer);
+                let mut result = fits(reactor.peer(id), message);
+                if result.is_ok() {
+                    self.node.message(peer, message, payload);
+                    result = reactor.receive(id, buffer);
+                }
                 if !good(reactor, id, result) {
                     self.closed(id);
                 }
