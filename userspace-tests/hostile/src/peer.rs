@@ -270,7 +270,7 @@ impl Peer {
 
     /// The memory that the target may access through a connection.
     pub(crate) fn memory(&mut self, link: LinkId) -> Result<DirectBuf, Fault> {
-        let (va, key) = self.reactor.arena(link).ok_or("no memory")?;
+        let (va, key) = self.reactor.arena(link).map_err(fault)?;
         Ok(DirectBuf::new(va, key, MEMORY))
     }
 

@@ -78,12 +78,16 @@ impl<T> Reactor<T> {
 
     /// Registers the arena for the peer of a connection, and for no other. Returns its address and
     /// rkey.
-    pub fn arena(&mut self, id: LinkId) -> Option<(u64, u32)> {
-        let domain = &mut self.links.get_mut(&id)?.domain;
-        if domain.mapped.is_none() {
-            domain.mapped = domain.domain.map(self.arena.as_ref()?, true).ok();
+    pub fn arena(&mut self, id: LinkId) -> io::Result<(u64, u32)> {
+        let domain = &mut self.links.get_mut(&id).ok_or_else(gone)?.domain;
+        if let Some(mapped) = &domain.mapped {
+            return Ok((mapped.va(), mapped.key()));
         }
-        domain.mapped.as_ref().map(|m| (m.va(), m.key()))
+        let arena = self.arena.as_ref().ok_or_else(gone)?;
+        let mapped = domain.domain.map(arena, true)?;
+        let place = (mapped.va(), mapped.key());
+        domain.mapped = Some(mapped);
+        Ok(place)
     }
 
     /// The arena for operations of this side on a connection.

@@ -14,7 +14,7 @@ use super::{connect, good, send, Links, Made, Role};
 use crate::{
     ce::{Action, Engine, JobId, Segment, Settings, To},
     options::{Options, LINE},
-    peer::{RS, SE},
+    peer::{Peer, RS, SE},
 };
 
 /// Number of receive buffers per initiator, which only sends a logout.
@@ -33,6 +33,8 @@ pub(super) struct Ce {
     tried: usize,
     stores: Vec<SocketAddr>,
     made: Made,
+    /// The last connection to an SE.
+    to_se: Option<Peer>,
     stopping: bool,
 }
 
@@ -67,6 +69,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         tried: 0,
         stores,
         made: Made::default(),
+        to_se: None,
         stopping: false,
     };
     Ok((role, reactor))
@@ -106,6 +109,7 @@ impl Ce {
             Action::Connect { peer, to } => {
                 let to = match to {
                     To::Se => {
+                        self.to_se = Some(peer);
                         self.tried = (self.tried + 1) % self.se.len();
                         (self.se[self.tried], SE)
                     }
@@ -193,8 +197,23 @@ impl Role for Ce {
         match event {
             Event::Login { id, data } => self.engine.login(id, &data),
             Event::Connected { id } => {
-                if let (Some(peer), Some((va, key))) = (self.made.peer(id), reactor.arena(id)) {
-                    self.engine.connected(peer, va, key);
+                let Some(peer) = self.made.peer(id) else {
+                    return;
+                };
+                // Only an RS has access to the arena.
+                let arena = match self.to_se == Some(peer) {
+                    true => Ok((0, 0)),
+                    false => reactor.arena(id),
+                };
+                match arena {
+                    Ok((va, key)) => self.engine.connected(peer, va, key),
+                    Err(e) => {
+                        println!(
+                            "connection {id}: cannot register the cache, see `ulimit -l`: {e}"
+                        );
+                        reactor.close(id);
+                        self.closed(id);
+                    }
                 }
             }
             Event::Received { id, buffer, len } => {
