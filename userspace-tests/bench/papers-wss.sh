@@ -13,7 +13,8 @@ undo() {
 }
 make_hosts ini se ce rs
 mkdir -p $files
-truncate -s 64M $files/one
+truncate -s 64M $files/one $files/plain
+"$here/../wss" format --number 7 --object 0 --file $files/one --thin >/dev/null || fail "format"
 
 # on HOST ROLE COMMAND...: starts a role on a host.
 on() {
@@ -40,7 +41,7 @@ for way in target one two three; do
 	answers=
 	case $way in
 	target)
-		on se se "$here/../srp-target" --lun $files/one --id-ext ab --ioc-guid cd --listen $(at se 5556)
+		on se se "$here/../srp-target" --lun $files/plain --id-ext ab --ioc-guid cd --listen $(at se 5556)
 		within 60 "srp-target" says se ^listens
 		;;
 	one) roles se se ;;

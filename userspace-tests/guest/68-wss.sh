@@ -29,6 +29,12 @@ make_hosts ini se ce1 ce2 rs se2
 mkdir -p $files
 truncate -s 96M $files/one
 truncate -s 64M $files/two
+i=0
+for f in one two; do
+	"$program" format --number 7 --object $((i++)) --file $files/$f --thin >$tmp/format 2>&1 || fail "format: $(<$tmp/format)"
+done
+! "$program" rs --number 8 --file $files/one >$tmp/other 2>&1 || fail "an RS took a file of another one"
+grep -q 'it is object 0 of RS 7 of wss, and this is object 0 of RS 8' $tmp/other || fail "another RS: $(<$tmp/other)"
 
 # runs HOST ARGUMENT...: starts its role.
 runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }

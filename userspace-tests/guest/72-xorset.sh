@@ -47,7 +47,7 @@ within 20 "/dev/srp0" test -b /dev/srp0
 say "login: /dev/srp0 is $dev; $(map)"
 ! "$program" node --file $files/n0 "${nodes[@]}" --etcd 10.0.2.1:2379 >$tmp/second 2>&1 ||
 	fail "two processes have one file"
-grep -q -- '--file: another process has it' $tmp/second || fail "a second process: $(<$tmp/second)"
+grep -q -- 'it is in use: another process' $tmp/second || fail "a second process: $(<$tmp/second)"
 
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=$((4 * rounds))m --verify_backlog=64 \
 	>/dev/null 2>&1 ||

@@ -24,7 +24,7 @@ role() {
 # another.
 new_file() {
 	rm -f $files/n$1
-	"$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 >$tmp/format ||
+	"$program" format --number $1 --file $files/n$1 --stripes ${2:-${stripes:-84}} --log 24 --thin >$tmp/format ||
 		fail "format: $(<$tmp/format)"
 }
 # Prints the client's current map: u, o or r with an epoch for each node.

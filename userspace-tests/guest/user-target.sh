@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The user-space target (storage/srp-target) instead of LIO, for kinds like rxe+user: the functions of
 # lib/target.sh, and what lib/backend.sh needs of LIO. Sourced by lib.sh. `srp-target` gets its logical units on the
-# command line, in order, so it starts at the first login.
+# command line, in order, so it starts at the first login. Two targets may have one file.
 
 program=$here/../srp-target
 port=5557
@@ -33,7 +33,7 @@ target_on() {
 	from $1
 	# Discard the output of the previous target.
 	: >$said
-	("$program" ${units[$1]} --listen "$dest:$port" --id-ext ab --ioc-guid ab >$said 2>&1 & echo $! >$said.pid)
+	("$program" ${units[$1]} --shared --listen "$dest:$port" --id-ext ab --ioc-guid ab >$said 2>&1 & echo $! >$said.pid)
 	within 20 "srp-target" or_ended "$(<$said.pid)" grep -q ^listens $said
 	grep -q ^listens $said || fail "srp-target: $(<$said)"
 }

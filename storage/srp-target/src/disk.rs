@@ -3,20 +3,23 @@
 //! The backing store of a unit: a file or a block device.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Seek, SeekFrom},
+    fs::File,
+    io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        Mutex, PoisonError,
+    },
 };
 
-use crate::sense::Sense;
+use crate::{
+    sense::Sense,
+    store::{self, Owner, Use},
+};
 
 /// Logical block size in bytes.
 pub const BLOCK: u64 = 512;
-
-/// Linux's errno.
-const EOPNOTSUPP: i32 = 95;
 
 /// The blocks of a unit. All calls are synchronous.
 pub struct Disk {
@@ -24,6 +27,10 @@ pub struct Disk {
     path: PathBuf,
     blocks: u64,
     read_only: bool,
+    /// Whether unmapped blocks free their space.
+    thin: bool,
+    /// Number of commands that failed.
+    errors: AtomicU64,
     /// Whether a sync has failed. The kernel reports a failed write once, to any caller; without
     /// this, the next flush would succeed although the data is lost.
     failed: Mutex<bool>,
@@ -34,20 +41,44 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> io::Error {
 }
 
 impl Disk {
-    /// Opens a file or a block device. Its size must be a positive multiple of 512 bytes.
-    pub fn open(path: &Path, read_only: bool) -> io::Result<Self> {
-        let options = OpenOptions::new().read(true).write(!read_only).to_owned();
-        let mut file = options.open(path).map_err(|e| failed(path, e))?;
-        let size = file.seek(SeekFrom::End(0)).map_err(|e| failed(path, e))?;
-        if size == 0 || size % BLOCK != 0 {
-            let why = format!("its size, {size} bytes, is no positive multiple of {BLOCK}");
-            return Err(failed(path, why));
-        }
+    /// Opens a file or a block device. Its size must be a positive multiple of 512 bytes, and it
+    /// must not belong to another program.
+    pub fn open(path: &Path, how: Use) -> io::Result<Self> {
+        let open = || {
+            let file = store::open(path, how)?;
+            match store::owner(&file)? {
+                Owner::Unknown => {}
+                other => return Err(io::Error::other(format!("{other}, and serves no units"))),
+            }
+            let size = store::len(&file)?;
+            if size == 0 || size % BLOCK != 0 {
+                return Err(io::Error::other(format!(
+                    "its size, {size} bytes, is no positive multiple of {BLOCK}"
+                )));
+            }
+            Self::new(path, file, size, how.reads(), true)
+        };
+        open().map_err(|e| failed(path, e))
+    }
+
+    /// Opens the store of an object of an RS.
+    pub fn object(path: &Path, number: u32, object: u32, how: Use) -> io::Result<Self> {
+        let open = || {
+            let file = store::open(path, how)?;
+            let (len, thin) = store::labelled(&file, number, object)?;
+            Self::new(path, file, len, how.reads(), thin)
+        };
+        open().map_err(|e| failed(path, e))
+    }
+
+    fn new(path: &Path, file: File, len: u64, read_only: bool, thin: bool) -> io::Result<Self> {
         Ok(Self {
             file,
-            path: path.canonicalize().map_err(|e| failed(path, e))?,
-            blocks: size / BLOCK,
+            path: path.canonicalize()?,
+            blocks: len / BLOCK,
             read_only,
+            thin,
+            errors: AtomicU64::new(0),
             failed: Mutex::new(false),
         })
     }
@@ -65,6 +96,11 @@ impl Disk {
     /// Returns whether writes are refused.
     pub fn read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Number of commands that failed.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
     }
 
     /// Reads `bytes.len()` bytes from the start of a block. The length need not be a multiple of
@@ -86,6 +122,7 @@ impl Disk {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = self.file.sync_data() {
             *failed = true;
+            self.errors.fetch_add(1, Ordering::Relaxed);
             let path = self.path.display();
             eprintln!("{path}: flush: {e}; every flush fails until this process is started again");
         }
@@ -95,18 +132,17 @@ impl Disk {
         }
     }
 
-    /// Zeroes blocks and frees their space where possible.
+    /// Zeroes blocks, and frees the space of a thin store where possible.
     pub fn unmap(&self, block: u64, count: u64) -> Result<(), Sense> {
         if count == 0 {
             return Ok(());
         }
-        match verbs::os::punch(&self.file, block * BLOCK, count * BLOCK) {
-            Ok(()) => Ok(()),
-            Err(e) if e.raw_os_error() == Some(EOPNOTSUPP) => {
-                self.fill(block, count, &[0; BLOCK as usize])
-            }
-            Err(e) => Err(self.sense("unmap", block, &e)),
-        }
+        let (at, len) = (block * BLOCK, count * BLOCK);
+        let result = match self.thin {
+            true => store::punch(&self.file, at, len),
+            false => store::zero(&self.file, at, len),
+        };
+        result.map_err(|e| self.sense("unmap", block, &e))
     }
 
     /// Writes the same block `count` times.
@@ -128,6 +164,7 @@ impl Disk {
     }
 
     fn sense(&self, what: &str, block: u64, error: &io::Error) -> Sense {
+        self.errors.fetch_add(1, Ordering::Relaxed);
         eprintln!("{}: {what} at block {block}: {error}", self.path.display());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Sense::FULL,
@@ -147,7 +184,7 @@ mod tests {
     fn each_flush_after_a_failed_one_fails() {
         let path = std::env::temp_dir().join(format!("disk-{}", std::process::id()));
         std::fs::write(&path, [0; 4096]).unwrap();
-        let mut disk = Disk::open(&path, false).unwrap();
+        let mut disk = Disk::open(&path, Use::Shared).unwrap();
         assert_eq!(disk.flush(), Ok(()));
         // It cannot be synced.
         let null = File::open("/dev/null").unwrap();
@@ -155,7 +192,7 @@ mod tests {
         assert_eq!(disk.flush(), Err(Sense::WRITE_ERROR));
         disk.file = whole;
         assert_eq!(disk.flush(), Err(Sense::WRITE_ERROR));
-        let again = Disk::open(&path, false).unwrap();
+        let again = Disk::open(&path, Use::Shared).unwrap();
         assert_eq!(again.flush(), Ok(()));
         std::fs::remove_file(&path).unwrap();
     }

@@ -16,6 +16,7 @@ pub mod srp {
 
 pub mod acl;
 pub mod auth;
+pub mod config;
 pub mod disk;
 pub mod fabric;
 pub mod options;
@@ -23,6 +24,7 @@ pub mod program;
 pub mod reactor;
 pub mod scsi;
 pub mod sense;
+pub mod store;
 pub mod target;
 pub mod wire;
 pub mod workers;

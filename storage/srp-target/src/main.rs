@@ -2,26 +2,31 @@
 
 //! `srp-target`: see `--help`.
 
-use std::{io, process::ExitCode, sync::Arc};
+use std::{io, path::PathBuf, process::ExitCode, sync::Arc};
 
 use srp_target::{
     acl::ListFile,
     disk::Disk,
     fabric::Fabric,
-    options::{Options, HELP},
+    options::{Options, HELP, SCHEMA},
     program,
     scsi::Unit,
+    store::Use,
     target::{Settings, Target},
 };
+
+fn units(options: &Options, how: Use) -> io::Result<Vec<Arc<Unit>>> {
+    let unit = |path: &PathBuf| {
+        let disk = Disk::open(path, how)?;
+        Ok(Arc::new(Unit::new(disk, options.ioc_guid)))
+    };
+    options.luns.iter().map(unit).collect()
+}
 
 fn run(options: &Options) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
-    let mut units = Vec::new();
-    for path in &options.luns {
-        let disk = Disk::open(path, options.read_only)?;
-        units.push(Arc::new(Unit::new(disk, options.ioc_guid)));
-    }
+    let units = units(options, options.how())?;
     let settings = Settings {
         id: options.port_id(),
         queue_depth: options.queue_depth,
@@ -40,5 +45,11 @@ fn run(options: &Options) -> io::Result<()> {
 }
 
 fn main() -> ExitCode {
-    program::main("srp-target", HELP, Options::parse, |options| run(&options))
+    // A running target has its files, so the check only reads them.
+    let check = |options: Options| {
+        options.allow.as_deref().map(ListFile::open).transpose()?;
+        units(&options, Use::Checking).map(|_| ())
+    };
+    let name = ("srp-target", HELP, SCHEMA);
+    program::configured(name, Options::parse, check, |options| run(&options))
 }

@@ -4,7 +4,11 @@
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
-use crate::proto::{guid::IoClass, ids::PortId};
+use crate::{
+    config::{Kind, Schema},
+    proto::{guid::IoClass, ids::PortId},
+    store::Use,
+};
 
 /// The output of `--help`.
 pub const HELP: &str = "\
@@ -15,13 +19,34 @@ exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
   --read-only            write-protects all units
+  --shared               other targets may have the files, too, if they have this option
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           maximum number of channels of a session, 1 to 64 (default 16)
   --threads N            threads that read and write files, 1 to 64 (default 4)
   --allow FILE           initiators that may log in (default: all). A line has a port identifier of
                          32 hexadecimal digits, and maybe luns=0,2-5 and target=IDENTIFIER. Read
                          again for each login
+  --config FILE          TOML file with options as keys, such as queue-depth = 64; options of the
+                         command line take the place of those in the file
+  --check                checks the options and files, and ends
 ";
+
+/// The keys of a file. Each is an option of [`HELP`].
+pub const SCHEMA: Schema = &[(
+    "",
+    &[
+        ("lun", Kind::List),
+        ("listen", Kind::Text),
+        ("id-ext", Kind::Text),
+        ("ioc-guid", Kind::Text),
+        ("read-only", Kind::Flag),
+        ("shared", Kind::Flag),
+        ("queue-depth", Kind::Number),
+        ("channels", Kind::Number),
+        ("threads", Kind::Number),
+        ("allow", Kind::Text),
+    ],
+)];
 
 /// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,6 +61,8 @@ pub struct Options {
     pub ioc_guid: u64,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Whether other targets may have the files, too.
+    pub shared: bool,
     /// Number of credits per channel.
     pub queue_depth: u32,
     /// Maximum number of channels per session.
@@ -61,6 +88,7 @@ impl Options {
             id_ext: 1,
             ioc_guid: 1,
             read_only: false,
+            shared: false,
             queue_depth: 64,
             channels: 16,
             threads: 4,
@@ -69,9 +97,16 @@ impl Options {
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
             let name = arg.to_string_lossy().into_owned();
-            if name == "--read-only" {
-                this.read_only = true;
-                continue;
+            match name.as_str() {
+                "--read-only" => {
+                    this.read_only = true;
+                    continue;
+                }
+                "--shared" => {
+                    this.shared = true;
+                    continue;
+                }
+                _ => {}
             }
             const NAMES: [&str; 8] = [
                 "--lun",
@@ -118,6 +153,15 @@ impl Options {
             return Err(format!("{} LUNs are more than 256", this.luns.len()));
         }
         Ok(this)
+    }
+
+    /// Returns how the files are opened.
+    pub fn how(&self) -> Use {
+        match (self.read_only, self.shared) {
+            (true, _) => Use::Reading,
+            (false, true) => Use::Shared,
+            (false, false) => Use::Alone,
+        }
     }
 
     /// Returns the target port identifier.

@@ -4,6 +4,8 @@
 
 use std::{env, ffi::OsString, fmt::Display, process::ExitCode};
 
+use crate::config::{Given, Schema};
+
 /// The `main` of the program `name`: prints its help, or parses the arguments with `parse` and
 /// calls `act`. Exits with status 2 if the arguments are wrong, and with 1 if `act` fails.
 pub fn main<O, E: Display, F: Display>(
@@ -25,6 +27,46 @@ pub fn main<O, E: Display, F: Display>(
         }
     };
     match act(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{name}: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Like [`main`], for a program whose options may be in a file of `--config` ([`crate::config`]).
+/// With `--check` calls `check` instead of `act`.
+pub fn configured<O, F: Display>(
+    (name, help, schema): (&str, &str, Schema),
+    parse: impl FnOnce(Vec<OsString>) -> Result<O, String>,
+    check: impl FnOnce(O) -> Result<(), F>,
+    act: impl FnOnce(O) -> Result<(), F>,
+) -> ExitCode {
+    let args: Vec<_> = env::args_os().skip(1).collect();
+    if args.iter().any(|a| a == "--help") {
+        print!("{help}");
+        return ExitCode::SUCCESS;
+    }
+    let given = match Given::take(args, schema) {
+        Ok(given) => given,
+        Err(e) => {
+            eprintln!("{name}: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    let options = match parse(given.args.clone()) {
+        Ok(options) => options,
+        Err(e) => {
+            eprintln!("{name}: {}", given.explain(&e));
+            return ExitCode::from(2);
+        }
+    };
+    let result = match given.check {
+        true => check(options).map(|()| println!("{name}: nothing is wrong")),
+        false => act(options),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("{name}: {e}");

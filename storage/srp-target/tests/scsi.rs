@@ -6,7 +6,8 @@ mod common;
 
 use common::*;
 use srp_target::{
-    options::Options,
+    config::Given,
+    options::{Options, HELP, SCHEMA},
     proto::{
         cmd::Direction,
         ids::Lun,
@@ -181,7 +182,7 @@ fn units_that_there_are_not() {
 
     let units: Vec<_> = {
         let file = &many.files[0].0;
-        let disk = || srp_target::disk::Disk::open(file, true).unwrap();
+        let disk = || srp_target::disk::Disk::open(file, srp_target::store::Use::Checking).unwrap();
         (0..300)
             .map(|_| srp_target::scsi::Unit::new(disk(), 1).into())
             .collect()
@@ -487,7 +488,7 @@ fn a_transfer_beyond_the_limit() {
         .unwrap();
     file.set_len(32 << 20).unwrap();
     let units = vec![srp_target::scsi::Unit::new(
-        srp_target::disk::Disk::open(&testbed.files[0].0, false).unwrap(),
+        srp_target::disk::Disk::open(&testbed.files[0].0, srp_target::store::Use::Shared).unwrap(),
         1,
     )
     .into()];
@@ -527,4 +528,17 @@ fn the_command_line() {
         let error = parse(line).unwrap_err();
         assert!(error.contains(named), "{line}: {error}");
     }
+}
+
+/// Each option of HELP is a key, and the example can be parsed.
+#[test]
+fn keys_are_options() {
+    let options = HELP.lines().filter_map(|l| l.strip_prefix("  --"));
+    let mut options: Vec<_> = options.filter_map(|l| l.split(' ').next()).collect();
+    options.retain(|o| !["config", "check"].contains(o));
+    let keys: Vec<_> = SCHEMA[0].1.iter().map(|(name, _)| *name).collect();
+    assert_eq!(keys[1..], options);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/srp-target.toml");
+    let given = Given::take(vec!["--config".into(), file.into()], SCHEMA).unwrap();
+    assert_eq!(Options::parse(given.args).unwrap().luns.len(), 2);
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use srp_target::program;
 use wss::{
-    fabric::serve,
-    options::{Options, HELP},
+    fabric::{check, serve},
+    options::{Options, HELP, SCHEMA},
 };
 
 fn main() -> ExitCode {
-    program::main("wss", HELP, Options::parse, serve)
+    program::configured(("wss", HELP, SCHEMA), Options::parse, check, serve)
 }

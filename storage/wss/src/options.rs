@@ -5,8 +5,10 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use srp_target::{
+    config::{Kind, Schema},
     options::value,
     proto::{guid::IoClass, ids::PortId},
+    store::Label,
 };
 
 /// Size of a cache line, in bytes.
@@ -27,6 +29,15 @@ serves files or block devices. The first one is its object 0.
   --key FILE             keys that roles prove to each other: one a line, of 64 hexadecimal digits.
                          The first one proves this role, each of them proves others. Read again for
                          each connection. Give it to all roles of a system, or to none
+
+wss format --number N --object N --file FILE [--size MIB] [--thin]
+labels a file or block device as an object of an RS, which serves no other. A new file gets --size;
+what has blocks keeps them.
+  --number N             number of the RS
+  --object N             number of the object: the place of its --file at the RS
+  --size MIB             size of a new file, whose space is reserved
+  --thin                 reserves no space, and unmapped blocks free theirs: writes may find the file
+                         system full
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
@@ -56,7 +67,59 @@ caches blocks and sends the responses to initiators, which log in with answers_f
   --ioc-guid HEX         as for the SE
   --cache MIB            size of the cache, 4 to 65536 (default 64)
   --key FILE             as for the RS
+
+All roles:
+  --config FILE          TOML file with a table for each role, such as [rs], and options as keys,
+                         such as threads = 4; [common] has keys of several roles. Options of the
+                         command line take the place of those in the file
+  --check                checks the options and files, and ends
 ";
+
+/// The tables and keys of a file. Each key is an option of [`HELP`].
+pub const SCHEMA: Schema = &[
+    (
+        "rs",
+        &[
+            ("number", Kind::Number),
+            ("file", Kind::List),
+            ("listen", Kind::Text),
+            ("threads", Kind::Number),
+            ("etcd", Kind::Joined),
+            ("system", Kind::Text),
+            ("key", Kind::Text),
+        ],
+    ),
+    (
+        "se",
+        &[
+            ("rs", Kind::List),
+            ("lun", Kind::List),
+            ("listen", Kind::Text),
+            ("id-ext", Kind::Text),
+            ("ioc-guid", Kind::Text),
+            ("queue-depth", Kind::Number),
+            ("channels", Kind::Number),
+            ("extent", Kind::Number),
+            ("etcd", Kind::Joined),
+            ("system", Kind::Text),
+            ("key", Kind::Text),
+            ("allow", Kind::Text),
+        ],
+    ),
+    (
+        "ce",
+        &[
+            ("member", Kind::Number),
+            ("se", Kind::List),
+            ("rs", Kind::List),
+            ("listen", Kind::Text),
+            ("id-ext", Kind::Text),
+            ("ioc-guid", Kind::Text),
+            ("cache", Kind::Number),
+            ("key", Kind::Text),
+        ],
+    ),
+];
 
 /// An etcd cluster and the name of the system in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -70,6 +133,15 @@ pub struct System {
 /// The parsed command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Options {
+    /// Label the store of an object.
+    Format {
+        /// Owner of the store.
+        label: Label,
+        /// The file or block device.
+        file: PathBuf,
+        /// Size of a new file in MiB.
+        size: Option<u64>,
+    },
     /// An RS.
     Rs {
         /// Number of the RS.
@@ -244,11 +316,24 @@ impl Options {
         };
         while let Some(name) = args.next() {
             let name = name.to_string_lossy().into_owned();
+            if name == "--thin" && values.role == "format" {
+                values.list.push((name, "true".into()));
+                continue;
+            }
             let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
             values.list.push((name, value));
         }
         let any = |_: &u32| true;
         let this = match values.role.as_str() {
+            "format" => Self::Format {
+                label: Label {
+                    number: values.needed("--number", any)?,
+                    object: values.needed("--object", any)?,
+                    thin: !values.all("--thin").is_empty(),
+                },
+                file: values.some("--file")?.pop().unwrap_or_default().into(),
+                size: values.one("--size", |n| (1..=1 << 30).contains(n))?,
+            },
             "rs" => Self::Rs {
                 number: values.needed("--number", any)?,
                 files: values
@@ -436,6 +521,34 @@ mod tests {
             ),
         ] {
             assert_eq!(parse(line), Err(wanted.into()), "{line}");
+        }
+    }
+
+    /// Each option of HELP is a key of its role, and the example can be parsed.
+    #[test]
+    fn keys_are_options() {
+        for (role, keys) in SCHEMA {
+            let begins = format!("wss {role} ");
+            let mut parts = HELP.split("\n\n").skip_while(|p| !p.starts_with(&begins));
+            let words = parts.next().unwrap().split(|c: char| " [],\n".contains(c));
+            let mut options: Vec<_> = words.filter_map(|w| w.strip_prefix("--")).collect();
+            let mut keys: Vec<_> = keys.iter().map(|(name, _)| *name).collect();
+            keys.sort_unstable();
+            options.sort_unstable();
+            options.dedup();
+            assert_eq!(keys, options, "{role}");
+        }
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/wss.toml");
+        for (role, _) in SCHEMA {
+            let args = vec![role.into(), "--config".into(), file.into()];
+            let given = srp_target::config::Given::take(args, SCHEMA).unwrap();
+            Options::parse(given.args.clone())
+                .map_err(|e| given.explain(&e))
+                .unwrap();
         }
     }
 }

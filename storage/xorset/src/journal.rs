@@ -144,8 +144,8 @@ impl<M: Media> Journal<M> {
         })
     }
 
-    /// Opens a file and replays its log.
-    pub fn open(mut media: M) -> io::Result<Self> {
+    /// The header of a file of a node.
+    fn header(media: &mut M) -> io::Result<[u8; 48]> {
         let mut header = [0; 48];
         media.read(0, &mut header)?;
         if let Some(other) = version(&header).filter(|v| v.as_bytes() != MAGIC) {
@@ -157,6 +157,18 @@ impl<M: Media> Journal<M> {
         if &header[..8] != MAGIC || sum(0, &header[..40]) != word(&header, 40) {
             return Err(bad("it is no file of a node: see xorset format"));
         }
+        Ok(header)
+    }
+
+    /// Number of the node that a file belongs to.
+    pub fn owner(media: &mut M) -> io::Result<u8> {
+        let number = word(&Self::header(media)?, 8);
+        u8::try_from(number).map_err(|_| bad("its header is wrong"))
+    }
+
+    /// Opens a file and replays its log.
+    pub fn open(mut media: M) -> io::Result<Self> {
+        let header = Self::header(&mut media)?;
         let (number, cell) = (word(&header, 8), word(&header, 16));
         let size = Size {
             cell: u16::try_from(cell).map_err(|_| bad("its header is wrong"))?,

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use srp_target::program;
 use xorset::{
-    fabric::serve,
-    options::{Options, HELP},
+    fabric::{check, serve},
+    options::{Options, HELP, SCHEMA},
 };
 
 fn main() -> ExitCode {
-    program::main("xorset", HELP, Options::parse, serve)
+    program::configured(("xorset", HELP, SCHEMA), Options::parse, check, serve)
 }

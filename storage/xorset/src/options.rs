@@ -5,6 +5,7 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use srp_target::{
+    config::{Kind, Schema},
     options::value,
     proto::{guid::IoClass, ids::PortId},
 };
@@ -21,15 +22,17 @@ xorset ROLE [OPTION]... runs one role of a set of five nodes until SIGTERM. The 
 loss of any two nodes.
 
 xorset format --number N --file FILE --stripes N [OPTION]...
-creates the file of a node. It replaces an existing file, except one of a node.
+creates the file of a node. It replaces an existing file, except one of a node or of wss.
   --number N             number of the node, 0 to 4
-  --file FILE            the file
+  --file FILE            the file or block device
   --stripes N            stripes of the set; each has twelve data cells, and four cells on each node
   --cell KIB             size of a cell, 1 to 64 (default 64)
   --log MIB              size of each half of the node's log, 1 to 4096 (default 32)
+  --thin                 reserves no space for the file: writes may find the file system full
 
 xorset node --file FILE --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] [OPTION]...
 serves the cells of one node.
+  --number N             number of the node: a file of another one is refused
   --node ADDRESS:PORT    a node, in the order of their numbers; this node listens at its own address
   --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used
   --set NAME             name of the set in etcd (default xorset)
@@ -50,7 +53,45 @@ ends.
   --pause MS             pause between stripes of a rebuild, 0 to 60000 (default 0)
   --lease SECONDS        time without etcd after which another client may take the set, 3 to 60
                          (default 3)
+
+Node and client:
+  --config FILE          TOML file with the tables [node] and [client], and options as keys, such as
+                         lease = 3; [common] has keys of both. Options of the command line take the
+                         place of those in the file
+  --check                checks the options and files, and ends
 ";
+
+/// The tables and keys of a file. Each key is an option of [`HELP`].
+pub const SCHEMA: Schema = &[
+    (
+        "node",
+        &[
+            ("number", Kind::Number),
+            ("file", Kind::Text),
+            ("node", Kind::List),
+            ("etcd", Kind::List),
+            ("set", Kind::Text),
+            ("key", Kind::Text),
+        ],
+    ),
+    (
+        "client",
+        &[
+            ("node", Kind::List),
+            ("etcd", Kind::List),
+            ("set", Kind::Text),
+            ("key", Kind::Text),
+            ("allow", Kind::Text),
+            ("listen", Kind::Text),
+            ("id-ext", Kind::Text),
+            ("ioc-guid", Kind::Text),
+            ("queue-depth", Kind::Number),
+            ("channels", Kind::Number),
+            ("pause", Kind::Number),
+            ("lease", Kind::Number),
+        ],
+    ),
+];
 
 /// Addresses of the other processes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -76,9 +117,13 @@ pub enum Options {
         size: Size,
         /// Length of half of the log, in bytes.
         log: u64,
+        /// Whether no space is reserved.
+        thin: bool,
     },
     /// A node.
     Node {
+        /// Number of the node, if the file must be of this one.
+        number: Option<u8>,
         /// The file of the node.
         file: PathBuf,
         /// The other processes.
@@ -118,8 +163,15 @@ impl Options {
         let role = args.next().ok_or("there is no role")?;
         let role = role.to_string_lossy().into_owned();
         let names: &[&str] = match role.as_str() {
-            "format" => &["--number", "--file", "--stripes", "--cell", "--log"],
-            "node" => &["--file", "--node", "--etcd", "--set", "--key"],
+            "format" => &[
+                "--number",
+                "--file",
+                "--stripes",
+                "--cell",
+                "--log",
+                "--thin",
+            ],
+            "node" => &["--number", "--file", "--node", "--etcd", "--set", "--key"],
             "client" => &[
                 "--node",
                 "--etcd",
@@ -142,11 +194,15 @@ impl Options {
         let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
         let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
         let mut lease = TTL / 1000;
-        let (mut key, mut allow) = (None, None);
+        let (mut key, mut allow, mut thin) = (None, None, false);
         while let Some(arg) = args.next() {
             let option = arg.to_string_lossy().into_owned();
             if !names.contains(&option.as_str()) {
                 return Err(format!("unknown option '{option}' of {role}"));
+            }
+            if option == "--thin" {
+                thin = true;
+                continue;
             }
             let next = args
                 .next()
@@ -199,6 +255,7 @@ impl Options {
                 file: file.ok_or("there is no --file")?,
                 size,
                 log,
+                thin,
             });
         }
         let count = nodes.len();
@@ -214,7 +271,12 @@ impl Options {
         }
         if role == "node" {
             let file = file.ok_or("there is no --file")?;
-            return Ok(Self::Node { file, set, key });
+            return Ok(Self::Node {
+                number,
+                file,
+                set,
+                key,
+            });
         }
         Ok(Self::Client {
             set,
@@ -285,5 +347,33 @@ mod tests {
             parse(&format!("client {nodes}")),
             Err("there is no --etcd".to_string())
         );
+    }
+
+    /// Each option of HELP is a key of its role, and the example can be parsed.
+    #[test]
+    fn keys_are_options() {
+        for (role, keys) in SCHEMA {
+            let begins = format!("xorset {role} ");
+            let mut parts = HELP.split("\n\n").skip_while(|p| !p.starts_with(&begins));
+            let words = parts.next().unwrap().split(|c: char| " [],\n".contains(c));
+            let mut options: Vec<_> = words.filter_map(|w| w.strip_prefix("--")).collect();
+            let mut keys: Vec<_> = keys.iter().map(|(name, _)| *name).collect();
+            keys.sort_unstable();
+            options.sort_unstable();
+            options.dedup();
+            assert_eq!(keys, options, "{role}");
+        }
+    }
+
+    #[test]
+    fn the_example_is_right() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/xorset.toml");
+        for (role, _) in SCHEMA {
+            let args = vec![role.into(), "--config".into(), file.into()];
+            let given = srp_target::config::Given::take(args, SCHEMA).unwrap();
+            Options::parse(given.args.clone())
+                .map_err(|e| given.explain(&e))
+                .unwrap();
+        }
     }
 }

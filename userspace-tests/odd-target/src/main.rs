@@ -18,7 +18,7 @@ use std::{
 };
 
 use odd_target::orders::{Order, HELP};
-use srp_target::{disk::Disk, program, scsi::Unit};
+use srp_target::{disk::Disk, program, scsi::Unit, store::Use};
 
 use carrier::Carrier;
 
@@ -70,7 +70,7 @@ fn unit(number: usize) -> io::Result<Arc<Unit>> {
     let name = format!("odd-target-{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(name);
     File::create_new(&path)?.set_len(DISK)?;
-    let disk = Disk::open(&path, false);
+    let disk = Disk::open(&path, Use::Alone);
     fs::remove_file(&path)?;
     Ok(Arc::new(Unit::new(disk?, 0)))
 }

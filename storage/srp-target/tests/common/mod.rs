@@ -26,6 +26,7 @@ use srp_target::{
         tmf::{Function, TmfStatus, TskMgmt},
     },
     scsi::Unit,
+    store::Use,
     target::{Action, ChannelId, Remote, Settings, Target, TaskId, Work},
     workers::{execute, Job},
 };
@@ -103,7 +104,8 @@ pub struct Answer {
 impl Testbed {
     pub fn new(settings: Settings, units: usize, read_only: bool) -> Self {
         let files: Vec<_> = (0..units).map(|_| Temporary::new()).collect();
-        let unit = |f: &Temporary| Arc::new(Unit::new(Disk::open(&f.0, read_only).unwrap(), 5));
+        let how = if read_only { Use::Reading } else { Use::Shared };
+        let unit = |f: &Temporary| Arc::new(Unit::new(Disk::open(&f.0, how).unwrap(), 5));
         Self {
             target: Target::new(settings, files.iter().map(unit).collect()),
             files,

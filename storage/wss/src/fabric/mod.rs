@@ -14,13 +14,16 @@ use std::{
     net::SocketAddr,
     ops::{Deref, DerefMut},
     os::fd::{AsRawFd, RawFd},
+    path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use srp_target::{
-    auth::{Guard, Identity, Wanted},
+    acl::ListFile,
+    auth::{Guard, Identity, KeyFile, Wanted},
     disk::Disk,
     reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
+    store::{self, Label, Use},
 };
 use verbs::Buffer;
 
@@ -305,6 +308,49 @@ fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<boo
     reactor.welcome(id, data, [PRIVATE, KEYED], [RECEIVES, MAX_LEN])
 }
 
+/// Opens the stores of an RS.
+fn objects(number: u32, files: &[PathBuf], how: Use) -> io::Result<Vec<Disk>> {
+    let open = |(n, file): (u32, &PathBuf)| Disk::object(file, number, n, how);
+    (0..).zip(files).map(open).collect()
+}
+
+/// Labels the store of an object.
+fn format(label: Label, file: &Path, size: Option<u64>) -> io::Result<()> {
+    let new = !file.exists();
+    let result = store::open_or_create(file, Use::Alone, true)
+        .and_then(|f| store::label(&f, label, size.map(|mib| mib << 20)));
+    let name = file.display();
+    if new && result.is_err() {
+        // The file may not exist.
+        let _ = std::fs::remove_file(file);
+    }
+    let len = result.map_err(|e| io::Error::other(format!("{name}: {e}")))?;
+    println!("{name}: {label}, {} blocks", len / 512);
+    Ok(())
+}
+
+/// Checks the files of `--key` and `--allow`.
+pub fn check_access(key: Option<&Path>, allow: Option<&Path>) -> io::Result<()> {
+    key.map(KeyFile::open).transpose()?;
+    allow.map(ListFile::open).transpose()?;
+    Ok(())
+}
+
+/// Checks the files of a role. Its stores may be in use.
+pub fn check(options: Options) -> io::Result<()> {
+    match options {
+        Options::Rs {
+            number, files, key, ..
+        } => {
+            check_access(key.as_deref(), None)?;
+            objects(number, &files, Use::Checking).map(|_| ())
+        }
+        Options::Se { key, allow, .. } => check_access(key.as_deref(), allow.as_deref()),
+        Options::Ce { key, .. } => check_access(key.as_deref(), None),
+        Options::Format { .. } => Ok(()),
+    }
+}
+
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
@@ -313,6 +359,7 @@ pub fn serve(options: Options) -> io::Result<()> {
         Options::Rs { listen, .. } | Options::Se { listen, .. } | Options::Ce { listen, .. } => {
             *listen
         }
+        Options::Format { label, file, size } => return format(*label, file, *size),
     };
     match options {
         Options::Rs {
@@ -325,8 +372,8 @@ pub fn serve(options: Options) -> io::Result<()> {
         } => {
             let ours = Identity { role: RS, number };
             let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
-            let disks: Result<Vec<_>, _> = files.iter().map(|f| Disk::open(f, false)).collect();
-            let (mut role, mut reactor) = rs::role(number, disks?, listen, threads)?;
+            let disks = objects(number, &files, Use::Alone)?;
+            let (mut role, mut reactor) = rs::role(number, disks, listen, threads)?;
             reactor.guard(guard);
             println!("listens at {listen}");
             // This RS already holds the port, so no SE can announce its epoch to an earlier
@@ -373,6 +420,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             println!("listens at {listen}, epoch {epoch}");
             run(reactor, role, &stop)?;
         }
+        Options::Format { .. } => {}
         Options::Ce {
             member, ref key, ..
         } => {

@@ -7,7 +7,7 @@ mod client;
 mod node;
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
     os::unix::fs::FileExt,
     path::Path,
@@ -19,15 +19,17 @@ use backlog::Backlog;
 use srp_target::{
     auth::{Guard, Identity, Wanted},
     reactor::{LinkId, Reactor},
+    store::{self, Owner, Use},
 };
 use verbs::{Op, Piece};
 use wss::{
-    fabric::{good, run, Made},
+    fabric::{check_access, good, run, Made},
     peer::Peer,
 };
 
 use crate::{
     journal::{Journal, Media},
+    layout::Size,
     message::{Message, Role, LEN, PAYLOAD},
     options::{Options, Set},
 };
@@ -60,15 +62,27 @@ impl Media for Disk {
     }
 }
 
-/// Opens and locks the file of a node.
-fn take(path: &Path, create: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(create).open(path)?;
-    match verbs::os::lock(&file) {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-            Err(io::Error::other("--file: another process has it"))
-        }
-        result => result.map(|()| file),
+/// Creates the file of a node.
+fn format(path: &Path, number: u8, size: Size, log: u64, thin: bool) -> io::Result<()> {
+    let mut disk = Disk(store::open_or_create(path, Use::Alone, true)?);
+    Journal::unused(&mut disk)?;
+    match store::owner(&disk.0)? {
+        Owner::Unknown => {}
+        other => return Err(io::Error::other(format!("--file: {other}"))),
+    }
+    store::zeroed(&disk.0, Journal::<Disk>::file_len(&size, log), thin)?;
+    Journal::format(disk, number, size, log)
+}
+
+/// Opens the journal of a node.
+fn open(path: &Path, number: Option<u8>, how: Use) -> io::Result<Disk> {
+    let mut disk = Disk(store::open(path, how)?);
+    let has = Journal::owner(&mut disk)?;
+    match number.filter(|n| *n != has) {
+        Some(n) => Err(io::Error::other(format!(
+            "--file: it is of node {has}, and this is node {n}"
+        ))),
+        None => Ok(disk),
     }
 }
 
@@ -158,9 +172,27 @@ fn go_on<T>(reactor: &mut Reactor<T>, backlog: &mut Backlog) -> Vec<LinkId> {
     closed
 }
 
+fn named(file: &Path, e: io::Error) -> io::Error {
+    io::Error::other(format!("{}: {e}", file.display()))
+}
+
+/// Checks the files of a role. That of a node may be in use.
+pub fn check(options: Options) -> io::Result<()> {
+    match options {
+        Options::Node {
+            number, file, key, ..
+        } => {
+            check_access(key.as_deref(), None)?;
+            let media = open(&file, number, Use::Checking);
+            media.map(|_| ()).map_err(|e| named(&file, e))
+        }
+        Options::Client { key, allow, .. } => check_access(key.as_deref(), allow.as_deref()),
+        Options::Format { .. } => Ok(()),
+    }
+}
+
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options) -> io::Result<()> {
-    let named = |file: &Path, e: io::Error| io::Error::other(format!("{}: {e}", file.display()));
     // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
     match options {
@@ -169,17 +201,9 @@ pub fn serve(options: Options) -> io::Result<()> {
             file,
             size,
             log,
+            thin,
         } => {
-            let result = take(&file, true).and_then(|f| {
-                let mut f = Disk(f);
-                Journal::unused(&mut f)?;
-                let f = f.0;
-                // Discard the old content: everything is zeros.
-                f.set_len(0)?;
-                f.set_len(Journal::<Disk>::file_len(&size, log))?;
-                Journal::format(Disk(f), number, size, log)
-            });
-            result.map_err(|e| named(&file, e))?;
+            format(&file, number, size, log, thin).map_err(|e| named(&file, e))?;
             println!(
                 "{}: node {number}, {} blocks in the set",
                 file.display(),
@@ -187,12 +211,17 @@ pub fn serve(options: Options) -> io::Result<()> {
             );
             return Ok(());
         }
-        Options::Node { file, set, key } => {
-            let media = take(&file, false).map_err(|e| named(&file, e))?;
+        Options::Node {
+            number,
+            file,
+            set,
+            key,
+        } => {
+            let media = open(&file, number, Use::Alone).map_err(|e| named(&file, e))?;
             // The kernel reports a failed write once to each opener, so open the file again for the
             // thread that syncs: both must hear of it.
             let other = File::open(&file).map_err(|e| named(&file, e))?;
-            let journal = Journal::open(Disk(media)).map_err(|e| named(&file, e))?;
+            let journal = Journal::open(media).map_err(|e| named(&file, e))?;
             let (number, listen) = (journal.number(), set.nodes[usize::from(journal.number())]);
             let ours = Identity {
                 role: NODE,

@@ -26,6 +26,7 @@ use srp_target::{
         tmf::{Function, TskMgmt},
     },
     scsi::Unit,
+    store::Use,
     target::{Action, ChannelId},
     workers::{execute, Job},
 };
@@ -59,7 +60,7 @@ fn unit(_: usize) -> Arc<Unit> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("odd-test-{}-{number}", std::process::id()));
     File::create(&path).unwrap().set_len(1 << 20).unwrap();
-    let disk = Disk::open(&path, false).unwrap();
+    let disk = Disk::open(&path, Use::Alone).unwrap();
     fs::remove_file(&path).unwrap();
     Arc::new(Unit::new(disk, 0))
 }

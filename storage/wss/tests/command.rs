@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The program: what it says about its files before it needs RDMA.
+
+use std::{fs, path::PathBuf, process::Command};
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("wss-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Runs `wss` here. Returns its status, and its output with errors.
+    fn wss(&self, line: &str) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_wss"))
+            .args(line.split_whitespace())
+            .current_dir(&self.0)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        (output.status.code(), text.trim_end().to_string())
+    }
+
+    fn says(&self, line: &str, status: i32, what: &str) {
+        assert_eq!(self.wss(line), (Some(status), what.to_string()), "{line}");
+    }
+}
+
+#[test]
+fn stores_are_of_one_rs() {
+    let folder = Folder::new("stores");
+    let format = "format --number 7 --object 0 --file one";
+    folder.says(format, 1, "wss: one: it is new and needs --size");
+    assert!(!folder.0.join("one").exists());
+    let good = "one: object 0 of RS 7, 2048 blocks";
+    folder.says(&format!("{format} --size 1"), 0, good);
+    let check = "rs --number 7 --file one --check";
+    folder.says(check, 0, "wss: nothing is wrong");
+    let other = "wss: one: it is object 0 of RS 7 of wss, and this is object 0 of RS 8";
+    folder.says("rs --number 8 --file one", 1, other);
+    fs::File::create(folder.0.join("two"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    let none = "wss: two: it has no label: `wss format --number 7 --object 1` writes one, and keeps its blocks";
+    folder.says("rs --number 7 --file one --file two", 1, none);
+    let twice = "rs --number 7 --file one --file one";
+    folder.says(
+        twice,
+        1,
+        "wss: one: it is in use: another process or unit has it",
+    );
+}
+
+#[test]
+fn a_file_of_options() {
+    let folder = Folder::new("options");
+    let write = |text: &str| fs::write(folder.0.join("wss.toml"), text).unwrap();
+    let check = "rs --config wss.toml --check";
+    folder.says(
+        check,
+        2,
+        "wss: wss.toml: No such file or directory (os error 2)",
+    );
+    write("[rs]\nnumber = 7\nfile = [\"one\"]\nthreads = 65\n");
+    folder.says(
+        check,
+        2,
+        "wss: wss.toml:4: threads: '65' is not what it can be",
+    );
+    folder.says(
+        "rs --config wss.toml --check --threads 64",
+        1,
+        "wss: one: No such file or directory (os error 2)",
+    );
+    write("[rs]\nnumber = 7\n[common]\nsystem = \"one\"\n");
+    let (status, text) = folder.wss(check);
+    assert_eq!(status, Some(2));
+    assert_eq!(text, "wss: wss.toml: rs needs --file; see --help");
+}
