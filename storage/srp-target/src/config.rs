@@ -41,6 +41,9 @@ pub type Schema = &'static [Table];
 /// Name of the table with keys of several roles.
 pub const COMMON: &str = "common";
 
+/// The socket of [`crate::status`], which all programs have.
+const STATUS: Key = ("status", Kind::Text);
+
 /// An option of a file.
 #[derive(Debug)]
 struct Setting {
@@ -59,6 +62,8 @@ pub struct Given {
     pub file: Option<PathBuf>,
     /// Whether `--check` was given.
     pub check: bool,
+    /// The socket of `--status`, if any.
+    pub status: Option<PathBuf>,
     settings: Vec<Setting>,
 }
 
@@ -95,7 +100,8 @@ impl Source<'_> {
     ) -> Result<(), String> {
         let names: Vec<_> = keys.iter().map(|(name, _)| *name).collect();
         for (key, value) in found {
-            let Some((name, kind)) = keys.iter().find(|(name, _)| *name == key.get_ref()) else {
+            let mut all = keys.iter().chain([&STATUS]);
+            let Some((name, kind)) = all.find(|(name, _)| *name == key.get_ref()) else {
                 let of = if table.is_empty() { "the file" } else { table };
                 let why = format!(
                     "{of} has no key '{}'; it has {}",
@@ -171,7 +177,8 @@ fn read(path: &Path, schema: Schema, role: &str) -> Result<Vec<Setting>, String>
     if !has {
         return Err(format!("{}: there is no table [{role}]", path.display()));
     }
-    common.retain(|c| keys.iter().any(|k| k.0 == c.key) && !own.iter().any(|o| o.key == c.key));
+    let knows = |key: &str| keys.iter().chain([&STATUS]).any(|k| k.0 == key);
+    common.retain(|c| knows(c.key) && !own.iter().any(|o| o.key == c.key));
     own.extend(common);
     Ok(own)
 }
@@ -195,7 +202,7 @@ impl Setting {
 }
 
 impl Given {
-    /// Takes `--config FILE` and `--check` out of the arguments, and puts the settings of the file
+    /// Takes `--config FILE`, `--check` and `--status SOCKET` out of the arguments, and puts the settings of the file
     /// behind the role. An option of the command line takes the place of the file's.
     pub fn take(args: Vec<OsString>, schema: Schema) -> Result<Self, String> {
         let mut this = Self::default();
@@ -203,6 +210,8 @@ impl Given {
         while let Some(arg) = rest.next() {
             if arg == "--config" {
                 this.file = Some(rest.next().ok_or("--config has no value")?.into());
+            } else if arg == "--status" {
+                this.status = Some(rest.next().ok_or("--status has no value")?.into());
             } else if arg == "--check" {
                 this.check = true;
             } else {
@@ -221,6 +230,10 @@ impl Given {
         let mut settings = read(file, schema, &role)?;
         let given = |s: &Setting| this.args.iter().any(|a| *a == *format!("--{}", s.key));
         settings.retain(|s| !given(s));
+        if let Some(at) = settings.iter().position(|s| s.key == STATUS.0) {
+            let path = settings.remove(at).values().pop().map(PathBuf::from);
+            this.status = this.status.or(path);
+        }
         let mut args: Vec<OsString> = this.args.drain(..usize::from(!flat)).collect();
         for setting in &settings {
             let option = OsString::from(format!("--{}", setting.key));
@@ -305,6 +318,12 @@ mod tests {
         // A role's own key takes the place of the common one.
         let own = "[common]\netcd = [\"x\"]\n[se]\netcd = [\"y\"]\n";
         assert_eq!(args(own, "se"), "se --etcd y");
+        // All tables have the socket.
+        let socket = "[common]\nstatus = \"/a\"\n[se]\n";
+        assert_eq!(args(socket, "se"), "se");
+        let path = |line| take(socket, line).unwrap().status.unwrap();
+        assert_eq!(path("se"), PathBuf::from("/a"));
+        assert_eq!(path("se --status /b"), PathBuf::from("/b"));
         let off = "[rs]\nread-only = false\n";
         assert_eq!(args(off, "rs --check"), "rs");
         assert!(take(off, "rs --check").unwrap().check);

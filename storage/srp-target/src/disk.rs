@@ -13,6 +13,8 @@ use std::{
     },
 };
 
+use serde_json::json;
+
 use crate::{
     sense::Sense,
     store::{self, Owner, Use},
@@ -20,6 +22,20 @@ use crate::{
 
 /// Logical block size in bytes.
 pub const BLOCK: u64 = 512;
+
+#[derive(Default)]
+struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    flushes: AtomicU64,
+    errors: AtomicU64,
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
 
 /// The blocks of a unit. All calls are synchronous.
 pub struct Disk {
@@ -29,8 +45,7 @@ pub struct Disk {
     read_only: bool,
     /// Whether unmapped blocks free their space.
     thin: bool,
-    /// Number of commands that failed.
-    errors: AtomicU64,
+    counters: Counters,
     /// Whether a sync has failed. The kernel reports a failed write once, to any caller; without
     /// this, the next flush would succeed although the data is lost.
     failed: Mutex<bool>,
@@ -78,7 +93,7 @@ impl Disk {
             blocks: len / BLOCK,
             read_only,
             thin,
-            errors: AtomicU64::new(0),
+            counters: Counters::default(),
             failed: Mutex::new(false),
         })
     }
@@ -98,31 +113,51 @@ impl Disk {
         self.read_only
     }
 
-    /// Number of commands that failed.
-    pub fn errors(&self) -> u64 {
-        self.errors.load(Ordering::Relaxed)
+    /// What the status tells of the disk, which is called `name`.
+    pub fn status(&self, name: &str) -> serde_json::Value {
+        let c = &self.counters;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        json!({
+            "name": name,
+            "path": self.path,
+            "blocks": self.blocks,
+            "read_only": self.read_only,
+            "counters": {
+                "reads": get(&c.reads),
+                "read_bytes": get(&c.read_bytes),
+                "writes": get(&c.writes),
+                "written_bytes": get(&c.written_bytes),
+                "flushes": get(&c.flushes),
+                "errors": get(&c.errors),
+            },
+        })
     }
 
     /// Reads `bytes.len()` bytes from the start of a block. The length need not be a multiple of
     /// the block size.
     pub fn read(&self, block: u64, bytes: &mut [u8]) -> Result<(), Sense> {
+        count(&self.counters.reads, 1);
+        count(&self.counters.read_bytes, bytes.len() as u64);
         let result = self.file.read_exact_at(bytes, block * BLOCK);
         result.map_err(|e| self.sense("read", block, &e))
     }
 
     /// Writes whole blocks. They may be lost on power failure until [`Disk::flush`].
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<(), Sense> {
+        count(&self.counters.writes, 1);
+        count(&self.counters.written_bytes, bytes.len() as u64);
         let result = self.file.write_all_at(bytes, block * BLOCK);
         result.map_err(|e| self.sense("write", block, &e))
     }
 
     /// Makes all earlier writes durable.
     pub fn flush(&self) -> Result<(), Sense> {
+        count(&self.counters.flushes, 1);
         // The lock also covers the sync: a second one must not succeed before the first has failed.
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = self.file.sync_data() {
             *failed = true;
-            self.errors.fetch_add(1, Ordering::Relaxed);
+            count(&self.counters.errors, 1);
             let path = self.path.display();
             eprintln!("{path}: flush: {e}; every flush fails until this process is started again");
         }
@@ -164,7 +199,7 @@ impl Disk {
     }
 
     fn sense(&self, what: &str, block: u64, error: &io::Error) -> Sense {
-        self.errors.fetch_add(1, Ordering::Relaxed);
+        count(&self.counters.errors, 1);
         eprintln!("{}: {what} at block {block}: {error}", self.path.display());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Sense::FULL,

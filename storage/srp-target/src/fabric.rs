@@ -8,8 +8,10 @@ use verbs::{Buffer, Op};
 
 use crate::{
     acl::{List, ListFile},
+    program,
     proto::cmd::DirectBuf,
     reactor::{pieces, Event, LinkId, Reactor, ENDING, EVENTS},
+    status::{Board, Told, PAUSE},
     target::{Action, ChannelId, Done, Target, TaskId, Work},
     workers::{execute, Job, Workers},
 };
@@ -206,22 +208,26 @@ impl Fabric {
     }
 
     /// Runs until `stop` is readable, then until all sessions have ended, at most 5 s.
-    pub fn run(&mut self, stop: &impl AsRawFd) -> io::Result<()> {
+    pub fn run(&mut self, stop: &impl AsRawFd, board: Option<&Board>) -> io::Result<()> {
         let mut end = None;
         let mut more = false;
+        let mut told = Told::default();
         loop {
+            told.tell(board, || self.target.status());
             let mut fds = vec![stop.as_raw_fd(), self.workers.fd()];
             fds.extend(self.reactor.fds());
             // After the first stop signal the descriptor stays readable.
             let watched = if end.is_some() { 1.. } else { 0.. };
             let timeout = match () {
                 () if more => 0,
+                () if board.is_some() && end.is_none() => PAUSE.as_millis() as i32,
                 () if self.reactor.leaving() || end.is_some() => 100,
                 () => -1,
             };
             let ready = verbs::os::wait(&fds[watched], timeout)?;
             if end.is_none() && ready.first() == Some(&true) {
                 end = Some(Instant::now() + ENDING);
+                program::stopping();
                 self.target.shutdown();
             }
             let mut turn = EVENTS;

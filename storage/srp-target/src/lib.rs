@@ -24,6 +24,7 @@ pub mod program;
 pub mod reactor;
 pub mod scsi;
 pub mod sense;
+pub mod status;
 pub mod store;
 pub mod target;
 pub mod wire;

@@ -11,6 +11,7 @@ use srp_target::{
     options::{Options, HELP, SCHEMA},
     program,
     scsi::Unit,
+    status::Board,
     store::Use,
     target::{Settings, Target},
 };
@@ -23,7 +24,7 @@ fn units(options: &Options, how: Use) -> io::Result<Vec<Arc<Unit>>> {
     options.luns.iter().map(unit).collect()
 }
 
-fn run(options: &Options) -> io::Result<()> {
+fn run(options: &Options, board: Option<&Board>) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
     let units = units(options, options.how())?;
@@ -37,8 +38,8 @@ fn run(options: &Options) -> io::Result<()> {
     if let Some(file) = &options.allow {
         fabric.allow(ListFile::open(file)?);
     }
-    println!("listens at {}", options.listen);
-    fabric.run(&stop)?;
+    program::ready(&format!("listens at {}", options.listen));
+    fabric.run(&stop, board)?;
     drop(fabric);
     println!("ended");
     Ok(())
@@ -51,5 +52,7 @@ fn main() -> ExitCode {
         units(&options, Use::Checking).map(|_| ())
     };
     let name = ("srp-target", HELP, SCHEMA);
-    program::configured(name, Options::parse, check, |options| run(&options))
+    program::configured(name, Options::parse, check, |options, board| {
+        run(&options, board.as_deref())
+    })
 }

@@ -2,9 +2,14 @@
 
 //! `main` of the programs of this workspace.
 
-use std::{env, ffi::OsString, fmt::Display, process::ExitCode};
+use std::{env, ffi::OsString, fmt::Display, process::ExitCode, sync::Arc};
 
-use crate::config::{Given, Schema};
+use sd_notify::NotifyState;
+
+use crate::{
+    config::{Given, Schema},
+    status::Board,
+};
 
 /// The `main` of the program `name`: prints its help, or parses the arguments with `parse` and
 /// calls `act`. Exits with status 2 if the arguments are wrong, and with 1 if `act` fails.
@@ -36,12 +41,12 @@ pub fn main<O, E: Display, F: Display>(
 }
 
 /// Like [`main`], for a program whose options may be in a file of `--config` ([`crate::config`]).
-/// With `--check` calls `check` instead of `act`.
+/// With `--check` calls `check` instead of `act`, which gets the board of `--status`.
 pub fn configured<O, F: Display>(
     (name, help, schema): (&str, &str, Schema),
     parse: impl FnOnce(Vec<OsString>) -> Result<O, String>,
     check: impl FnOnce(O) -> Result<(), F>,
-    act: impl FnOnce(O) -> Result<(), F>,
+    act: impl FnOnce(O, Option<Arc<Board>>) -> Result<(), F>,
 ) -> ExitCode {
     let args: Vec<_> = env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help") {
@@ -62,10 +67,33 @@ pub fn configured<O, F: Display>(
             return ExitCode::from(2);
         }
     };
-    let result = match given.check {
-        true => check(options).map(|()| println!("{name}: nothing is wrong")),
-        false => act(options),
-    };
+    if !given.check {
+        let role = match schema {
+            [("", _)] => "target".into(),
+            _ => given.args.first().cloned().unwrap_or_default(),
+        };
+        return match Board::new(given.status.as_deref(), name, &role.to_string_lossy()) {
+            Ok(board) => end(name, act(options, board)),
+            Err(e) => end(name, Err(format!("--status: {e}"))),
+        };
+    }
+    let result = check(options).map(|()| println!("{name}: nothing is wrong"));
+    end(name, result)
+}
+
+/// Tells systemd that the program serves, and what it does.
+pub fn ready(what: &str) {
+    println!("{what}");
+    // Without systemd there is no socket.
+    let _ = sd_notify::notify(false, &[NotifyState::Ready, NotifyState::Status(what)]);
+}
+
+/// Tells systemd that the program ends.
+pub fn stopping() {
+    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+}
+
+fn end<F: Display>(name: &str, result: Result<(), F>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

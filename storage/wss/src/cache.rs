@@ -53,6 +53,11 @@ impl Cache {
         self.lines.is_empty()
     }
 
+    /// Number of lines with blocks.
+    pub fn used(&self) -> usize {
+        self.index.len()
+    }
+
     /// Number of unpinned lines.
     pub fn free(&self) -> usize {
         self.free

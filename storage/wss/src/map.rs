@@ -97,6 +97,11 @@ impl Map {
         self.extents.last().map_or(0, |e| e.start + e.blocks)
     }
 
+    /// All extents, to look at.
+    pub fn all(&self) -> &[Extent] {
+        &self.extents
+    }
+
     /// All extents.
     pub fn extents(&mut self) -> &mut [Extent] {
         &mut self.extents

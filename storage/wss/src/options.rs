@@ -73,6 +73,7 @@ All roles:
                          such as threads = 4; [common] has keys of several roles. Options of the
                          command line take the place of those in the file
   --check                checks the options and files, and ends
+  --status SOCKET        where srp-storage status reads what the process tells of itself
 ";
 
 /// The tables and keys of a file. Each key is an option of [`HELP`].

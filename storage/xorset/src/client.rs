@@ -11,6 +11,7 @@ mod cells;
 mod complaint;
 mod map;
 mod part;
+mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -16,6 +16,7 @@ mod epoch;
 mod gather;
 mod relay;
 mod request;
+mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

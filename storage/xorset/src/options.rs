@@ -59,6 +59,7 @@ Node and client:
                          lease = 3; [common] has keys of both. Options of the command line take the
                          place of those in the file
   --check                checks the options and files, and ends
+  --status SOCKET        where srp-storage status reads what the process tells of itself
 ";
 
 /// The tables and keys of a file. Each key is an option of [`HELP`].

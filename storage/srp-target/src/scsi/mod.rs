@@ -84,6 +84,14 @@ impl Unit {
         Self::with(geometry, Some(disk), id)
     }
 
+    /// What the status tells of the unit, which is called `name`.
+    pub fn status(&self, name: &str) -> serde_json::Value {
+        match &self.disk {
+            Some(disk) => disk.status(name),
+            None => serde_json::json!({ "name": name, "blocks": self.geometry.blocks }),
+        }
+    }
+
     /// Creates a unit with remote blocks. The identifier is a hash of the GUID and `name`. VERIFY
     /// does not compare, WRITE SAME writes only zeros, and UNMAP takes one range: see
     /// [`Command::for_elsewhere`].

@@ -314,6 +314,21 @@ impl<B: Buffer> Target<B> {
         std::mem::take(&mut self.actions)
     }
 
+    /// What the status tells of the target.
+    pub fn status(&self) -> serde_json::Value {
+        let units = self.units.iter().enumerate();
+        let units: Vec<_> = units.map(|(n, u)| u.status(&n.to_string())).collect();
+        serde_json::json!({
+            "state": if self.closed { "waiting" } else { "serving" },
+            "sessions": self.nexuses.len(),
+            "channels": self.channels.len(),
+            "logins_waiting": self.logins.len(),
+            "commands_in_flight": self.tasks.len(),
+            "units": units,
+            "counters": { "commands": self.next },
+        })
+    }
+
     /// Returns whether there is no channel and no task.
     pub fn idle(&self) -> bool {
         self.channels.is_empty() && self.tasks.is_empty()

@@ -10,6 +10,7 @@
 mod channels;
 mod jobs;
 mod links;
+mod status;
 
 use std::collections::{BTreeMap, HashMap};
 

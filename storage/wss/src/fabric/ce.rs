@@ -263,6 +263,10 @@ impl Role for Ce {
 
     fn work(&mut self, _reactor: &mut Links<Token>) {}
 
+    fn status(&self) -> serde_json::Value {
+        self.engine.status()
+    }
+
     fn shutdown(&mut self) {
         self.stopping = true;
         self.engine.shutdown();

@@ -15,14 +15,18 @@ use std::{
     ops::{Deref, DerefMut},
     os::fd::{AsRawFd, RawFd},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use serde_json::Value;
 use srp_target::{
     acl::ListFile,
     auth::{Guard, Identity, KeyFile, Wanted},
     disk::Disk,
+    program,
     reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
+    status::{Board, Told},
     store::{self, Label, Use},
 };
 use verbs::Buffer;
@@ -163,6 +167,8 @@ pub trait Role {
     fn shutdown(&mut self);
     /// Returns whether nothing is left to do.
     fn idle(&self) -> bool;
+    /// What the status tells of the role.
+    fn status(&self) -> Value;
     /// The reason if the role has failed.
     fn failed(&self) -> Option<String> {
         None
@@ -187,13 +193,16 @@ pub fn run<R: Role>(
     mut reactor: R::Links,
     mut role: R,
     stop: &impl AsRawFd,
+    board: Option<&Board>,
 ) -> io::Result<(R, R::Links)> {
+    let mut told = Told::default();
     let begin = Instant::now();
     let mut end = None;
     let mut last = None;
     let mut more = false;
     loop {
         pace(begin, &mut last, &mut reactor, &mut role);
+        told.tell(board, || role.status());
         let mut fds = reactor.reactor().fds();
         fds.extend(role.fd());
         // After the first stop signal the descriptor stays readable.
@@ -203,6 +212,7 @@ pub fn run<R: Role>(
         let ready = verbs::os::wait(&fds, if more { 0 } else { 100 })?;
         if end.is_none() && ready.last() == Some(&true) {
             end = Some(Instant::now() + ENDING);
+            program::stopping();
             role.shutdown();
         }
         let mut turn = EVENTS;
@@ -352,9 +362,10 @@ pub fn check(options: Options) -> io::Result<()> {
 }
 
 /// Runs a role until SIGTERM.
-pub fn serve(options: Options) -> io::Result<()> {
+pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
+    let board = board.as_deref();
     let listen = match &options {
         Options::Rs { listen, .. } | Options::Se { listen, .. } | Options::Ce { listen, .. } => {
             *listen
@@ -375,7 +386,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             let disks = objects(number, &files, Use::Alone)?;
             let (mut role, mut reactor) = rs::role(number, disks, listen, threads)?;
             reactor.guard(guard);
-            println!("listens at {listen}");
+            program::ready(&format!("listens at {listen}"));
             // This RS already holds the port, so no SE can announce its epoch to an earlier
             // instance after the lookup.
             if let Some(system) = system {
@@ -385,7 +396,7 @@ pub fn serve(options: Options) -> io::Result<()> {
                     None => return ended(),
                 }
             }
-            run(reactor, role, &stop)?;
+            run(reactor, role, &stop, board)?;
         }
         Options::Se {
             ref system,
@@ -400,6 +411,7 @@ pub fn serve(options: Options) -> io::Result<()> {
             let leadership = match system {
                 Some(system) => {
                     let etcd = Etcd::new(system.etcd.clone());
+                    program::ready("waits for its place as the SE");
                     match Leadership::begin(etcd, &system.name, waits(&stop))? {
                         Some(leadership) => Some(leadership),
                         None => return ended(),
@@ -417,8 +429,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             let (role, mut reactor) =
                 se::role(options, epoch, leadership.as_ref().map(Leadership::term))?;
             reactor.guard(guard);
-            println!("listens at {listen}, epoch {epoch}");
-            run(reactor, role, &stop)?;
+            program::ready(&format!("listens at {listen}, epoch {epoch}"));
+            run(reactor, role, &stop, board)?;
         }
         Options::Format { .. } => {}
         Options::Ce {
@@ -431,8 +443,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
             let (role, mut reactor) = ce::role(options)?;
             reactor.guard(guard);
-            println!("listens at {listen}");
-            let done = run(reactor, role, &stop)?;
+            program::ready(&format!("listens at {listen}"));
+            let done = run(reactor, role, &stop, board)?;
             let [hits, misses] = done.0.hits();
             println!("{hits} reads found all of their lines, {misses} did not");
         }

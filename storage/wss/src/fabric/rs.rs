@@ -34,6 +34,7 @@ type Files = Workers<Job, (OpId, Status, Option<Buffer>)>;
 
 pub(super) struct Rs {
     store: Store,
+    disks: Arc<Vec<Disk>>,
     files: Files,
     /// The connection and the buffer of each operation.
     memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
@@ -107,12 +108,14 @@ pub(super) fn role(
     let blocks = disks.iter().map(Disk::blocks).collect();
     let boot = boot()?;
     let disks = Arc::new(disks);
+    let shown = Arc::clone(&disks);
     let work = move |mut job: Job| {
         let status = execute(&disks, &mut job);
         (job.op, status, job.memory)
     };
     let role = Rs {
         store: Store::new(number, boot, blocks, 0),
+        disks: shown,
         files: Workers::new(threads, work)?,
         memory: HashMap::new(),
         short: Short::default(),
@@ -304,6 +307,15 @@ impl Role for Rs {
             self.store.executed(op, status);
             self.act(reactor);
         }
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let objects = self.disks.iter().enumerate();
+        let mut all = self.store.status();
+        all["objects"] = objects
+            .map(|(n, disk)| disk.status(&n.to_string()))
+            .collect();
+        all
     }
 
     fn shutdown(&mut self) {}

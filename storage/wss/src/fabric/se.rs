@@ -256,6 +256,10 @@ impl Role for Se {
         }
     }
 
+    fn status(&self) -> serde_json::Value {
+        self.engine.status()
+    }
+
     fn shutdown(&mut self) {
         self.engine.shutdown();
     }

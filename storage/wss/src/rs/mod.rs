@@ -7,6 +7,7 @@
 
 mod members;
 mod ops;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 

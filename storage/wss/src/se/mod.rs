@@ -11,6 +11,7 @@
 mod commands;
 mod losses;
 mod members;
+mod status;
 mod stores;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

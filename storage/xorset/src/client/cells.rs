@@ -46,6 +46,16 @@ impl Cells {
         matches!(self, Self::Except(set) if set.is_empty())
     }
 
+    /// Number of stripes, of `stripes`, that are not valid.
+    pub(super) fn missing(&self, stripes: u64) -> u64 {
+        match self {
+            Self::Built(first, more, bad) => {
+                stripes.saturating_sub(*first + more.len() as u64) + bad.len() as u64
+            }
+            Self::Except(set) => set.len() as u64,
+        }
+    }
+
     /// The node is out: stripes that are not known to be valid are rebuilt from the start.
     pub(super) fn out(&mut self) {
         if let Self::Built(..) = self {
@@ -118,6 +128,7 @@ mod tests {
         let valid = |c: &Cells| (0..5).filter(|s| c.valid(*s)).collect::<Vec<_>>();
         assert_eq!(valid(&cells), [0, 2, 4]);
         assert_eq!(cells.next(5, free, 3), [3]);
+        assert_eq!(cells.missing(5), 2);
         cells.made(1, 5);
         // A bad block discards only its stripe.
         cells.spoil(0);
@@ -132,11 +143,11 @@ mod tests {
         cells.made(0, 5);
         assert!(cells.whole());
         cells.spoil(3);
-        assert_eq!(valid(&cells), [0, 1, 2, 4]);
+        assert_eq!((valid(&cells), cells.missing(5)), (vec![0, 1, 2, 4], 1));
         let mut cells = Cells::none();
         cells.made(0, 5);
         cells.out();
-        assert_eq!(valid(&cells), []);
+        assert!(valid(&cells).is_empty());
     }
 
     #[test]

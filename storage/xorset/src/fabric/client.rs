@@ -420,6 +420,22 @@ impl Role for Gate {
         }
     }
 
+    fn status(&self) -> serde_json::Value {
+        let mut all = self.client.status();
+        let target = self.target.status();
+        for key in [
+            "sessions",
+            "channels",
+            "logins_waiting",
+            "commands_in_flight",
+            "units",
+        ] {
+            all[key] = target[key].clone();
+        }
+        all["counters"] = target["counters"].clone();
+        all
+    }
+
     fn shutdown(&mut self) {
         self.target.shutdown();
     }

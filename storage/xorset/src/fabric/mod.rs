@@ -18,7 +18,9 @@ use std::{
 use backlog::Backlog;
 use srp_target::{
     auth::{Guard, Identity, Wanted},
+    program,
     reactor::{LinkId, Reactor},
+    status::Board,
     store::{self, Owner, Use},
 };
 use verbs::{Op, Piece};
@@ -192,9 +194,10 @@ pub fn check(options: Options) -> io::Result<()> {
 }
 
 /// Runs a role until SIGTERM.
-pub fn serve(options: Options) -> io::Result<()> {
+pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
     let stop = verbs::os::signals()?;
+    let board = board.as_deref();
     match options {
         Options::Format {
             number,
@@ -230,8 +233,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             let guard = Guard::open(KEYED, ours, &[CLIENT, NODE], key.as_deref())?;
             let (role, mut reactor) = node::role(journal, other, set)?;
             reactor.guard(guard);
-            println!("node {number} listens at {listen}");
-            run(reactor, role, &stop)?;
+            program::ready(&format!("node {number} listens at {listen}"));
+            run(reactor, role, &stop, board)?;
         }
         Options::Client {
             listen, ref key, ..
@@ -243,8 +246,8 @@ pub fn serve(options: Options) -> io::Result<()> {
             let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
             let (role, mut reactor) = client::role(options)?;
             reactor.guard(guard);
-            println!("listens at {listen}");
-            run(reactor, role, &stop)?;
+            program::ready(&format!("listens at {listen}"));
+            run(reactor, role, &stop, board)?;
         }
     }
     println!("ended");

@@ -202,6 +202,10 @@ impl Role for NodeRole {
         }
     }
 
+    fn status(&self) -> serde_json::Value {
+        self.node.status()
+    }
+
     fn shutdown(&mut self) {
         self.stopping = true;
     }

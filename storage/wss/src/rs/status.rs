@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the status tells of an RS.
+
+use serde_json::{json, Value};
+
+use super::{Store, Who};
+
+impl Store {
+    /// What the status tells of the RS; its caller knows the files.
+    pub fn status(&self) -> Value {
+        let members = self.members.iter().map(|(n, epoch)| {
+            let here = |who| matches!(who, Who::Ce(m, _) if m == *n);
+            json!({
+                "name": n.to_string(),
+                "epoch": epoch.max(&self.floor),
+                "up": self.connections.values().any(|c| here(c.who)),
+            })
+        });
+        let engine = self.connections.values().any(|c| c.who == Who::Se);
+        json!({
+            "state": if engine { "serving" } else { "waiting" },
+            "number": self.number,
+            "epoch": self.se,
+            "engine_up": engine,
+            "members": members.collect::<Value>(),
+            "connections": self.connections.len(),
+            "operations_in_flight": self.ops.len(),
+            "fences_waiting": self.fences.len(),
+            "counters": { "operations": self.next - 1 },
+        })
+    }
+}
