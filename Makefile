@@ -27,7 +27,7 @@ endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -99,6 +99,33 @@ install-srpctl:
 	install -D -m 644 $$to/srpctl.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/srpctl.fish && \
 	install -D -m 644 $$to/srpctl.bash $(DESTDIR)/usr/share/bash-completion/completions/srpctl && \
 	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to
+
+# srp-target, wss, xorset and srp-storage. CRATES=DIR: with the crates in DIR, and its Cargo.lock (storage/run crates).
+CRATES ?=
+storage:
+	@$(if $(CRATES),cp $(CRATES)/Cargo.lock storage/ &&) cargo build -q --release --manifest-path storage/Cargo.toml \
+		-p srp-target -p wss -p xorset -p srp-storage --bins $(if $(CRATES),--locked --offline \
+		--config 'source.crates-io.replace-with="given"' --config 'source.given.directory="$(CRATES)/vendor"')
+
+built_storage = $(CARGO_TARGET_DIR)/release
+page = storage/manual $(built_storage)/$(1) $(version) $(2) >$(DESTDIR)/usr/share/man/man8/$(1).8
+examples = $(DESTDIR)/usr/share/doc/$(1)/examples
+install-target:
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/srp-target
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/srp-target@.service
+	@install -D -m 644 -t $(call examples,srp-target) storage/examples/srp-target.toml
+	@install -d $(DESTDIR)/etc/srp-storage/targets $(DESTDIR)/usr/share/man/man8
+	@$(call page,srp-target,'exports files and block devices by SRP' \
+		'/etc/srp-storage/targets/NAME.toml: the options of srp-target@NAME.service')
+
+install-storage:
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/wss $(built_storage)/xorset $(built_storage)/srp-storage
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/wss@.service storage/systemd/xorset@.service
+	@install -D -m 644 -t $(call examples,srp-storage) storage/examples/wss.toml storage/examples/xorset.toml
+	@install -d $(DESTDIR)/etc/srp-storage $(DESTDIR)/usr/share/man/man8
+	@$(call page,wss,'storage system whose caches move the data' '/etc/srp-storage/wss.toml: the options of wss@rs, wss@se and wss@ce')
+	@$(call page,xorset,'redundant set of five nodes' '/etc/srp-storage/xorset.toml: the options of xorset@node and xorset@client')
+	@$(call page,srp-storage,'looks at srp-target, wss and xorset' '/run/srp-storage/*.sock: the sockets of the units')
 
 # The source tree that dkms builds.
 dkms-source:
@@ -179,6 +206,7 @@ help:
 	@echo '                      6.12 is Debian 13 itself). KDIR=test: for the test kernel.'
 	@echo '  make kdir           prepares a tree for KDIR where the kernel package ships no Rust metadata'
 	@echo '  make srpctl         the program srpctl, with cargo'
+	@echo '  make storage        the programs of storage/, with cargo (CRATES=DIR: offline)'
 	@echo '  make deb            the Debian packages, an apt repository in build/deb (SIGN=KEYID: signed)'
 	@echo '  make rpm            the same packages for rpm, in build/rpm, with rpmbuild'
 	@echo '  make clean          removes build/; kernels and tools stay in the cache'

@@ -15,12 +15,12 @@ build() {
 	# For kernels without Rust.
 	"$top/tools/kdir" crate "$2/source" "${*: -1}/source/crate"
 	mkdir -p "$cache/cargo"
-	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" -- bash -euc '
+	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" "$crates:/crates:ro" -- bash -euc '
 		cd /out/source
-		export CARGO_TARGET_DIR=/cargo/${1##*/}
+		export CARGO_TARGET_DIR=/cargo/${1##*/} CRATES=/crates
 		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* \
 			tools/udev/srp-name tools/kdir tools/lio-example tools/renew-initramfs debian/tests/login \
-			debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare
+			debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare storage/manual
 		dpkg-buildpackage -d -us -uc
 		lintian --allow-root --fail-on error,warning ../*.changes
 		# What rpm does not know is installed, too.
@@ -35,6 +35,7 @@ build() {
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$("$top/ci/root.sh")
 linux=$(SERIES='' "$top/ci/linux.sh")
+crates=$(step crates "1 $(cat "$top"/storage/Cargo.toml "$top"/storage/*/Cargo.toml | sha256sum)" "$top/storage/run" crates)
 debs=$(step deb "4 $root $linux $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root" "$linux")
 rm -rf "$to"
 mkdir -p "$to"

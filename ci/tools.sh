@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Prints the directory with the compiled programs of the guest tests: user-verbs, srpctl, srp-target, srp-hostile,
-# odd-target, wss, xorset. tools.sh srpctl: the one with srpctl alone.
+# odd-target, wss, xorset, srp-storage. tools.sh srpctl: the one with srpctl alone.
 . "$(dirname "$0")/lib.sh"
 
 build() {
