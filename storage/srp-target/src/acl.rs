@@ -152,7 +152,7 @@ impl ListFile {
             return None;
         }
         self.last = now.clone();
-        now.map_err(|e| println!("{e}; the list read earlier stays"))
+        now.map_err(|e| tracing::warn!("{e}; the list read earlier stays"))
             .ok()
     }
 }

@@ -265,7 +265,7 @@ impl Guard {
         file: Option<&Path>,
     ) -> io::Result<Option<Self>> {
         let Some(file) = file else {
-            println!("there is no --key: each host that reaches this port may be any role");
+            tracing::warn!("there is no --key: each host that reaches this port may be any role");
             return Ok(None);
         };
         let keys = KeyFile::open(file)?;

@@ -159,7 +159,9 @@ impl Disk {
             *failed = true;
             count(&self.counters.errors, 1);
             let path = self.path.display();
-            eprintln!("{path}: flush: {e}; every flush fails until this process is started again");
+            tracing::error!(
+                "{path}: flush: {e}; every flush fails until this process is started again"
+            );
         }
         match *failed {
             true => Err(Sense::WRITE_ERROR),
@@ -200,7 +202,7 @@ impl Disk {
 
     fn sense(&self, what: &str, block: u64, error: &io::Error) -> Sense {
         count(&self.counters.errors, 1);
-        eprintln!("{}: {what} at block {block}: {error}", self.path.display());
+        tracing::error!("{}: {what} at block {block}: {error}", self.path.display());
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Sense::FULL,
             // The file does not report which block failed.

@@ -73,7 +73,7 @@ pub fn act<T>(
     token: impl Fn(Token) -> T,
 ) {
     match action {
-        Action::Say(what) => println!("{what}"),
+        Action::Say(what) => tracing::info!("{what}"),
         Action::Accept {
             channel,
             response,
@@ -81,7 +81,7 @@ pub fn act<T>(
             len,
         } => {
             if let Err(e) = reactor.accept(channel, &response, receives, len, QUEUED * receives) {
-                println!("channel {channel}: cannot accept it: {e}");
+                tracing::warn!("channel {channel}: cannot accept it: {e}");
                 if reactor.waits(channel) {
                     front.no_resources(channel);
                 } else {
@@ -91,7 +91,7 @@ pub fn act<T>(
         }
         Action::Reject { channel, response } => {
             if let Err(e) = reactor.reject(channel, &response) {
-                println!("channel {channel}: cannot refuse it: {e}");
+                tracing::warn!("channel {channel}: cannot refuse it: {e}");
             }
         }
         Action::Execute { task, work } => {
@@ -155,7 +155,7 @@ pub fn act<T>(
 fn check<T>(reactor: &mut Reactor<T>, front: &mut impl Front, id: LinkId, result: io::Result<()>) {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
-            println!("channel {id}: {e}");
+            tracing::warn!("channel {id}: {e}");
             reactor.close(id);
             front.ended(id);
         }
@@ -274,7 +274,7 @@ impl Fabric {
             Event::Connected { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("channel {id}: connection lost: {why}");
+                    tracing::warn!("channel {id}: connection lost: {why}");
                 }
                 self.target.ended(id);
             }

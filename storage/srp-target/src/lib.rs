@@ -19,6 +19,7 @@ pub mod auth;
 pub mod config;
 pub mod disk;
 pub mod fabric;
+pub mod log;
 pub mod options;
 pub mod program;
 pub mod reactor;

@@ -41,7 +41,7 @@ fn run(options: &Options, board: Option<&Board>) -> io::Result<()> {
     program::ready(&format!("listens at {}", options.listen));
     fabric.run(&stop, board)?;
     drop(fabric);
-    println!("ended");
+    tracing::info!("ended");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use sd_notify::NotifyState;
 
 use crate::{
     config::{Given, Schema},
+    log,
     status::Board,
 };
 
@@ -31,6 +32,7 @@ pub fn main<O, E: Display, F: Display>(
             return ExitCode::from(2);
         }
     };
+    log::begin();
     match act(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -68,6 +70,7 @@ pub fn configured<O, F: Display>(
         }
     };
     if !given.check {
+        log::begin();
         let role = match schema {
             [("", _)] => "target".into(),
             _ => given.args.first().cloned().unwrap_or_default(),
@@ -83,7 +86,7 @@ pub fn configured<O, F: Display>(
 
 /// Tells systemd that the program serves, and what it does.
 pub fn ready(what: &str) {
-    println!("{what}");
+    tracing::info!("{what}");
     // Without systemd there is no socket.
     let _ = sd_notify::notify(false, &[NotifyState::Ready, NotifyState::Status(what)]);
 }

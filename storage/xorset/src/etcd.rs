@@ -98,7 +98,7 @@ impl Coordinator for Etcd {
             } => self.change(*revision, *client, map).map(Answer::Changed),
         };
         result.unwrap_or_else(|e| {
-            eprintln!("etcd: {e}");
+            tracing::warn!("etcd: {e}");
             Answer::Failed
         })
     }

@@ -60,7 +60,7 @@ impl<T> Reactor<T> {
             _ => self.accept(id, &[], receives, len, usize::MAX),
         };
         if let Err(e) = result {
-            println!("connection {id}: cannot accept it: {e}");
+            tracing::warn!("connection {id}: cannot accept it: {e}");
             self.close(id);
             return Some(false);
         }
@@ -90,7 +90,7 @@ impl<T> Reactor<T> {
             _ => return Some(event),
         };
         for line in guard.says() {
-            println!("{line}");
+            tracing::warn!("{line}");
         }
         if verdict == Verdict::Pass {
             return Some(event);

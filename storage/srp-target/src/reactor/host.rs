@@ -45,7 +45,7 @@ impl<T> Reactor<T> {
             return;
         };
         let name = host.device.name();
-        println!("device {name}: {why}; its connections end, those of other devices go on");
+        tracing::error!("device {name}: {why}; its connections end, those of other devices go on");
         let links = self.links.iter().filter(|(_, l)| l.device == id);
         let making = self.connects.on(id).map(|(link, _)| *link);
         let all: Vec<_> = links.map(|(link, _)| *link).chain(making).collect();
@@ -85,7 +85,7 @@ impl<T> Reactor<T> {
         let on = |l: &super::Link<T>| l.device == id;
         let (link, what) = match trouble {
             Trouble::Port(port, what) => {
-                return println!("device {}, port {port}: {what}", host.device.name());
+                return tracing::warn!("device {}, port {port}: {what}", host.device.name());
             }
             Trouble::Fatal(what) => return self.lost(id, &what),
             Trouble::Queue(link, what) => (self.links.get(&link).map(|_| link), what),

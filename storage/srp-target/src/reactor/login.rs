@@ -49,7 +49,7 @@ impl Door {
     pub(super) fn close(&mut self) {
         self.listener = None;
         let at = self.at;
-        println!("{at}: the device is gone; this process listens again when there is one");
+        tracing::warn!("{at}: the device is gone; this process listens again when there is one");
     }
 
     /// Tries to listen again.
@@ -58,7 +58,7 @@ impl Door {
             self.next = now + AGAIN;
             self.listener = Self::listen(events, self.at).ok();
             if !self.closed() {
-                println!("{}: the device is back; listens again", self.at);
+                tracing::info!("{}: the device is back; listens again", self.at);
             }
         }
     }

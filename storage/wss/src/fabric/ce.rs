@@ -105,7 +105,7 @@ impl Ce {
 
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
-            Action::Say(what) => println!("{what}"),
+            Action::Say(what) => tracing::info!("{what}"),
             Action::Connect { peer, to } => {
                 let to = match to {
                     To::Se => {
@@ -134,14 +134,14 @@ impl Ce {
             Action::Accept { channel, response } => {
                 let len = MIN_IT_IU_LEN as usize;
                 if let Err(e) = reactor.accept(channel, &response, RECEIVES, len, usize::MAX) {
-                    println!("channel {channel}: cannot accept it: {e}");
+                    tracing::warn!("channel {channel}: cannot accept it: {e}");
                     reactor.close(channel);
                     self.engine.ended(channel);
                 }
             }
             Action::Reject { channel, response } => {
                 if let Err(e) = reactor.reject(channel, &response) {
-                    println!("channel {channel}: cannot refuse it: {e}");
+                    tracing::warn!("channel {channel}: cannot refuse it: {e}");
                 }
             }
             Action::Fetch {
@@ -170,7 +170,7 @@ impl Ce {
             Action::Copy { from, to, len } => {
                 let copied = self.arena.copy(from as usize, to as usize, len as usize);
                 if let Err(e) = copied {
-                    println!("arena: {from} to {to}, {len} bytes: {e}");
+                    tracing::error!("arena: {from} to {to}, {len} bytes: {e}");
                 }
             }
             Action::Leave { channel, message } => {
@@ -208,7 +208,7 @@ impl Role for Ce {
                 match arena {
                     Ok((va, key)) => self.engine.connected(peer, va, key),
                     Err(e) => {
-                        println!(
+                        tracing::error!(
                             "connection {id}: cannot register the cache, see `ulimit -l`: {e}"
                         );
                         reactor.close(id);
@@ -238,7 +238,7 @@ impl Role for Ce {
             }
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("connection {id} lost: {why}");
+                    tracing::warn!("connection {id} lost: {why}");
                 }
                 self.closed(id);
             }

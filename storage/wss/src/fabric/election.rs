@@ -110,7 +110,7 @@ fn ask<T>(
             Err(e) => format!("waits for etcd: {e}"),
         };
         if why != said {
-            println!("{why}");
+            tracing::warn!("{why}");
             said = why;
         }
         if wait(PAUSE)? {
@@ -144,7 +144,7 @@ fn keep(mut etcd: Etcd, lease: &str, term: &Term, stop: &Receiver<()>) {
             Ok(true) => term.confirm(asked),
             Ok(false) => return term.lost.store(true, Ordering::Relaxed),
             Err(e) => {
-                println!("etcd: {e}");
+                tracing::warn!("etcd: {e}");
                 pause = AGAIN;
             }
         }

@@ -273,7 +273,7 @@ impl Made {
                 true
             }
             Err(e) => {
-                println!("{to}: {e}");
+                tracing::warn!("{to}: {e}");
                 false
             }
         }
@@ -294,7 +294,7 @@ fn connect<T>(
 pub fn good<T>(reactor: &mut Reactor<T>, id: LinkId, result: io::Result<()>) -> bool {
     match result {
         Err(e) if e.kind() != io::ErrorKind::NotConnected => {
-            println!("connection {id}: {e}");
+            tracing::warn!("connection {id}: {e}");
             reactor.close(id);
             false
         }
@@ -446,14 +446,14 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             program::ready(&format!("listens at {listen}"));
             let done = run(reactor, role, &stop, board)?;
             let [hits, misses] = done.0.hits();
-            println!("{hits} reads found all of their lines, {misses} did not");
+            tracing::info!("{hits} reads found all of their lines, {misses} did not");
         }
     }
     ended()
 }
 
 fn ended() -> io::Result<()> {
-    println!("ended");
+    tracing::info!("ended");
     Ok(())
 }
 

@@ -131,7 +131,7 @@ impl Rs {
 
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
-            Action::Say(what) => println!("{what}"),
+            Action::Say(what) => tracing::info!("{what}"),
             Action::Send { peer, message } => {
                 if !send(reactor, peer, &message) {
                     self.store.closed(peer);
@@ -145,7 +145,7 @@ impl Rs {
             } => {
                 let mut short = std::mem::take(&mut self.short);
                 if short.start(action, |action| self.start(reactor, action)) {
-                    println!("no memory: transfers wait for others");
+                    tracing::warn!("no memory: transfers wait for others");
                 }
                 self.short = short;
             }
@@ -244,7 +244,7 @@ impl Role for Rs {
                 Some(true) => self.store.connected(id),
                 Some(false) => {}
                 None => {
-                    println!("connection {id} is refused: it is of no role");
+                    tracing::warn!("connection {id} is refused: it is of no role");
                     reactor.close(id);
                 }
             },
@@ -273,7 +273,7 @@ impl Role for Rs {
             }
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("connection {id} lost: {why}");
+                    tracing::warn!("connection {id} lost: {why}");
                 }
                 self.store.closed(id);
             }

@@ -198,7 +198,7 @@ impl Role for Se {
             },
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("connection {id} lost: {why}");
+                    tracing::warn!("connection {id} lost: {why}");
                 }
                 self.closed(id);
             }

@@ -154,7 +154,7 @@ impl Gate {
             max_ranges: 0,
         };
         let unit = Unit::elsewhere(geometry, self.set.name.as_bytes(), self.guid);
-        println!("the set has {} blocks", size.blocks());
+        tracing::info!("the set has {} blocks", size.blocks());
         self.target.open(vec![Arc::new(unit)]);
     }
 
@@ -307,7 +307,7 @@ impl Gate {
         let some = !actions.is_empty();
         for action in actions {
             match action {
-                Action::Say(what) => println!("{what}"),
+                Action::Say(what) => tracing::info!("{what}"),
                 Action::Link(LinkAction::Connect { peer, to }) => {
                     if !connect(reactor, &mut self.made, peer, &self.set, to) {
                         self.client.closed(peer);
@@ -390,7 +390,7 @@ impl Role for Gate {
             },
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("connection {id} lost: {why}");
+                    tracing::warn!("connection {id} lost: {why}");
                 }
                 self.closed(id);
             }

@@ -250,6 +250,6 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             run(reactor, role, &stop, board)?;
         }
     }
-    println!("ended");
+    tracing::info!("ended");
     Ok(())
 }

@@ -94,7 +94,7 @@ impl NodeRole {
 
     fn action(&mut self, reactor: &mut Reactor<()>, action: Action) {
         match action {
-            Action::Say(what) => println!("{what}"),
+            Action::Say(what) => tracing::info!("{what}"),
             Action::Link(LinkAction::Connect { peer, to }) => {
                 if !connect(reactor, &mut self.made, peer, &self.set, to) {
                     self.node.closed(peer);
@@ -141,7 +141,7 @@ impl Role for NodeRole {
                     Some(true) => self.accepted(id),
                     Some(false) => {}
                     None => {
-                        println!("connection {id} is refused: it is of no role");
+                        tracing::warn!("connection {id} is refused: it is of no role");
                         reactor.close(id);
                     }
                 }
@@ -166,7 +166,7 @@ impl Role for NodeRole {
             Event::Done { id, buffer, .. } => reactor.give(id, buffer),
             Event::Ended { id, why } => {
                 if let Some(why) = why {
-                    println!("connection {id} lost: {why}");
+                    tracing::warn!("connection {id} lost: {why}");
                 }
                 self.closed(id);
             }
