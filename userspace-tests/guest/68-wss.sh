@@ -37,7 +37,17 @@ done
 grep -q 'it is object 0 of RS 7 of wss, and this is object 0 of RS 8' $tmp/other || fail "another RS: $(<$tmp/other)"
 
 # runs HOST ARGUMENT...: starts its role.
-runs() { serve $1 "$program" "${@:2}" --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }
+runs() { serve $1 "$program" "${@:2}" --status $tmp/$1.sock --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }
+# tells HOST EXPRESSION: whether the status of its role fulfils a Python expression with `s`.
+tells() {
+	timeout 10 python3 - $tmp/$1.sock "$2" <<-'EOF'
+		import json, socket, sys
+		with socket.socket(socket.AF_UNIX) as s:
+		    s.connect(sys.argv[1])
+		    s = json.load(s.makefile())
+		sys.exit(not eval(sys.argv[2]))
+	EOF
+}
 with_etcd=
 role() {
 	local system=
@@ -76,12 +86,16 @@ within 20 "/dev/srp0" test -b /dev/srp0
 equal "/dev/srp0" "$(readlink -f /dev/srp0)" $dev
 say "login: /dev/srp0 is $dev, answered by $(<$files_of_host/answers_from)"
 
+within 5 "the SE's status" tells se 's["state"] == "serving" and s["sessions"] == 1 and [m["up"] for m in s["members"]] == [True] * 2'
+within 5 "the RS's status" tells rs 's["number"] == 7 and s["engine_up"] and s["objects"][1]["blocks"] == 64 << 11'
+
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 verify_io 200 $dev --rw=write --bs=1m --iodepth=2 --offset=40m --size=16m --fsync=4 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 no_aborts() { ! log_has 'abort of a command' || fail "a command got no answer"; }
 no_aborts
+within 5 "the CE's status" tells ce1 's["epoch"] > 0 and s["counters"]["commands"] > 99 and s["cache"]["used_lines"] > 99'
 
 # carried WHAT SUM LEAST LIMIT: checks the traffic in KiB, except on siw.
 carried() { [ $kind = siw ] || { (($2 >= $3 && $2 < $4)) || fail "$1 $(($2)) KiB"; }; }
