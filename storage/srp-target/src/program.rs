@@ -75,10 +75,19 @@ pub fn configured<O, F: Display>(
             [("", _)] => "target".into(),
             _ => given.args.first().cloned().unwrap_or_default(),
         };
-        return match Board::new(given.status.as_deref(), name, &role.to_string_lossy()) {
-            Ok(board) => end(name, act(options, board)),
-            Err(e) => end(name, Err(format!("--status: {e}"))),
+        // The thread of the board must not take the signals, which would end the process.
+        let board = verbs::os::signals()
+            .and_then(|_| Board::new(given.status.as_deref(), name, &role.to_string_lossy()));
+        let board = match board {
+            Ok(board) => board,
+            Err(e) => return end(name, Err(format!("--status: {e}"))),
         };
+        let result = act(options, board);
+        if let Some(path) = given.status {
+            // Without its socket the role is stopped, not dead.
+            let _ = std::fs::remove_file(path);
+        }
+        return end(name, result);
     }
     let result = check(options).map(|()| println!("{name}: nothing is wrong"));
     end(name, result)

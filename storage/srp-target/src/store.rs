@@ -209,14 +209,26 @@ fn reserve(file: &File, len: u64) -> io::Result<()> {
 }
 
 /// Labels a store for an RS, with `size` bytes of blocks if it is a new file. A store that has
-/// blocks keeps them. Returns the length of the blocks.
-pub fn label(file: &File, label: Label, size: Option<u64>) -> io::Result<u64> {
-    match owner(file)? {
-        Owner::Unknown => {}
-        other => return Err(bad(format!("{other}: it keeps its label"))),
-    }
+/// blocks keeps them. `again`: it may be of another object. Returns the length of the blocks.
+pub fn label(file: &File, label: Label, size: Option<u64>, again: bool) -> io::Result<u64> {
+    let labelled = match owner(file)? {
+        Owner::Unknown => false,
+        Owner::Rs(_) | Owner::Damaged if again => true,
+        other @ (Owner::Rs(_) | Owner::Damaged) => {
+            return Err(bad(format!("{other}: --relabel gives it a new label")));
+        }
+        other => return Err(bad(other)),
+    };
     let had = len(file)?;
-    if !device(file)? {
+    if labelled && size.is_some() {
+        return Err(bad("it has blocks: --size does not apply"));
+    }
+    if labelled && !label.thin && !device(file)? {
+        reserve(file, had)?;
+    }
+    if labelled {
+        // The new label takes the place of the other one.
+    } else if !device(file)? {
         let size = size.unwrap_or(had).next_multiple_of(UNIT);
         if size == 0 {
             return Err(bad("it is new and needs --size"));

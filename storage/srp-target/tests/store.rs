@@ -27,7 +27,7 @@ impl Temporary {
 
     fn label(&self, label: Label, size: Option<u64>) -> Result<u64, String> {
         let file = store::open(&self.0, Use::Alone).unwrap();
-        store::label(&file, label, size).map_err(|e| e.to_string())
+        store::label(&file, label, size, false).map_err(|e| e.to_string())
     }
 
     /// Space in bytes.
@@ -97,8 +97,15 @@ fn a_store_of_another_is_refused() {
     }
     assert_eq!(
         file.label(LABEL, None).unwrap_err(),
-        "it is object 1 of RS 7 of wss: it keeps its label"
+        "it is object 1 of RS 7 of wss: --relabel gives it a new label"
     );
+    let lock = store::open(&file.0, Use::Alone).unwrap();
+    let other = Label { number: 8, ..LABEL };
+    assert!(store::label(&lock, other, Some(MIB), true).is_err());
+    assert_eq!(store::label(&lock, other, None, true).unwrap(), MIB);
+    assert_eq!(store::owner(&lock).unwrap(), Owner::Rs(other));
+    assert_eq!(store::label(&lock, LABEL, None, true).unwrap(), MIB);
+    drop(lock);
     // A target's unit would overwrite the blocks.
     let e = Disk::open(&file.0, Use::Alone).err().unwrap().to_string();
     assert!(

@@ -30,7 +30,7 @@ serves files or block devices. The first one is its object 0.
                          The first one proves this role, each of them proves others. Read again for
                          each connection. Give it to all roles of a system, or to none
 
-wss format --number N --object N --file FILE [--size MIB] [--thin]
+wss format --number N --object N --file FILE [--size MIB] [OPTION]...
 labels a file or block device as an object of an RS, which serves no other. A new file gets --size;
 what has blocks keeps them.
   --number N             number of the RS
@@ -38,6 +38,7 @@ what has blocks keeps them.
   --size MIB             size of a new file, whose space is reserved
   --thin                 reserves no space, and unmapped blocks free theirs: writes may find the file
                          system full
+  --relabel              takes a store of another object, with its blocks
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
@@ -142,6 +143,8 @@ pub enum Options {
         file: PathBuf,
         /// Size of a new file in MiB.
         size: Option<u64>,
+        /// Whether it may be of another object.
+        again: bool,
     },
     /// An RS.
     Rs {
@@ -317,7 +320,7 @@ impl Options {
         };
         while let Some(name) = args.next() {
             let name = name.to_string_lossy().into_owned();
-            if name == "--thin" && values.role == "format" {
+            if values.role == "format" && ["--thin", "--relabel"].contains(&name.as_str()) {
                 values.list.push((name, "true".into()));
                 continue;
             }
@@ -334,6 +337,7 @@ impl Options {
                 },
                 file: values.some("--file")?.pop().unwrap_or_default().into(),
                 size: values.one("--size", |n| (1..=1 << 30).contains(n))?,
+                again: !values.all("--relabel").is_empty(),
             },
             "rs" => Self::Rs {
                 number: values.needed("--number", any)?,

@@ -2,7 +2,15 @@
 
 //! The program: what it says about its files before it needs RDMA.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::Read,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 struct Folder(PathBuf);
 
@@ -87,4 +95,44 @@ fn a_file_of_options() {
     let (status, text) = folder.wss(check);
     assert_eq!(status, Some(2));
     assert_eq!(text, "wss: wss.toml: rs needs --file; see --help");
+}
+
+/// An SE that waits for etcd answers, and SIGTERM reaches the role, not the thread that answers.
+#[test]
+fn a_role_that_waits_ends_by_sigterm() {
+    let folder = Folder::new("waits");
+    let line = "se --rs 192.0.2.1:5557 --lun 1/0 --etcd http://127.0.0.1:1 --system one --status s";
+    for _ in 0..5 {
+        let child = Command::new(env!("CARGO_BIN_EXE_wss"))
+            .args(line.split_whitespace())
+            .current_dir(&folder.0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut text = String::new();
+        for _ in 0..500 {
+            if let Ok(mut stream) = UnixStream::connect(folder.0.join("s")) {
+                stream.read_to_string(&mut text).unwrap();
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&told["role"], &told["state"]),
+            (&"se".into(), &"starting".into())
+        );
+        assert_eq!(told["pid"], child.id());
+        // The role may not have come to its signals yet, but the process has blocked them.
+        let kill = Command::new("kill").arg(child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{:?}", output.status);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            text.contains("waits for its place as the SE") && text.ends_with("ended\n"),
+            "{text}"
+        );
+        assert!(!folder.0.join("s").exists());
+    }
 }

@@ -325,10 +325,10 @@ fn objects(number: u32, files: &[PathBuf], how: Use) -> io::Result<Vec<Disk>> {
 }
 
 /// Labels the store of an object.
-fn format(label: Label, file: &Path, size: Option<u64>) -> io::Result<()> {
+fn format(label: Label, file: &Path, size: Option<u64>, again: bool) -> io::Result<()> {
     let new = !file.exists();
     let result = store::open_or_create(file, Use::Alone, true)
-        .and_then(|f| store::label(&f, label, size.map(|mib| mib << 20)));
+        .and_then(|f| store::label(&f, label, size.map(|mib| mib << 20), again));
     let name = file.display();
     if new && result.is_err() {
         // The file may not exist.
@@ -370,7 +370,12 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
         Options::Rs { listen, .. } | Options::Se { listen, .. } | Options::Ce { listen, .. } => {
             *listen
         }
-        Options::Format { label, file, size } => return format(*label, file, *size),
+        Options::Format {
+            label,
+            file,
+            size,
+            again,
+        } => return format(*label, file, *size, *again),
     };
     match options {
         Options::Rs {

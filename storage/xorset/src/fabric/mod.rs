@@ -206,7 +206,13 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             log,
             thin,
         } => {
-            format(&file, number, size, log, thin).map_err(|e| named(&file, e))?;
+            let new = !file.exists();
+            let result = format(&file, number, size, log, thin);
+            if new && result.is_err() {
+                // The file may not exist.
+                let _ = std::fs::remove_file(&file);
+            }
+            result.map_err(|e| named(&file, e))?;
             println!(
                 "{}: node {number}, {} blocks in the set",
                 file.display(),
