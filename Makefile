@@ -108,24 +108,26 @@ storage:
 		--config 'source.crates-io.replace-with="given"' --config 'source.given.directory="$(CRATES)/vendor"')
 
 built_storage = $(CARGO_TARGET_DIR)/release
-page = storage/manual $(built_storage)/$(1) $(version) $(2) >$(DESTDIR)/usr/share/man/man8/$(1).8
+page = storage/manual $(built_storage)/$(1) $(version) >$(DESTDIR)/usr/share/man/man8/$(1).8
 examples = $(DESTDIR)/usr/share/doc/$(1)/examples
 install-target:
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/srp-target
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/srp-target@.service
 	@install -D -m 644 -t $(call examples,srp-target) storage/examples/srp-target.toml
 	@install -d $(DESTDIR)/etc/srp-storage/targets $(DESTDIR)/usr/share/man/man8
-	@$(call page,srp-target,'exports files and block devices by SRP' \
-		'/etc/srp-storage/targets/NAME.toml: the options of srp-target@NAME.service')
+	@$(call page,srp-target) 'exports files and block devices by SRP' \
+		'/etc/srp-storage/targets/NAME.toml: the options of srp-target@NAME.service'
 
 install-storage:
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/wss $(built_storage)/xorset $(built_storage)/srp-storage
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/wss@.service storage/systemd/xorset@.service
 	@install -D -m 644 -t $(call examples,srp-storage) storage/examples/wss.toml storage/examples/xorset.toml
 	@install -d $(DESTDIR)/etc/srp-storage $(DESTDIR)/usr/share/man/man8
-	@$(call page,wss,'storage system whose caches move the data' '/etc/srp-storage/wss.toml: the options of wss@rs, wss@se and wss@ce')
-	@$(call page,xorset,'redundant set of five nodes' '/etc/srp-storage/xorset.toml: the options of xorset@node and xorset@client')
-	@$(call page,srp-storage,'looks at srp-target, wss and xorset' '/run/srp-storage/*.sock: the sockets of the units')
+	@$(call page,wss) 'storage system whose caches move the data' \
+		'/etc/srp-storage/wss.toml: the options of wss@rs, wss@se and wss@ce'
+	@$(call page,xorset) 'redundant set of five nodes' \
+		'/etc/srp-storage/xorset.toml: the options of xorset@node and xorset@client'
+	@$(call page,srp-storage) 'looks at srp-target, wss and xorset' '/run/srp-storage/*.sock: the sockets of the units'
 
 # The source tree that dkms builds.
 dkms-source:
