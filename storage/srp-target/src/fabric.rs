@@ -220,8 +220,8 @@ impl Fabric {
             let watched = if end.is_some() { 1.. } else { 0.. };
             let timeout = match () {
                 () if more => 0,
-                () if board.is_some() && end.is_none() => PAUSE.as_millis() as i32,
                 () if self.reactor.leaving() || end.is_some() => 100,
+                () if board.is_some() => PAUSE.as_millis() as i32,
                 () => -1,
             };
             let ready = verbs::os::wait(&fds[watched], timeout)?;

@@ -83,8 +83,8 @@ pub fn configured<O, F: Display>(
             Err(e) => return end(name, Err(format!("--status: {e}"))),
         };
         let result = act(options, board);
-        if let Some(path) = given.status {
-            // Without its socket the role is stopped, not dead.
+        if let (Some(path), true) = (given.status, result.is_ok()) {
+            // Without its socket the role is stopped; with it, it has failed.
             let _ = std::fs::remove_file(path);
         }
         return end(name, result);
