@@ -131,6 +131,30 @@ no_aborts() {
 	! says 'task management' || fail "the target was told to stop a command"
 }
 
+ticks() { local s; read -ra s </proc/$serving/stat; echo $((s[13] + s[14])); }
+# The target's device goes while commands run, and comes back. The target does not keep the kernel waiting, is idle in
+# the meantime, and then listens and serves again.
+unplugged() {
+	local writing before
+	timeout 300 dd if=/dev/zero of=$dev bs=64k seek=512 count=512 oflag=direct status=none 2>/dev/null &
+	writing=$!
+	sleep 1
+	timeout 60 rdma link delete rxe0 || fail "rdma link delete"
+	within 20 "the target to miss its device" or_ended $serving says '^device rxe0: '
+	within 20 "the target to miss its address" or_ended $serving says 'the device is gone'
+	before=$(ticks)
+	sleep 5
+	[ $(($(ticks) - before)) -le 100 ] || fail "the target took $(($(ticks) - before)) ticks of 5 s without a device"
+	rdma link add rxe0 type rxe netdev v0 || fail "cannot make rxe0"
+	neighbours 0
+	within 20 "the target to listen again" or_ended $serving says 'listens again'
+	within 90 "the disk" dd if=$dev of=/dev/null bs=4k count=1 iflag=direct status=none
+	reap 200 "the writes" $writing
+	verify_io 120 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=4m --verify_backlog=64 >/dev/null 2>&1 ||
+		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+	say "the device went and came back; $(grep -c '' $tmp/odd) lines of the target"
+}
+
 # Runs all parts of the test with the loaded driver.
 use() {
 	serve
@@ -165,6 +189,19 @@ use() {
 		fsck.ext4 -fn $files/one >$tmp/err 2>&1 || fail "the file system in the file: $(<$tmp/err)"
 	logout $host
 	stop_serving
+
+	if rust_driver && [ $kind = rxe ]; then
+		serve
+		login 0 ,ch_count=2
+		dev=$(disk $host 0)
+		quiet $dev
+		unplugged
+		logout $host
+		kill $serving
+		reap 15 "the target" $serving || fail "the target ended with status $?: $(<$tmp/odd)"
+		serving=
+		! says panicked || fail "the target: $(<$tmp/odd)"
+	fi
 
 	# Each login is refused for a reason.
 	serve --channels 1
