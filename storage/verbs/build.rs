@@ -2,7 +2,7 @@
 
 //! Compiles the C files into this crate, and `tests/fake_*.c` for its tests.
 
-use std::{env, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 fn run(command: &mut Command) {
     let status = command
@@ -14,6 +14,8 @@ fn run(command: &mut Command) {
 /// Compiles files into `libNAME.a`.
 fn library(out: &Path, name: &str, files: &[&str]) {
     let archive = out.join(format!("lib{name}.a"));
+    // `ar` keeps the objects of an earlier build, also those with other names.
+    let _ = fs::remove_file(&archive);
     for (n, file) in files.iter().enumerate() {
         let object = out.join(format!("{name}{n}.o"));
         run(Command::new("gcc")
