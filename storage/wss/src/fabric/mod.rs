@@ -387,8 +387,8 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             ..
         } => {
             let ours = Identity { role: RS, number };
-            let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
             let disks = objects(number, &files, Use::Alone)?;
+            let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
             let (mut role, mut reactor) = rs::role(number, disks, listen, threads)?;
             reactor.guard(guard);
             program::ready(&format!("listens at {listen}"));
