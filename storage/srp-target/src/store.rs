@@ -238,8 +238,9 @@ pub fn label(file: &File, label: Label, size: Option<u64>, again: bool) -> io::R
                 "it has {had} bytes, more than --size: they would be lost"
             )));
         }
-        file.set_len(size + LABEL)?;
-        if !label.thin {
+        if label.thin {
+            file.set_len(size + LABEL)?;
+        } else {
             let reserved = reserve(file, size + LABEL);
             if reserved.is_err() {
                 file.set_len(had)?;
