@@ -9,6 +9,7 @@ use srp_target::{
         cmd::{DirectBuf, Direction},
         login_iu::{LoginReqRdma, MultiChannel},
     },
+    reactor::LinkId,
     target::MAX_IT_IU_LEN,
 };
 
@@ -86,6 +87,13 @@ fn logins(peer: &mut Peer) -> Result<String, Fault> {
     Ok(format!("{count} refused"))
 }
 
+/// Sends a message that ends the session, with a logout.
+fn violates(peer: &mut Peer, link: LinkId, message: &[u8]) -> Result<(), Fault> {
+    peer.send(link, message)?;
+    let told = peer.ends(link, true);
+    told.map_err(|e| format!("{e}, after {message:02x?}"))
+}
+
 /// Sends protocol violations, which end the session, with a logout.
 fn messages(peer: &mut Peer) -> Result<String, Fault> {
     let link = peer.login()?;
@@ -111,15 +119,19 @@ fn messages(peer: &mut Peer) -> Result<String, Fault> {
     }
     all.push(with(31, 0xfc));
     // Tables: half a descriptor, a huge one, and a wrong total.
-    for (len, total) in [(17, 512), (0xffff_fff0, 512), (16, 513)] {
-        all.push(peer.with_table(&DirectBuf::new(memory.va(), memory.key(), len), total));
-    }
-    let count = all.len();
+    let tables = [(17, 512), (0xffff_fff0, 512), (16, 513)];
+    let count = all.len() + tables.len();
     for message in all {
         let link = peer.login()?;
-        peer.send(link, &message)?;
-        let told = peer.ends(link, true);
-        told.map_err(|e| format!("{e}, after {message:02x?}"))?;
+        violates(peer, link, &message)?;
+    }
+    for (len, total) in tables {
+        let link = peer.login()?;
+        // The target reads the table, with the key of this connection.
+        let memory = peer.memory(link)?;
+        let table = DirectBuf::new(memory.va(), memory.key(), len);
+        let message = peer.with_table(&table, total);
+        violates(peer, link, &message)?;
     }
     // More requests than credits, all at once. The target may be fast enough to serve them all.
     let link = peer.login()?;
