@@ -3,7 +3,7 @@
 //! Devices that go away, break or let a caller wait, on the made-up rdma-core of `fake.h`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{c_char, c_int, CStr},
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use srp_target::reactor::{Event, LinkId, Reactor};
-use verbs::Buffer;
+use verbs::{Arena, Buffer, Op, Piece};
 
 #[link(name = "fake", kind = "static")]
 extern "C" {
@@ -204,6 +204,62 @@ fn comes_and_goes(tell_ids: bool) {
 #[test]
 fn a_removed_device_is_dropped_and_taken_again() {
     comes_and_goes(true);
+}
+
+/// Each peer has a key of its own to the arena, and each side uses only memory of the connection's
+/// domain, which is released with a device that is gone.
+#[test]
+fn each_connection_has_a_domain() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5006"]),
+        client: Side::new(&[]),
+    };
+    for side in [&mut pair.server, &mut pair.client] {
+        side.reactor.share(Arena::new(4096).unwrap());
+    }
+    let to = ["192.0.2.1:5006", "192.0.2.1:5006", "192.0.2.2:5006"];
+    let links = to.map(|to| pair.connect(to));
+    let arena = |id: &LinkId| pair.client.reactor.arena(*id).unwrap().1;
+    let keys: HashSet<u32> = links.iter().map(arena).collect();
+    assert_eq!(keys.len(), links.len());
+    let piece = Piece {
+        va: 0,
+        key: 0,
+        len: 512,
+    };
+    for id in links {
+        let pieces = vec![(512, piece)];
+        let reactor = &mut pair.client.reactor;
+        reactor.queue_arena(id, Some(()), Op::Read, pieces).unwrap();
+        pair.send(id);
+    }
+    for id in pair.server.connected.clone() {
+        let pieces = vec![(512, piece)];
+        let reactor = &mut pair.server.reactor;
+        reactor
+            .queue_arena(id, Some(()), Op::Write, pieces)
+            .unwrap();
+        let buffer = reactor.take(id, 512).unwrap();
+        reactor
+            .queue(id, Some(()), Op::Write, buffer, vec![piece])
+            .unwrap();
+    }
+    pair.send(links[0]);
+    assert_eq!(misuse(), "");
+
+    remove(0, true);
+    pair.until("the ends", |server, client| {
+        client.ended.len() == 2 && server.ended.len() == 2
+    });
+    pair.send(links[2]);
+    add(0);
+    let back = pair.connect(to[0]);
+    let key = pair.client.reactor.arena(back).unwrap().1;
+    assert!(!keys.contains(&key), "{key}");
+    drop(pair);
+    assert_eq!(misuse(), "");
+    assert_eq!(open(), 2);
 }
 
 #[test]

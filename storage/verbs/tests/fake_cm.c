@@ -281,6 +281,7 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_
 	if (pd->context != id->verbs)
 		fake_wrong("rdma_create_qp", "the domain is of another device");
 	qp->qp.context = id->verbs;
+	qp->qp.pd = pd;
 	qp->qp.send_cq = attr->send_cq;
 	qp->qp.recv_cq = attr->recv_cq;
 	qp->qp.qp_num = next_qp++;

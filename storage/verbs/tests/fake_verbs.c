@@ -8,6 +8,10 @@ struct context *fake_contexts[64];
 unsigned int fake_count_contexts;
 static char misuse[512];
 
+#define KEYS 65536
+static struct mr *mrs[KEYS];
+static unsigned int next_key = 1;
+
 void fake_wrong(const char *what, const char *how)
 {
 	if (!misuse[0])
@@ -126,6 +130,17 @@ static void complete(struct ibv_cq *ibv, struct ibv_wc wc)
 	cq->armed = 0;
 }
 
+/* Checks that a piece of memory is registered in the domain of the queue pair. */
+static void check_key(struct ibv_qp *ibv, struct ibv_sge *sge, const char *what)
+{
+	struct mr *mr = sge->lkey < KEYS ? mrs[sge->lkey] : NULL;
+
+	if (!mr || mr->freed)
+		fake_wrong(what, "the key is of no region");
+	else if (mr->mr.pd != ibv->pd)
+		fake_wrong(what, "the key is of another domain");
+}
+
 static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct qp *qp = (struct qp *)ibv;
@@ -133,6 +148,7 @@ static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv
 	(void)bad;
 	pthread_mutex_lock(&fake_lock);
 	fake_context_of(ibv->context, "ibv_post_recv");
+	check_key(ibv, wr->sg_list, "ibv_post_recv");
 	qp->sges[qp->tail % DEPTH] = *wr->sg_list;
 	qp->receives[qp->tail++ % DEPTH] = *wr;
 	pthread_mutex_unlock(&fake_lock);
@@ -149,6 +165,7 @@ static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send
 	(void)bad;
 	pthread_mutex_lock(&fake_lock);
 	fake_context_of(ibv->context, "ibv_post_send");
+	check_key(ibv, wr->sg_list, "ibv_post_send");
 	if (!qp->peer || qp->peer->freed || qp->peer->head == qp->peer->tail) {
 		done.status = IBV_WC_RETRY_EXC_ERR;
 	} else if (wr->opcode == IBV_WR_SEND) {
@@ -225,6 +242,10 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 	(void)access;
 	pthread_mutex_lock(&fake_lock);
 	fake_context_of(pd->context, "ibv_reg_mr")->objects++;
+	if (next_key < KEYS)
+		mrs[next_key] = mr;
+	mr->mr.lkey = mr->mr.rkey = next_key++;
+	mr->mr.pd = pd;
 	pthread_mutex_unlock(&fake_lock);
 	mr->mr.context = pd->context;
 	return &mr->mr;
