@@ -35,7 +35,8 @@ build() {
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$("$top/ci/root.sh")
 linux=$(SERIES='' "$top/ci/linux.sh")
-crates=$(step crates "1 $(cat "$top"/storage/Cargo.toml "$top"/storage/*/Cargo.toml | sha256sum)" "$top/storage/run" crates)
+manifests=$(cat "$top"/storage/Cargo.toml "$top"/storage/*/Cargo.toml | sha256sum)
+crates=$(step crates "1 $manifests" "$top/storage/run" crates)
 debs=$(step deb "4 $root $linux $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root" "$linux")
 rm -rf "$to"
 mkdir -p "$to"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# root.sh [KERNEL]: prints the directory of the toolchain root: a Debian 13 that builds Rust code for the kernel and runs
-# QEMU, independent of the host. The kernels of arm64 have a copy of it with these packages in addition.
+# root.sh [KERNEL]: prints the directory of the toolchain root: a Debian 13 that builds Rust code for the kernel and
+# runs QEMU, independent of the host. The kernels of arm64 have a copy of it with these packages in addition.
 . "$(dirname "$0")/lib.sh"
 
 packages=(
