@@ -77,7 +77,7 @@ srpctl-clippy:
 	@$(call cargo,clippy,-- -D warnings)
 
 install-tools:
-	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules
+	@install -D -m 644 -t $(DESTDIR)/usr/lib/udev/rules.d tools/udev/60-srp.rules tools/udev/50-srp-scheduler.rules
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/udev tools/udev/srp-name
 	@install -D -m 755 -t $(DESTDIR)/usr/sbin tools/srplat
 	@ln -sf srplat $(DESTDIR)/usr/sbin/srpslow

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# 60-srp.rules: a disk with one channel has no scheduler, except if it rotates. A choice of the admin stays.
+# 50-srp-scheduler.rules: a disk with one channel has no scheduler, except if it rotates. A choice of the admin stays.
 #
 # deadline: 120
 # takes: 12
