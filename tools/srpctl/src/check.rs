@@ -11,7 +11,7 @@ use crate::{
     target::{self, Target},
     timeouts::Timeouts,
 };
-use std::{net::IpAddr, path::Path};
+use std::{net::IpAddr, num::NonZero, path::Path, thread};
 
 /// Receive buffers that an answer channel has at most (the driver's MAX_ANSWER_RECEIVES), and those
 /// that are not for responses to commands.
@@ -97,7 +97,10 @@ pub fn values(target: &Target) -> Result {
                 return bad(format!("{key}: a network interface has no '/' in its name"));
             }
         }
-        let has_interface = given.iter().flatten().any(|(_, end)| end.scope.is_some());
+        // A link-local address needs an interface.
+        let has_interface = given.iter().flatten().any(|(_, end)| end.scope.is_some())
+            || src.is_some()
+            || target.device.is_some();
         match dest.ip {
             IpAddr::V4(ip) if ip.is_broadcast() => {
                 return bad(format!("dest: {ip} is the address of all hosts"))
@@ -111,9 +114,7 @@ pub fn values(target: &Target) -> Result {
         }
     }
     let count = target.option("ch_count").map(str::parse);
-    let count = count.and_then(|count| count.ok());
-    one_channel(target, count)?;
-    answers(target, count.unwrap_or(1))
+    one_channel(target, count.and_then(|count| count.ok()))
 }
 
 /// Refuses several channels from one local port, as the driver does. Without `ch_count` it requests
@@ -133,7 +134,8 @@ fn local_port(target: &Target) -> Result<Option<u16>> {
     Ok(src.and_then(|src| src.port).filter(|port| *port != 0))
 }
 
-/// Refuses more commands than the receive queue of an answer channel has room for.
+/// Refuses more commands than the receive queue of an answer channel has room for. Only
+/// `srpctl check` asks: the driver first lowers both numbers to what the machine has.
 fn answers(target: &Target, channels: u32) -> Result {
     let depth = target.option("queue_size").map_or(Ok(62), str::parse);
     let Ok(depth) = depth else {
@@ -173,7 +175,9 @@ fn with_parameters(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
     }
     let count = target.option("ch_count").and_then(|text| text.parse().ok());
     let count: u32 = count.or_else(|| number("ch_count")).unwrap_or(1);
-    answers(target, count.max(1).saturating_add(polled)).map_err(bad)
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let count = count.clamp(1, u32::try_from(cpus).unwrap_or(u32::MAX));
+    answers(target, count.saturating_add(polled)).map_err(bad)
 }
 
 /// What a session is known by: the port, or all that chooses it, and the key.
@@ -262,17 +266,19 @@ mod tests {
     #[test]
     fn values_that_no_login_can_have_are_refused() {
         for (dest, more, said) in [
-            ("192.0.2.1:5555", "device = \"\"", "4: device: '' is neither"),
-            ("192.0.2.1:5555", "device = \"a/b\"", "4: device: 'a/b' is"),
-            ("[fe80::1]:5555", "", "3: dest: fe80::1 is a link-local"),
-            ("[fe80::1%../x]:5555", "", "3: dest: a network interface has no '/'"),
-            ("255.255.255.255:5555", "", "3: dest: 255.255.255.255 is"),
             (
                 "192.0.2.1:5555",
-                "ch_count = 5\nqueue_size = 3276\nanswers_from = \"192.0.2.2:5555\"",
-                "6: answers_from: queue_size 3276 on 5 channels is more than an answer channel takes, \
-                 16375; lower",
+                "device = \"\"",
+                "4: device: '' is neither",
             ),
+            ("192.0.2.1:5555", "device = \"a/b\"", "4: device: 'a/b' is"),
+            ("[fe80::1]:5555", "", "3: dest: fe80::1 is a link-local"),
+            (
+                "[fe80::1%../x]:5555",
+                "",
+                "3: dest: a network interface has no '/'",
+            ),
+            ("255.255.255.255:5555", "", "3: dest: 255.255.255.255 is"),
         ] {
             let text = format!("id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"{dest}\"\n{more}\n");
             let error = Target::parse("x", &text).unwrap_err();
@@ -283,9 +289,12 @@ mod tests {
         for (dest, more) in [
             ("[fe80::1%eth0]:5555", ""),
             ("[fe80::1]:5555", "src = \"[fe80::2%eth0]\""),
+            ("[fe80::1]:5555", "src = \"[2001:db8::2]\""),
+            ("[fe80::1]:5555", "device = \"rxe0\""),
+            // The driver lowers both to what the machine has.
             (
                 "192.0.2.1:5555",
-                "ch_count = 5\nqueue_size = 3275\nanswers_from = \"192.0.2.2:5555\"",
+                "ch_count = 1024\nqueue_size = 4096\nanswers_from = \"192.0.2.2:5555\"",
             ),
         ] {
             let text = format!("id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"{dest}\"\n{more}\n");
@@ -324,9 +333,9 @@ mod tests {
         let answers = "queue_size = 4096\nanswers_from = \"192.0.2.2:5555\"";
         file(answers).unwrap();
         said().unwrap();
-        put("ch_count", "2\n").unwrap();
+        put("poll_queues", "8\n").unwrap();
         let error = said().unwrap_err();
-        assert!(error.contains("queue_size 4096 on 4 channels"), "{error}");
+        assert!(error.contains("queue_size 4096 on 9 channels"), "{error}");
     }
 
     #[test]
