@@ -316,8 +316,7 @@ impl Command {
             _ => 0,
         };
         let to = dst.as_mut_ptr().cast();
-        // SAFETY: The list and its memory are alive, see `ScatterList`. `to` is valid for writes of
-        // `len` bytes.
+        // SAFETY: The list and its memory are alive, see `ScatterList`. `to` has `len` bytes.
         let copied = unsafe { bindings::sg_copy_to_buffer(self.list(), self.count(), to, len) };
         if copied < dst.len() {
             dst.clear_from(copied);
@@ -550,7 +549,6 @@ impl CommandRef<'_> {
     pub fn device(&self) -> &Device {
         // SAFETY: By the type invariant the command is alive.
         let device = unsafe { (*self.0.as_ptr()).device };
-
         // SAFETY: The device stays, because the ioctl has it open or the request is not completed.
         unsafe { Device::from_raw(device) }
     }
@@ -576,7 +574,6 @@ unsafe fn tag_of(cmd: *mut bindings::scsi_cmnd) -> Tag {
     let queue = unsafe { (*rq).mq_hctx };
     // SAFETY: The hardware queue lives as long as its requests.
     let hw_queue = unsafe { (*queue).queue_num };
-
     // As `blk_mq_unique_tag()`, without a call.
     Tag {
         // CAST: A host has at most 65,535 hardware queues, see `Limits`.

@@ -202,8 +202,9 @@ impl Setting {
 }
 
 impl Given {
-    /// Takes `--config FILE`, `--check` and `--status SOCKET` out of the arguments, and puts the settings of the file
-    /// behind the role. An option of the command line takes the place of the file's.
+    /// Takes `--config FILE`, `--check` and `--status SOCKET` out of the arguments, and puts the
+    /// settings of the file behind the role. An option of the command line takes the place of the
+    /// file's.
     pub fn take(args: Vec<OsString>, schema: Schema) -> Result<Self, String> {
         let mut this = Self::default();
         let mut rest = args.into_iter();
