@@ -56,14 +56,17 @@ fn failed(path: &Path, why: impl std::fmt::Display) -> io::Error {
 }
 
 impl Disk {
-    /// Opens a file or a block device. Its size must be a positive multiple of 512 bytes, and it
-    /// must not belong to another program.
+    /// Opens a file or a block device. Its size must be a positive multiple of 512 bytes. Blocks
+    /// that look like the store of another program only give a warning: initiators write them.
     pub fn open(path: &Path, how: Use) -> io::Result<Self> {
         let open = || {
             let file = store::open(path, how)?;
             match store::owner(&file)? {
                 Owner::Unknown => {}
-                other => return Err(io::Error::other(format!("{other}, and serves no units"))),
+                other => tracing::warn!(
+                    "{}: to judge by its content, {other}; if so, remove the unit",
+                    path.display()
+                ),
             }
             let size = store::len(&file)?;
             if size == 0 || size % BLOCK != 0 {

@@ -151,35 +151,40 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     field
 }
 
-/// Reads the owner of a store.
+/// Reads the owner of a store. Initiators write the first blocks of an RS, and cannot reach its
+/// label, so the label says more than they do.
 pub fn owner(file: &File) -> io::Result<Owner> {
     let len = len(file)?;
+    if let Some(at) = place(len) {
+        let mut bytes = [0; LABEL as usize];
+        file.read_exact_at(&mut bytes, at)?;
+        if bytes.starts_with(MAGIC) {
+            return Ok(understood(&bytes, at));
+        }
+    }
     let mut first = [0; NODE.len()];
     if len >= first.len() as u64 {
         file.read_exact_at(&mut first, 0)?;
     }
-    if &first == NODE {
-        return Ok(Owner::Node);
-    }
-    let Some(at) = place(len) else {
-        return Ok(Owner::Unknown);
-    };
-    let mut bytes = [0; LABEL as usize];
-    file.read_exact_at(&mut bytes, at)?;
-    if !bytes.starts_with(MAGIC) {
-        return Ok(Owner::Unknown);
-    }
-    let sum = u32::from_le_bytes(field(&bytes, 36));
-    let flags = u32::from_le_bytes(field(&bytes, 24));
-    let length = u64::from_le_bytes(field(&bytes, 28));
+    Ok(match &first == NODE {
+        true => Owner::Node,
+        false => Owner::Unknown,
+    })
+}
+
+/// The owner that a label at this offset names.
+fn understood(bytes: &[u8; LABEL as usize], at: u64) -> Owner {
+    let sum = u32::from_le_bytes(field(bytes, 36));
+    let flags = u32::from_le_bytes(field(bytes, 24));
+    let length = u64::from_le_bytes(field(bytes, 28));
     if sum != crc32c::crc32c(&bytes[..36]) || flags > 1 || length != at {
-        return Ok(Owner::Damaged);
+        return Owner::Damaged;
     }
-    Ok(Owner::Rs(Label {
-        number: u32::from_le_bytes(field(&bytes, 16)),
-        object: u32::from_le_bytes(field(&bytes, 20)),
+    Owner::Rs(Label {
+        number: u32::from_le_bytes(field(bytes, 16)),
+        object: u32::from_le_bytes(field(bytes, 20)),
         thin: flags == 1,
-    }))
+    })
 }
 
 /// Returns the length of the blocks of a store with this label, in bytes, and whether it is thin.

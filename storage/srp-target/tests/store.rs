@@ -106,12 +106,6 @@ fn a_store_of_another_is_refused() {
     assert_eq!(store::owner(&lock).unwrap(), Owner::Rs(other));
     assert_eq!(store::label(&lock, LABEL, None, true).unwrap(), MIB);
     drop(lock);
-    // A target's unit would overwrite the blocks.
-    let e = Disk::open(&file.0, Use::Alone).err().unwrap().to_string();
-    assert!(
-        e.ends_with("it is object 1 of RS 7 of wss, and serves no units"),
-        "{e}"
-    );
     // A damaged label is no label of anything.
     let raw = File::options().write(true).open(&file.0).unwrap();
     raw.write_all_at(&[9], MIB + 20).unwrap();
@@ -129,9 +123,27 @@ fn a_store_of_another_is_refused() {
     raw.write_all_at(b"xorset-2", 0).unwrap();
     let e = opened(&node.0, 7, 1).err().unwrap();
     assert!(e.starts_with("it is the file of a node of xorset"), "{e}");
-    assert!(Disk::open(&node.0, Use::Alone).is_err());
     let read = File::open(&node.0).unwrap();
     assert_eq!(store::owner(&read).unwrap(), Owner::Node);
+}
+
+/// What an initiator writes to the blocks does not keep its unit from starting.
+#[test]
+fn blocks_name_no_owner() {
+    let file = Temporary::new(0);
+    file.label(LABEL, Some(MIB)).unwrap();
+    let disk = opened(&file.0, 7, 1).unwrap();
+    disk.write(0, b"xorset-2").unwrap();
+    drop(disk);
+    opened(&file.0, 7, 1).unwrap();
+    // A target's unit has no label: all of its bytes are blocks.
+    let node = Temporary::new(MIB);
+    let raw = File::options().write(true).open(&node.0).unwrap();
+    raw.write_all_at(b"xorset-2", 0).unwrap();
+    for unit in [&file, &node] {
+        let disk = Disk::open(&unit.0, Use::Alone).unwrap();
+        assert_eq!(disk.blocks(), fs::metadata(&unit.0).unwrap().len() / 512);
+    }
 }
 
 #[test]
