@@ -213,8 +213,25 @@ fn reserve(file: &File, len: u64) -> io::Result<()> {
     })
 }
 
-/// Labels a store for an RS, with `size` bytes of blocks if it is a new file. A store that has
-/// blocks keeps them. `again`: it may be of another object. Returns the length of the blocks.
+/// Fails unless the bytes after the blocks are zeros. The end of a block device may have a backup
+/// GPT, the superblock of an md array or blocks.
+pub fn spare(file: &File) -> io::Result<()> {
+    let len = len(file)?;
+    let start = place(len).ok_or_else(|| bad("it is too small"))? / UNIT * UNIT;
+    let mut bytes = vec![0; (len - start) as usize];
+    file.read_exact_at(&mut bytes, start)?;
+    match bytes.iter().position(|byte| *byte != 0) {
+        Some(n) => Err(bad(format!(
+            "it has data at offset {}, after the blocks: --relabel overwrites it",
+            start + n as u64
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Labels a store for an RS, with `size` bytes of blocks if it is a new file. A file that has
+/// blocks keeps them, a block device those before its end. `again`: it may be of another object,
+/// or have data at its end. Returns the length of the blocks.
 pub fn label(file: &File, label: Label, size: Option<u64>, again: bool) -> io::Result<u64> {
     let labelled = match owner(file)? {
         Owner::Unknown => false,
@@ -254,6 +271,8 @@ pub fn label(file: &File, label: Label, size: Option<u64>, again: bool) -> io::R
         }
     } else if size.is_some() {
         return Err(bad("it is a block device: --size does not apply"));
+    } else if !again {
+        spare(file)?;
     }
     let at = place(len(file)?).ok_or_else(|| bad("it is too small"))?;
     let mut bytes = [0; LABEL as usize];

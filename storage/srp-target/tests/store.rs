@@ -161,6 +161,26 @@ fn what_has_blocks_keeps_them() {
     assert_eq!((bytes[..5].to_vec(), bytes[5]), (vec![7; 5], 0));
 }
 
+/// The label of a block device overwrites no backup GPT, superblock or block.
+#[test]
+fn data_after_the_blocks_is_found() {
+    let file = Temporary::new(MIB + 512);
+    let raw = File::options()
+        .read(true)
+        .write(true)
+        .open(&file.0)
+        .unwrap();
+    raw.write_all_at(&[7], MIB - (64 << 10) - 1).unwrap();
+    store::spare(&raw).unwrap();
+    for at in [MIB - (64 << 10), MIB - 4096, MIB + 511] {
+        raw.write_all_at(&[7], at).unwrap();
+        let e = store::spare(&raw).unwrap_err().to_string();
+        let why = format!("it has data at offset {at}, after the blocks: --relabel overwrites it");
+        assert_eq!(e, why);
+        raw.write_all_at(&[0], at).unwrap();
+    }
+}
+
 /// No write to a store finds the file system full, also after UNMAP; a thin one frees its space.
 #[test]
 fn space_is_reserved() {

@@ -32,13 +32,14 @@ serves files or block devices. The first one is its object 0.
 
 wss format --number N --object N --file FILE [--size MIB] [OPTION]...
 labels a file or block device as an object of an RS, which serves no other. A new file gets --size;
-what has blocks keeps them.
+a file that has blocks keeps them, a block device all except those at its end.
   --number N             number of the RS
   --object N             number of the object: the place of its --file at the RS
   --size MIB             size of a new file, whose space is reserved
   --thin                 reserves no space, and unmapped blocks free theirs: writes may find the file
                          system full
-  --relabel              takes a store of another object, with its blocks
+  --relabel              takes a store of another object, with its blocks, or a block device with
+                         data at its end, which is lost
 
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
