@@ -4,9 +4,9 @@
 //! 4096 bytes names the owner, so the blocks begin at offset 0.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom},
-    os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
 };
 
@@ -101,13 +101,39 @@ fn device(file: &File) -> io::Result<bool> {
 /// Opens and locks a file or block device until it is closed. A killed process that still waits for
 /// a write has its lock, too.
 pub fn open(path: &Path, how: Use) -> io::Result<File> {
-    open_or_create(path, how, false)
+    open_with(path, how, OpenOptions::new().read(true).write(!how.reads()))
 }
 
-/// Like [`open`], but creates a missing file.
-pub fn open_or_create(path: &Path, how: Use, create: bool) -> io::Result<File> {
+/// Does `work` with a file or block device that nothing else has open. A missing file is created,
+/// and removed if the work fails.
+pub fn format<T>(path: &Path, work: impl FnOnce(File) -> io::Result<T>) -> io::Result<T> {
     let mut options = OpenOptions::new();
-    options.read(true).write(!how.reads()).create(create);
+    options.read(true).write(true);
+    let new = open_with(path, Use::Alone, options.clone().create_new(true));
+    let (file, created) = match new {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            (open_with(path, Use::Alone, options.create(true))?, false)
+        }
+        result => (result?, true),
+    };
+    // Another process may have had it between its creation and the lock.
+    let ours = created && len(&file)? == 0;
+    // Keep the lock until the file is removed.
+    let held = file.try_clone()?;
+    let result = work(file);
+    if ours && result.is_err() && at_path(&held, path) {
+        // The error of the work says more.
+        let _ = fs::remove_file(path);
+    }
+    result
+}
+
+fn at_path(file: &File, path: &Path) -> bool {
+    let both = file.metadata().and_then(|f| Ok((f, path.metadata()?)));
+    both.is_ok_and(|(f, p)| (f.dev(), f.ino()) == (p.dev(), p.ino()))
+}
+
+fn open_with(path: &Path, how: Use, options: &mut OpenOptions) -> io::Result<File> {
     // Of a block device this is the kernel's own lock, which file systems, md and LVM take, too.
     let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
     let is_device = path

@@ -161,6 +161,32 @@ fn what_has_blocks_keeps_them() {
     assert_eq!((bytes[..5].to_vec(), bytes[5]), (vec![7; 5], 0));
 }
 
+/// A failed format removes only the file that it has created.
+#[test]
+fn a_failed_format_removes_its_own_file() {
+    let file = Temporary::new(MIB);
+    let fails = |_: File| Err::<(), _>(std::io::Error::other("bad"));
+    store::format(&file.0, fails).unwrap_err();
+    assert!(file.0.exists());
+    fs::remove_file(&file.0).unwrap();
+    store::format(&file.0, fails).unwrap_err();
+    assert!(!file.0.exists());
+    // Another process puts its file in the place of the created one.
+    let other = file.0.with_extension("other");
+    File::create(&other).unwrap();
+    let replaced = |made| {
+        fs::rename(&other, &file.0).unwrap();
+        fails(made)
+    };
+    store::format(&file.0, replaced).unwrap_err();
+    assert!(file.0.exists());
+    // Another process has the file.
+    let has = store::open(&file.0, Use::Alone).unwrap();
+    let e = store::format(&file.0, |_| Ok(())).unwrap_err();
+    assert!(e.to_string().contains("in use"), "{e}");
+    assert!(file.0.exists());
+}
+
 /// The label of a block device overwrites no backup GPT, superblock or block.
 #[test]
 fn data_after_the_blocks_is_found() {

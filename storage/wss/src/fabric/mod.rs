@@ -326,14 +326,10 @@ fn objects(number: u32, files: &[PathBuf], how: Use) -> io::Result<Vec<Disk>> {
 
 /// Labels the store of an object.
 fn format(label: Label, file: &Path, size: Option<u64>, again: bool) -> io::Result<()> {
-    let new = !file.exists();
-    let result = store::open_or_create(file, Use::Alone, true)
-        .and_then(|f| store::label(&f, label, size.map(|mib| mib << 20), again));
+    let result = store::format(file, |f| {
+        store::label(&f, label, size.map(|mib| mib << 20), again)
+    });
     let name = file.display();
-    if new && result.is_err() {
-        // The file may not exist.
-        let _ = std::fs::remove_file(file);
-    }
     let len = result.map_err(|e| io::Error::other(format!("{name}: {e}")))?;
     println!("{name}: {label}, {} blocks", len / 512);
     Ok(())

@@ -66,14 +66,16 @@ impl Media for Disk {
 
 /// Creates the file of a node.
 fn format(path: &Path, number: u8, size: Size, log: u64, thin: bool) -> io::Result<()> {
-    let mut disk = Disk(store::open_or_create(path, Use::Alone, true)?);
-    Journal::unused(&mut disk)?;
-    match store::owner(&disk.0)? {
-        Owner::Unknown => {}
-        other => return Err(io::Error::other(format!("--file: {other}"))),
-    }
-    store::zeroed(&disk.0, Journal::<Disk>::file_len(&size, log), thin)?;
-    Journal::format(disk, number, size, log)
+    store::format(path, |file| {
+        let mut disk = Disk(file);
+        Journal::unused(&mut disk)?;
+        match store::owner(&disk.0)? {
+            Owner::Unknown => {}
+            other => return Err(io::Error::other(format!("--file: {other}"))),
+        }
+        store::zeroed(&disk.0, Journal::<Disk>::file_len(&size, log), thin)?;
+        Journal::format(disk, number, size, log)
+    })
 }
 
 /// Opens the journal of a node.
@@ -206,13 +208,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             log,
             thin,
         } => {
-            let new = !file.exists();
-            let result = format(&file, number, size, log, thin);
-            if new && result.is_err() {
-                // The file may not exist.
-                let _ = std::fs::remove_file(&file);
-            }
-            result.map_err(|e| named(&file, e))?;
+            format(&file, number, size, log, thin).map_err(|e| named(&file, e))?;
             println!(
                 "{}: node {number}, {} blocks in the set",
                 file.display(),
