@@ -108,7 +108,7 @@ pub fn open(path: &Path, how: Use) -> io::Result<File> {
 /// and removed if the work fails.
 pub fn format<T>(path: &Path, work: impl FnOnce(File) -> io::Result<T>) -> io::Result<T> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true);
+    options.read(true).write(true).mode(0o600);
     let new = open_with(path, Use::Alone, options.clone().create_new(true));
     let (file, created) = match new {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {

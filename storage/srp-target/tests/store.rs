@@ -161,7 +161,7 @@ fn what_has_blocks_keeps_them() {
     assert_eq!((bytes[..5].to_vec(), bytes[5]), (vec![7; 5], 0));
 }
 
-/// A failed format removes only the file that it has created.
+/// A failed format removes only the file that it has created, which only its owner may open.
 #[test]
 fn a_failed_format_removes_its_own_file() {
     let file = Temporary::new(MIB);
@@ -185,6 +185,11 @@ fn a_failed_format_removes_its_own_file() {
     let e = store::format(&file.0, |_| Ok(())).unwrap_err();
     assert!(e.to_string().contains("in use"), "{e}");
     assert!(file.0.exists());
+    drop(has);
+
+    fs::remove_file(&file.0).unwrap();
+    store::format(&file.0, |_| Ok(())).unwrap();
+    assert_eq!(fs::metadata(&file.0).unwrap().mode() & 0o077, 0);
 }
 
 /// The label of a block device overwrites no backup GPT, superblock or block.
