@@ -8,6 +8,8 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -24,6 +26,9 @@ const MAGIC: &[u8; 16] = b"srp-rs-store-1\0\0";
 const NODE: &[u8; 7] = b"xorset-";
 /// Bytes that are written at once where the file system cannot zero a range.
 const ZEROS: u64 = 1 << 20;
+
+/// How long udev may have a block device locked after it is closed, to probe it.
+const PROBE: Duration = Duration::from_secs(2);
 
 /// Who else may have a store open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -148,15 +153,31 @@ fn open_with(path: &Path, how: Use, options: &mut OpenOptions) -> io::Result<Fil
             Some(Errno::BUSY) => bad("the device is in use: mounted, or another program has it"),
             _ => e,
         })?;
-    device(&file)?;
+    let wait = if device(&file)? {
+        PROBE
+    } else {
+        Duration::ZERO
+    };
+    lock(&file, how, wait)?;
+    Ok(file)
+}
+
+/// Locks a file, and waits this long for another process that has it.
+pub fn lock(file: &File, how: Use, wait: Duration) -> io::Result<()> {
     let lock = match how {
         Use::Alone => FlockOperation::NonBlockingLockExclusive,
         Use::Shared | Use::Reading => FlockOperation::NonBlockingLockShared,
-        Use::Checking => return Ok(file),
+        Use::Checking => return Ok(()),
     };
-    match flock(&file, lock) {
-        Err(Errno::WOULDBLOCK) => Err(bad("it is in use: another process or unit has it")),
-        result => Ok(result.map(|()| file)?),
+    let begin = Instant::now();
+    loop {
+        match flock(file, lock) {
+            Err(Errno::WOULDBLOCK) if begin.elapsed() < wait => sleep(wait / 40),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(bad("it is in use: another process or unit has it"))
+            }
+            result => return Ok(result?),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use srp_target::{
@@ -79,6 +80,24 @@ fn one_process_has_a_store() {
     }
     let folder = store::open(&std::env::temp_dir(), Use::Checking).unwrap_err();
     assert!(folder.to_string().contains("neither a file nor"));
+}
+
+/// udev locks a block device for a moment to probe it.
+#[test]
+fn a_lock_waits_for_a_probe() {
+    let file = Temporary::new(MIB);
+    let wait = Duration::from_secs(2);
+    let probe = store::open(&file.0, Use::Shared).unwrap();
+    let raw = File::open(&file.0).unwrap();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(wait / 10);
+        drop(probe);
+    });
+    store::lock(&raw, Use::Alone, wait).unwrap();
+    ends.join().unwrap();
+    let other = File::open(&file.0).unwrap();
+    let e = store::lock(&other, Use::Alone, wait / 10).unwrap_err();
+    assert!(e.to_string().contains("it is in use"), "{e}");
 }
 
 #[test]
