@@ -471,9 +471,9 @@ impl Device {
     /// it.
     pub fn map(&self, arena: &Arena, remote: bool) -> io::Result<Arc<Mapped>> {
         let (memory, len) = (arena.0.memory.as_ptr().cast(), arena.0.layout.size());
+        let pd = self.0.pd.as_ptr();
         // SAFETY: The memory has this size, and lives until the region is deregistered.
-        let mr =
-            made(unsafe { ffi::shim_register(self.0.pd.as_ptr(), memory, len, remote.into()) })?;
+        let mr = made(unsafe { ffi::shim_register(pd, memory, len, remote.into()) })?;
         // SAFETY: The region was registered above.
         let lkey = unsafe { ffi::shim_lkey(mr.as_ptr()) };
         // SAFETY: The region was registered above.
