@@ -193,7 +193,8 @@ use() {
 	if rust_driver && [ $kind = rxe ]; then
 		serve
 		login 0 ,ch_count=2
-		dev=$(disk $host 0)
+		# The file system on the first unit is read again later.
+		dev=$(disk $host 1)
 		quiet $dev
 		unplugged
 		logout $host

@@ -228,13 +228,16 @@ impl Carrier {
                     self.ended(channel);
                 }
             }
-            (Step::Act(action), _) => act(
-                &mut self.reactor,
-                &mut self.rules,
-                &self.workers,
-                action,
-                |t| t,
-            ),
+            (Step::Act(action), _) => {
+                let action = self.at_home(action);
+                act(
+                    &mut self.reactor,
+                    &mut self.rules,
+                    &self.workers,
+                    action,
+                    |t| t,
+                );
+            }
             (
                 Step::Answer {
                     channel,
@@ -251,6 +254,31 @@ impl Carrier {
                     );
                 }
             }
+        }
+    }
+
+    /// Copies data into a buffer of the connection that sends it: the rules may choose another one,
+    /// and a buffer is valid only in the protection domain of its own.
+    fn at_home(&mut self, action: Action<Buffer>) -> Action<Buffer> {
+        match action {
+            Action::Answer {
+                channel,
+                task,
+                data: Some((buffer, descriptors)),
+                message,
+            } => {
+                let own = self.reactor.take(channel, buffer.len()).map(|mut own| {
+                    own[..buffer.len()].copy_from_slice(&buffer);
+                    own
+                });
+                Action::Answer {
+                    channel,
+                    task,
+                    data: Some((own.unwrap_or(buffer), descriptors)),
+                    message,
+                }
+            }
+            other => other,
         }
     }
 
