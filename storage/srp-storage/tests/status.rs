@@ -11,8 +11,8 @@ use std::{
     thread,
 };
 
-const TOLD: &str = r#"{"program":"wss","role":"se","pid":7,"state":"serving","age_milliseconds":9000,
-"epoch":5,"members":[{"name":"1","up":true,"extents":3},
+const TOLD: &str = r#"{"program":"wss","role":"se","pid":7,"state":"serving",
+"age_milliseconds":9000,"epoch":5,"members":[{"name":"1","up":true,"extents":3},
 {"name":"2","up":false,"extents":0,"counters":{"errors":4}}],
 "cache":{"lines":16},"path":"a\"b","counters":{"commands":12}}"#;
 

@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn settings_become_options() {
-        let file = "[common]\netcd = [\"http://a\", \"http://b\"]\n[rs]\nnumber = 3\nfile = [\"/a\", \"/b\"]\nread-only = true\n[se]\n";
+        let file = "[common]\netcd = [\"http://a\", \"http://b\"]\n[rs]\nnumber = 3\n\
+                    file = [\"/a\", \"/b\"]\nread-only = true\n[se]\n";
         assert_eq!(
             args(file, "rs"),
             "rs --file /a --file /b --number 3 --read-only --etcd http://a,http://b"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files and block devices with blocks: who has one, and whose it is. A label in the last whole
+//! Files and block devices with blocks, their locks and their owners. A label in the last whole
 //! 4096 bytes names the owner, so the blocks begin at offset 0.
 
 use std::{
@@ -30,7 +30,7 @@ const ZEROS: u64 = 1 << 20;
 /// How long udev may have a block device locked after it is closed, to probe it.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Who else may have a store open.
+/// Which other programs may have a store open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Use {
     /// Nothing else.
@@ -235,7 +235,7 @@ fn understood(bytes: &[u8; LABEL as usize], at: u64) -> Owner {
 }
 
 /// Returns the length of the blocks of a store with this label, in bytes, and whether it is thin.
-/// The error says whose it is.
+/// The error names the owner.
 pub fn labelled(file: &File, number: u32, object: u32) -> io::Result<(u64, bool)> {
     let wanted = |label: &Label| label.number == number && label.object == object;
     match owner(file)? {
@@ -244,7 +244,8 @@ pub fn labelled(file: &File, number: u32, object: u32) -> io::Result<(u64, bool)
             Ok((blocks, label.thin))
         }
         Owner::Unknown => Err(bad(format!(
-            "it has no label: `wss format --number {number} --object {object}` writes one, and keeps its blocks"
+            "it has no label: `wss format --number {number} --object {object}` writes one, and \
+             keeps its blocks"
         ))),
         other => Err(bad(format!(
             "{other}, and this is object {object} of RS {number}"

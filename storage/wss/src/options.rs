@@ -36,8 +36,8 @@ a file that has blocks keeps them, a block device all except those at its end.
   --number N             number of the RS
   --object N             number of the object: the place of its --file at the RS
   --size MIB             size of a new file, whose space is reserved
-  --thin                 reserves no space, and unmapped blocks free theirs: writes may find the file
-                         system full
+  --thin                 reserves no space, and unmapped blocks free theirs: writes may find the
+                         file system full
   --relabel              takes a store of another object, with its blocks, or a block device with
                          data at its end, which is lost
 

@@ -60,7 +60,8 @@ fn stores_are_of_one_rs() {
         .unwrap()
         .set_len(1 << 20)
         .unwrap();
-    let none = "wss: two: it has no label: `wss format --number 7 --object 1` writes one, and keeps its blocks";
+    let none = "wss: two: it has no label: `wss format --number 7 --object 1` writes one, and \
+                keeps its blocks";
     folder.says("rs --number 7 --file one --file two", 1, none);
     let twice = "rs --number 7 --file one --file one";
     folder.says(

@@ -26,7 +26,8 @@ fn a_file_is_of_one_node() {
     says(
         format,
         1,
-        "xorset: one: --file: it is a file of a node (xorset-2): remove it first, if its data may go",
+        "xorset: one: --file: it is a file of a node (xorset-2): remove it first, if its data may \
+         go",
     );
     let thin = "format --number 4 --file two --stripes 1 --cell 1 --log 1 --thin";
     says(thin, 0, "two: node 4, 24 blocks in the set");

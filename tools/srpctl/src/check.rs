@@ -85,7 +85,8 @@ pub fn values(target: &Target) -> Result {
     if let Some(device) = &target.device {
         if device.is_empty() || device.contains(['/', ' ']) {
             return bad(format!(
-                "device: '{device}' is neither a name nor a node GUID; `rdma link` lists the devices"
+                "device: '{device}' is neither a name nor a node GUID; `rdma link` lists the \
+                 devices"
             ));
         }
     }

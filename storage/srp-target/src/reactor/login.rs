@@ -123,9 +123,9 @@ impl<T> Reactor<T> {
     }
 
     /// Adds a connection of another connection manager. `make` creates it in a domain of `device`
-    /// with `receives` buffers of `len` bytes. `id` must not be in use by the reactor, which assigns
-    /// numbers only to incoming and outgoing connections. `most` is as for [`Reactor::accept`].
-    /// Returns the number of the queue pair.
+    /// with `receives` buffers of `len` bytes. `id` must not be in use by the reactor, which
+    /// assigns numbers only to incoming and outgoing connections. `most` is as for
+    /// [`Reactor::accept`]. Returns the number of the queue pair.
     pub fn join(
         &mut self,
         id: LinkId,

@@ -178,7 +178,8 @@ mod tests {
         made.asks = true;
         made.put(
             "/etc/srp/targets.d/disk1.conf",
-            "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"[fe80::1%eth1]:5555\"\nsrc = \"[fe80::2%eth1]\"\n",
+            "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"[fe80::1%eth1]:5555\"\n\
+             src = \"[fe80::2%eth1]\"\n",
         );
         made.fails(
             "rping -c -C 1 -a fe80::1%eth1 -p 5555 -I fe80::2%eth1",
@@ -194,7 +195,8 @@ mod tests {
         let mut made = Made::new();
         made.asks = true;
         made.target("disk1", "");
-        let missing = "note: disk1: the target is not asked: rping is not installed -> apt install rdmacm-utils";
+        let missing = "note: disk1: the target is not asked: rping is not installed -> \
+                       apt install rdmacm-utils";
         assert_eq!(answer(&made), [missing]);
     }
 }

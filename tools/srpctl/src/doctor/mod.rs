@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srpctl doctor`. Each check reads files and runs programs of a [`Machine`], and changes nothing on
-//! it.
+//! `srpctl doctor`. Each check reads files and runs programs of a [`Machine`], and changes nothing
+//! on it.
 
 mod ask;
 mod firewall;
