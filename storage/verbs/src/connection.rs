@@ -140,7 +140,7 @@ pub struct Connection {
     receives: Vec<Option<Buffer>>,
     /// Indices of `receives` that are free.
     free: Vec<usize>,
-    _device: Device,
+    device: Device,
 }
 
 // SAFETY: Verbs may be called from any thread; all calls take `&mut self`.
@@ -284,7 +284,7 @@ impl Connection {
             posted: 0,
             receives: buffers.iter().map(|_| None).collect(),
             free: (0..buffers.len()).collect(),
-            _device: device.clone(),
+            device: device.clone(),
         };
         this.arm()?;
         for buffer in buffers {
@@ -311,8 +311,16 @@ impl Connection {
         });
     }
 
-    /// Posts a receive buffer.
+    /// Fails with `InvalidInput` for a buffer of another protection domain: the device would end the
+    /// connection when it uses the buffer.
+    fn own(&self, buffer: &Buffer) -> io::Result<()> {
+        let own = buffer.is_in(&self.device).then_some(());
+        own.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Posts a receive buffer. Fails with `InvalidInput` if it is of another protection domain.
     pub fn receive(&mut self, mut buffer: Buffer) -> io::Result<()> {
+        self.own(&buffer)?;
         let len = buffer.len();
         let memory = buffer.part(0, len)?;
         let index = self.free.pop().ok_or(io::ErrorKind::InvalidInput)?;
@@ -325,7 +333,8 @@ impl Connection {
     }
 
     /// Queues an operation on a buffer, piece by piece from its start. Empty pieces are skipped; at
-    /// least one must not be empty.
+    /// least one must not be empty. Fails with `InvalidInput` if the buffer is of another protection
+    /// domain.
     pub fn queue(
         &mut self,
         token: u64,
@@ -333,6 +342,7 @@ impl Connection {
         buffer: Buffer,
         pieces: impl IntoIterator<Item = Piece>,
     ) -> io::Result<()> {
+        self.own(&buffer)?;
         let mut at = 0;
         let placed = pieces.into_iter().map(|piece| {
             let start = at;

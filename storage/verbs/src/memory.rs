@@ -328,6 +328,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Returns whether the buffer is registered in the protection domain of this device.
+    pub fn is_in(&self, domain: &Device) -> bool {
+        Arc::ptr_eq(&self.region.device.0, &domain.0)
+    }
+
     pub(crate) fn lkey(&self) -> u32 {
         self.region.lkey
     }

@@ -5,6 +5,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::{c_char, c_int, CStr},
+    io,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -260,6 +261,46 @@ fn each_connection_has_a_domain() {
     drop(pair);
     assert_eq!(misuse(), "");
     assert_eq!(open(), 2);
+}
+
+/// A buffer of one connection does not get to the queue pair of another, whose domain forbids it.
+#[test]
+fn a_buffer_stays_in_its_domain() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5009"]),
+        client: Side::new(&[]),
+    };
+    let [one, other] = ["192.0.2.1:5009"; 2].map(|to| pair.connect(to));
+    let reactor = &mut pair.client.reactor;
+    let len = 512;
+    let pieces = vec![Piece {
+        va: 0,
+        key: 0,
+        len: len as u32,
+    }];
+
+    let strange = reactor.take(one, len).unwrap();
+    let queued = reactor.queue(other, None, Op::Write, strange, pieces.clone());
+    assert_eq!(queued.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    let strange = reactor.take(one, len).unwrap();
+    let posted = reactor.receive(other, strange);
+    assert_eq!(posted.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+
+    let mut strange = reactor.take(one, len).unwrap();
+    strange[7] = 99;
+    let own = reactor.adopt(other, strange).unwrap();
+    assert_eq!(own[7], 99);
+    let at = own.as_ptr();
+    let own = reactor.adopt(other, own).unwrap();
+    assert_eq!(own.as_ptr(), at);
+    reactor.queue(other, None, Op::Write, own, pieces).unwrap();
+
+    let strange = reactor.take(one, len).unwrap();
+    reactor.give(other, Some(strange));
+    pair.send(other);
+    pair.send(one);
+    assert_eq!(misuse(), "");
 }
 
 #[test]

@@ -228,16 +228,28 @@ impl Carrier {
                     self.ended(channel);
                 }
             }
-            (Step::Act(action), _) => {
-                let action = self.at_home(action);
-                act(
-                    &mut self.reactor,
-                    &mut self.rules,
-                    &self.workers,
-                    action,
-                    |t| t,
-                );
+            (
+                Step::Act(Action::Answer {
+                    channel,
+                    task,
+                    data: Some((buffer, descriptors)),
+                    message,
+                }),
+                _,
+            ) => {
+                // The rules may choose another connection than that of the buffer.
+                let data = match self.reactor.adopt(channel, buffer) {
+                    Ok(own) => Some((own, descriptors)),
+                    Err(e) => return self.failed(channel, &e),
+                };
+                self.deed(Action::Answer {
+                    channel,
+                    task,
+                    data,
+                    message,
+                });
             }
+            (Step::Act(action), _) => self.deed(action),
             (
                 Step::Answer {
                     channel,
@@ -248,38 +260,20 @@ impl Carrier {
                 _,
             ) => {
                 if let Err(e) = self.answer(channel, &data, pieces(&descriptors), &message) {
-                    say(
-                        self.begin,
-                        &format!("cannot send on channel {channel}: {e}"),
-                    );
+                    self.failed(channel, &e);
                 }
             }
         }
     }
 
-    /// Copies data into a buffer of the connection that sends it: the rules may choose another one,
-    /// and a buffer is valid only in the protection domain of its own.
-    fn at_home(&mut self, action: Action<Buffer>) -> Action<Buffer> {
-        match action {
-            Action::Answer {
-                channel,
-                task,
-                data: Some((buffer, descriptors)),
-                message,
-            } => {
-                let own = self.reactor.take(channel, buffer.len()).map(|mut own| {
-                    own[..buffer.len()].copy_from_slice(&buffer);
-                    own
-                });
-                Action::Answer {
-                    channel,
-                    task,
-                    data: Some((own.unwrap_or(buffer), descriptors)),
-                    message,
-                }
-            }
-            other => other,
-        }
+    fn deed(&mut self, action: Action<Buffer>) {
+        let (reactor, rules) = (&mut self.reactor, &mut self.rules);
+        act(reactor, rules, &self.workers, action, |t| t);
+    }
+
+    fn failed(&self, channel: ChannelId, e: &io::Error) {
+        let what = format!("cannot send on channel {channel}: {e}");
+        say(self.begin, &what);
     }
 
     fn answer(

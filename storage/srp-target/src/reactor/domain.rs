@@ -45,7 +45,11 @@ impl Domain {
         Ok(self.domain.buffers(1, size)?.pop())
     }
 
+    /// A buffer of another domain is deregistered.
     fn give(&mut self, buffer: Buffer) {
+        if !buffer.is_in(&self.domain) {
+            return;
+        }
         self.free.entry(buffer.len()).or_default().push(buffer);
     }
 }
@@ -114,7 +118,20 @@ impl<T> Reactor<T> {
         buffer.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Returns a buffer to the free list of its connection.
+    /// Returns the buffer, or a copy in the protection domain of this connection if it is of another
+    /// one.
+    pub fn adopt(&mut self, id: LinkId, buffer: Buffer) -> io::Result<Buffer> {
+        let link = self.links.get(&id).ok_or_else(gone)?;
+        if buffer.is_in(&link.domain.domain) {
+            return Ok(buffer);
+        }
+        let mut own = self.take(id, buffer.len())?;
+        own[..buffer.len()].copy_from_slice(&buffer);
+        Ok(own)
+    }
+
+    /// Returns a buffer to the free list of its connection, or deregisters it if it is of another
+    /// one.
     pub fn give(&mut self, id: LinkId, buffer: Option<Buffer>) {
         if let (Some(link), Some(buffer)) = (self.links.get_mut(&id), buffer) {
             link.domain.give(buffer);
