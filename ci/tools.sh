@@ -16,7 +16,7 @@ all() { build "$1"; cp "$alone/srpctl" "$1"; "$top/storage/run" build "$1"; }
 digest() { (cd "$top" && find "$@" -type f -print0 | sort -z | xargs -0 sha256sum | cut -d' ' -f1 | sha256sum); }
 
 root=$("$top/ci/root.sh")
-sources=(tools/{srpctl,Cargo.toml,example.conf} rust/ib_srp/srp/proto debian/changelog docs/troubleshooting.md)
+sources=(tools/{srpctl,umad,Cargo.toml,example.conf} rust/ib_srp/srp/proto debian/changelog docs/troubleshooting.md)
 alone=$(step srpctl "1 $root $(digest "${sources[@]}")" srpctl)
 if [ "${1-}" = srpctl ]; then
 	echo "$alone"

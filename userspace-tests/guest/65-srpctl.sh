@@ -74,6 +74,23 @@ said=$(setpriv --reuid 65534 --clear-groups /srp/srpctl connect $here_is --dest 
 say "# srpctl connect (as nobody): $said"
 [ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
+# Device management tells the identifiers of the target behind an address, through the link-local GID or the address.
+fails 3 "the module ib_umad is not loaded: " discover 10.0.0.1
+modprobe ib_umad || fail "ib_umad"
+works discover 10.0.0.1:$port
+says "10.0.0.1:$port through rxe10/1: Linux SRP target"
+found="srpctl connect --id-ext ${guid#0x} --ioc-guid ${guid#0x} --dest"
+says "$found '$dest'"
+index=$(ini ip -o link show w0)
+local=fe80::53:52ff:fe50:0%${index%%:*}
+works discover [$local]
+says "$found '[$local]:5555'"
+fails 3 "10.0.0.77 does not answer on w0" discover 10.0.0.77
+ini tc qdisc add dev w0 root netem loss 100% || fail "tc"
+fails 8 "no device management agent answers" discover 10.0.0.1
+ini tc qdisc del dev w0 root
+modprobe -r ib_umad || fail "ib_umad is in use"
+
 # The route selects the device of the initiator's interface.
 works connect $here_is --dest $dest --reconnect-delay 7 --fast-io-fail-tmo off --dev-loss-tmo 300
 says "logged in at $dest through rxe10/1"
@@ -118,7 +135,7 @@ says "srp_running{host=\"${host#host}\","
 commands=$(awk '/^srp_commands_total/ {sum += $NF} END {print sum + 0}' <<<"$said")
 [ $commands -ge 300 ] || fail "$commands commands counted: $said"
 works discover
-says "rxe10/1 (w0): no discovery"
+says "rxe10/1 (w0): give the address of a target"
 
 # A mounted disk is not removed; --all skips the sessions of other owners.
 mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"

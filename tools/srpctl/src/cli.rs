@@ -80,8 +80,10 @@ pub enum Command {
     Events(Events),
     /// Look for targets
     ///
-    /// An InfiniBand subnet is queried with ibsrpdm(1). On RoCE and iWARP there is no discovery.
-    Discover,
+    /// Without an address, each InfiniBand subnet is queried with ibsrpdm(1). With the address of a
+    /// target on RoCE, its device management agent is queried, as LIO and SCST have one. iWARP has
+    /// no such agents.
+    Discover(crate::discover::Discover),
     /// Check this machine: what is wrong, and what to type
     ///
     /// Checks the module, the kernel, RDMA ports, the firewall, each target of /etc/srp/targets.d,
@@ -98,7 +100,7 @@ pub enum Command {
     ///
     /// The target is the kernel's (LIO) or SCST, on this machine. What a port lacks is printed with
     /// the command that adds it.
-    TargetInfo(TargetInfo),
+    TargetInfo(crate::target_info::TargetInfo),
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
     Generate(Generate),
@@ -306,14 +308,6 @@ pub struct Doctor {
 pub struct Explain {
     /// A line, with or without the prefix of the journal; without it, standard input
     pub line: Vec<String>,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `srpctl target-info`.
-#[derive(Debug, Args)]
-pub struct TargetInfo {
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,

@@ -3,16 +3,121 @@
 //! `srpctl discover`.
 
 use crate::{
+    device_management::{self, Failure, Target as Found},
     error::{Error, Result},
     out::say,
     port::{self, Port},
+    resolve, roce,
     sysfs::{self, Sysfs},
+    target::{End, Target},
 };
-use std::process::Command;
+use clap::Args;
+use std::{io, net::Ipv6Addr, path::Path, process::Command};
 
-/// Runs ibsrpdm on each InfiniBand port, and reports the ports without discovery.
-pub fn run(sysfs: &Sysfs) -> Result {
-    ask_all(sysfs, ibsrpdm)
+/// Port of RDMA/CM, which device management does not tell.
+const CM_PORT: u16 = 5555;
+
+/// `srpctl discover`.
+#[derive(Debug, Args)]
+pub struct Discover {
+    /// Address or host name of a target on RoCE, as 192.0.2.1 or [2001:db8::1]:5555
+    ///
+    /// The port is that of RDMA/CM on the target (5555 if left out). It is only printed: it is not
+    /// asked.
+    #[arg(value_name = "ADDRESS[:PORT]")]
+    addresses: Vec<String>,
+    /// RDMA device, as mlx5_0, or its node GUID
+    #[arg(long, requires = "addresses")]
+    device: Option<String>,
+}
+
+/// Prints the commands that log in to the targets found.
+pub fn run(sysfs: &Sysfs, args: &Discover) -> Result {
+    if args.addresses.is_empty() {
+        return ask_all(sysfs, ibsrpdm);
+    }
+    let mut failed = Ok(());
+    for address in &args.addresses {
+        if let Err(error) = at(sysfs, args.device.as_deref(), address) {
+            failed = error.of(address).after(failed);
+        }
+    }
+    failed
+}
+
+/// Prints the targets at an address.
+fn at(sysfs: &Sysfs, device: Option<&str>, address: &str) -> Result {
+    let mut target = Target {
+        device: device.map(str::to_string),
+        ..Target::default()
+    };
+    // Of the login only the address is known.
+    for (option, value) in [
+        ("id_ext", "0"),
+        ("ioc_guid", "0"),
+        ("dest", &with_port(address)),
+    ] {
+        target.set(option, value.to_string());
+    }
+    target.check()?;
+    let resolved = target.resolved(&resolve::system)?;
+    let host = target.host().map(|(host, _)| host);
+    resolve::first(host, &resolved, |target| {
+        let (_, dest) = target.ends()?.ok_or_else(|| invalid(address))?;
+        let port = port::choose(sysfs, target)?;
+        let found = ask(sysfs, &port, dest)?;
+        if found.is_empty() {
+            return Err(Error::NotFound("there is no SRP target".into()));
+        }
+        for one in &found {
+            say!("{address} through {}: {}", port.name(), one.name);
+            let dest = target.option("dest").unwrap_or_default();
+            say!("  srpctl connect {one} --dest '{dest}'");
+        }
+        Ok(())
+    })
+}
+
+fn invalid(address: &str) -> Error {
+    Error::Usage(format!("invalid address: '{address}'"))
+}
+
+/// Adds the default port to an address without one.
+fn with_port(address: &str) -> String {
+    let bare = address.parse::<Ipv6Addr>().is_ok();
+    match () {
+        () if bare => format!("[{address}]:{CM_PORT}"),
+        () if address.ends_with(']') || !address.contains(':') => format!("{address}:{CM_PORT}"),
+        () => address.to_string(),
+    }
+}
+
+/// Queries the device management agent behind an address.
+fn ask(sysfs: &Sysfs, port: &Port, dest: End) -> Result<Vec<Found>> {
+    if port.link_layer(sysfs).as_deref() == Some("InfiniBand") {
+        let why = format!(
+            "{} is InfiniBand: `srpctl discover` without an address",
+            port.name()
+        );
+        return Err(Error::NoPort(why));
+    }
+    let file = umad(sysfs, port)?;
+    let route = roce::route(sysfs, port, port::with_scope(sysfs, dest)?)?;
+    let path = sysfs.path(&file);
+    let mut agent = umad::Agent::open(&path, device_management::CLASS)
+        .map_err(|source| Error::io(Path::new(&file), source))?;
+    device_management::targets(&mut |mad| agent.ask(&route, mad)).map_err(|why| match why {
+        Failure::Io(e) if is_silent(&e) => Error::Late(
+            "no device management agent answers: check that the target is enabled, its address, \
+             and for a firewall that drops UDP 4791"
+                .into(),
+        ),
+        why => Error::Program(format!("device management: {why}")),
+    })
+}
+
+fn is_silent(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::TimedOut
 }
 
 /// Queries each InfiniBand port with `ask`, which gets the port's file in `/dev/infiniband` and
@@ -27,7 +132,7 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     let (mut asked, mut failed) = (false, Vec::new());
     for port in &ports {
         if port.link_layer(sysfs).as_deref() == Some("InfiniBand") {
-            match umad(sysfs, port).and_then(|file| ask(&file)) {
+            match managed(sysfs, port).and_then(|file| ask(&file)) {
                 Ok(found) => {
                     asked = true;
                     say!("{}: {} targets", port.name(), found.lines().count());
@@ -42,9 +147,7 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
             }
         } else {
             say!(
-                "{} ({}): no discovery: SRP has it only on InfiniBand. \
-                 Ask the target's administrator for its address and identifiers; \
-                 LIO: rdma_cm_port, /sys/module/ib_srpt/parameters/srpt_service_guid",
+                "{} ({}): give the address of a target: `srpctl discover 192.0.2.1`",
                 port.name(),
                 port::interfaces(sysfs, port)
                     .into_iter()
@@ -62,23 +165,36 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
     )))
 }
 
-/// Returns the port's umad file in `/dev/infiniband`.
-fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
+/// Returns the umad file of a port with a subnet manager.
+fn managed(sysfs: &Sysfs, port: &Port) -> Result<String> {
     // Without a subnet manager, ibsrpdm would wait for a reply that never comes.
     if port.subnet_manager(sysfs).is_none() {
         return Err(Error::NoPort(
             "the port has no subnet manager; check the cable and `sminfo`".into(),
         ));
     }
-    sysfs
-        .entries("/sys/class/infiniband_mad")
-        .into_iter()
-        .find(|folder| {
-            sysfs::text(folder.join("ibdev")).as_ref() == Some(&port.device)
-                && sysfs::number(folder.join("port")) == Some(port.number)
-        })
-        .map(|folder| format!("/dev/infiniband/{}", sysfs::name(folder)))
-        .ok_or_else(|| Error::NoPort("the module ib_umad is not loaded".into()))
+    umad(sysfs, port)
+}
+
+/// Returns the port's umad file in `/dev/infiniband`.
+fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
+    let all = sysfs.entries("/sys/class/infiniband_mad");
+    if all.is_empty() {
+        let why = "the module ib_umad is not loaded: `modprobe ib_umad`";
+        return Err(Error::NoPort(why.into()));
+    }
+    let found = all.into_iter().find(|folder| {
+        sysfs::text(folder.join("ibdev")).as_ref() == Some(&port.device)
+            && sysfs::number(folder.join("port")) == Some(port.number)
+    });
+    let found = found.map(|folder| format!("/dev/infiniband/{}", sysfs::name(folder)));
+    found.ok_or_else(|| {
+        Error::NoPort(format!(
+            "{} has no management datagrams, as iWARP; ask the target's administrator, \
+             who has `srpctl target-info`",
+            port.name()
+        ))
+    })
 }
 
 fn ibsrpdm(file: &str) -> Result<String> {
@@ -96,7 +212,50 @@ fn ibsrpdm(file: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{cell::RefCell, fs, path::Path};
+    use std::{cell::RefCell, fs};
+
+    #[test]
+    fn an_address_has_the_default_port() {
+        for (typed, wanted) in [
+            ("192.0.2.1", "192.0.2.1:5555"),
+            ("192.0.2.1:99", "192.0.2.1:99"),
+            ("2001:db8::1", "[2001:db8::1]:5555"),
+            ("[2001:db8::1]", "[2001:db8::1]:5555"),
+            ("[fe80::1%eth1]:99", "[fe80::1%eth1]:99"),
+            ("storage1", "storage1:5555"),
+            ("storage1:99", "storage1:99"),
+        ] {
+            assert_eq!(with_port(typed), wanted);
+        }
+        let root = tempfile::tempdir().expect("folder");
+        for bad in [
+            "",
+            "192.0.2.1:",
+            "192.0.2.999",
+            "192.0.2.1,queue_size=5",
+            "fe80::1%eth1",
+        ] {
+            let error = at(&Sysfs::below(root.path()), None, bad).expect_err(bad);
+            assert_eq!(error.status(), 2, "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_port_without_management_datagrams_says_so() {
+        let root = tempfile::tempdir().expect("folder");
+        let sysfs = Sysfs::below(root.path());
+        port(root.path(), 0, "Ethernet", "0x0\n", false);
+        let refused = |wanted: &str| {
+            let error = at(&sysfs, None, "192.0.2.1").expect_err("no umad");
+            assert_eq!(error.status(), 3, "{error}");
+            assert!(error.to_string().contains(wanted), "{error}");
+        };
+        refused("the module ib_umad is not loaded");
+        file(root.path(), "sys/class/infiniband_mad/umad7/ibdev", "ib7");
+        refused("ib0/1 has no management datagrams, as iWARP");
+        port(root.path(), 0, "InfiniBand", "0x0\n", false);
+        refused("ib0/1 is InfiniBand");
+    }
 
     fn file(root: &Path, path: &str, text: &str) {
         let path = root.join(path);

@@ -154,10 +154,16 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
     ),
     (
         "discover",
-        &[(
-            "Look for targets on all InfiniBand ports:",
-            "srpctl discover",
-        )],
+        &[
+            (
+                "Look for targets on all InfiniBand ports:",
+                "srpctl discover",
+            ),
+            (
+                "Ask a host on RoCE for its targets:",
+                "srpctl discover 192.0.2.1",
+            ),
+        ],
     ),
     (
         "doctor",

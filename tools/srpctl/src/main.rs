@@ -11,6 +11,7 @@ mod check;
 mod cli;
 mod complete;
 mod connect;
+mod device_management;
 mod disconnect;
 mod discover;
 mod disk;
@@ -45,6 +46,7 @@ mod program;
 mod rescan;
 mod resolve;
 mod retry;
+mod roce;
 #[cfg(test)]
 mod schema;
 mod session;
@@ -102,7 +104,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(&sysfs, &args),
         Command::Stats(args) => stats::run(&sysfs, &args),
         Command::Events(args) => events::run(&sysfs, &args),
-        Command::Discover => discover::run(&sysfs),
+        Command::Discover(args) => discover::run(&sysfs, &args),
         Command::Doctor(args) => doctor::run(&sysfs, &args),
         Command::Explain(args) => explain::run(&args),
         Command::TargetInfo(args) => target_info::run(&sysfs, &args),

@@ -176,6 +176,27 @@ fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
         .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
+/// The way to an address by the routes.
+pub struct Way {
+    pub interface: String,
+    /// Local address.
+    pub local: IpAddr,
+    /// Whether the address is in a network of the interface.
+    pub is_near: bool,
+}
+
+/// Returns the way to `dest`. Sends nothing.
+pub fn way(dest: SocketAddr) -> std::io::Result<Way> {
+    let (interface, local) = interface_to(dest)?;
+    let own = own_addresses()?;
+    let mut own = own.iter().filter(|own| own.interface == interface);
+    Ok(Way {
+        is_near: own.any(|own| own.is_near(dest.ip())),
+        interface,
+        local,
+    })
+}
+
 /// Returns the network interface that has the address `src`; `scope` names or numbers it.
 fn interface_of(sysfs: &Sysfs, src: IpAddr, scope: Option<&str>) -> Result<String> {
     let index = scope.and_then(|scope| {

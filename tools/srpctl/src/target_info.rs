@@ -3,13 +3,13 @@
 //! `srpctl target-info`.
 
 use crate::{
-    cli::TargetInfo,
     error::{Error, Result},
     list,
     out::say,
     port::{self, Port},
     sysfs::{self, Sysfs},
 };
+use clap::Args;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
@@ -19,6 +19,14 @@ use std::{
 const LIO: &str = "/sys/kernel/config/target/srpt";
 const SCST: &str = "/sys/kernel/scst_tgt/targets/ib_srpt";
 const PARAMETERS: &str = "/sys/module/ib_srpt/parameters";
+
+/// `srpctl target-info`.
+#[derive(Debug, Args)]
+pub struct TargetInfo {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// A port of the SRP target of this machine.
 #[derive(Debug, Serialize)]
