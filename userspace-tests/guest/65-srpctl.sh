@@ -75,8 +75,6 @@ say "# srpctl connect (as nobody): $said"
 [ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
 # Device management tells the identifiers of the target behind an address, through the link-local GID or the address.
-fails 3 "the module ib_umad is not loaded: " discover 10.0.0.1
-modprobe ib_umad || fail "ib_umad"
 works discover 10.0.0.1:$port
 says "10.0.0.1:$port through rxe10/1: Linux SRP target"
 found="srpctl connect --id-ext ${guid#0x} --ioc-guid ${guid#0x} --dest"

@@ -145,12 +145,14 @@ mod tests {
     use super::*;
     use std::io;
 
+    type Spoil = fn(&mut umad::Mad);
+
     /// An I/O unit with services in each of its slots.
     struct Unit {
         slots: Vec<Option<Vec<&'static str>>>,
         asked: Vec<(u16, u32)>,
         /// Changes each reply.
-        spoils: fn(&mut umad::Mad),
+        spoils: Spoil,
     }
 
     impl Unit {
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_does_not_fit_is_an_error() {
-        let spoilt: [(fn(&mut umad::Mad), &str); 4] = [
+        let spoilt: [(Spoil, &str); 4] = [
             (|mad| mad[1] = 7, "the reply to IOUnitInfo is invalid"),
             (|mad| mad[3] = GET, "the reply to IOUnitInfo is invalid"),
             (|mad| mad[17] = 0x12, "the reply to IOUnitInfo is invalid"),

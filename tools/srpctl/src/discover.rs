@@ -4,16 +4,19 @@
 
 use crate::{
     device_management::{self, Failure, Target as Found},
+    driver,
     error::{Error, Result},
     out::say,
     port::{self, Port},
-    resolve, roce,
+    program, resolve, roce,
     sysfs::{self, Sysfs},
     target::{End, Target},
 };
 use clap::Args;
 use std::{io, net::Ipv6Addr, path::Path, process::Command};
 
+/// The class of the ports with management datagrams.
+const MADS: &str = "/sys/class/infiniband_mad";
 /// Port of RDMA/CM, which device management does not tell.
 const CM_PORT: u16 = 5555;
 
@@ -33,6 +36,11 @@ pub struct Discover {
 
 /// Prints the commands that log in to the targets found.
 pub fn run(sysfs: &Sysfs, args: &Discover) -> Result {
+    driver::load(sysfs)?;
+    if !sysfs.path(MADS).exists() {
+        // If this fails, each port says so.
+        let _ = program::run(&["modprobe", "ib_umad"]);
+    }
     if args.addresses.is_empty() {
         return ask_all(sysfs, ibsrpdm);
     }
@@ -178,7 +186,7 @@ fn managed(sysfs: &Sysfs, port: &Port) -> Result<String> {
 
 /// Returns the port's umad file in `/dev/infiniband`.
 fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
-    let all = sysfs.entries("/sys/class/infiniband_mad");
+    let all = sysfs.entries(MADS);
     if all.is_empty() {
         let why = "the module ib_umad is not loaded: `modprobe ib_umad`";
         return Err(Error::NoPort(why.into()));
