@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+use crate::{
+    cli::{Cli, Command},
+    session::tests::machine,
+};
+use clap::Parser;
+use std::fs;
+
+/// Target `one` of [`machine`], whose session is host10.
+fn one(sysfs: &Sysfs) -> (Session, Target) {
+    let session = Session::hosts(sysfs).remove(1);
+    assert_eq!(session.host, 10);
+    (session, Target::named(sysfs, "one").unwrap())
+}
+
+#[test]
+fn a_session_at_another_address_is_not_the_wanted_one() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let (session, mut target) = one(&sysfs);
+    agree(&sysfs, &session, &target, Some("one")).unwrap();
+    for dest in ["10.0.0.3:5555", "10.0.0.1:5556", "[fd00::1]:5555"] {
+        target.set("dest", dest.into());
+        let error = agree(&sysfs, &session, &target, Some("one")).unwrap_err();
+        assert_eq!(error.status(), 2);
+        assert!(
+            error
+                .to_string()
+                .starts_with("host10 is already logged in at 10.0.0.1:5555; "),
+            "{error}"
+        );
+    }
+    target.set("dest", "[::ffff:10.0.0.1]:5555".into());
+    agree(&sysfs, &session, &target, Some("one")).unwrap();
+    // The local address.
+    target.set("dest", "10.0.0.1:5555".into());
+    let src = session.folder(&sysfs).join("src");
+    fs::write(src, "10.0.0.2:33477\n").unwrap();
+    target.set("src", "10.0.0.2".into());
+    agree(&sysfs, &session, &target, Some("one")).unwrap();
+    target.set("src", "10.0.0.12".into());
+    let error = agree(&sysfs, &session, &target, Some("one")).unwrap_err();
+    assert!(error.to_string().contains(" from 10.0.0.2; "), "{error}");
+}
+
+#[test]
+fn a_unit_logs_in_by_the_file_alone() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let (_, target) = one(&sysfs);
+    let is = |target: &Target| is_of_file(&sysfs, "one", target).unwrap();
+    assert!(is(&target));
+    for (option, value) in [
+        ("src", "10.0.0.2"),
+        ("initiator_ext", "1"),
+        ("ioc_guid", "3"),
+    ] {
+        let mut other = target.clone();
+        other.set(option, value.into());
+        assert!(!is(&other), "{option}");
+    }
+    let mut other = target.clone();
+    other.device = Some("rxe0".into());
+    assert!(!is(&other));
+    // The name of the adapter in the file.
+    adapter::tests::put(folder.path(), "rxe1", "0000:00ff:fe00:0001");
+    other.device = Some("0x000000fffe000001".into());
+    assert!(is(&other));
+    other.device = Some("0x000000fffe000002".into());
+    assert!(!is(&other));
+    other = target.clone();
+    other.set("queue_size", "5".into());
+    assert!(is(&other));
+}
+
+#[test]
+fn a_session_is_not_taken_from_another_file() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let (session, target) = one(&sysfs);
+    Owner::record(&sysfs, &session, "srpctl", Some("one"), &extension(0), None).unwrap();
+    let (session, _) = one(&sysfs);
+    agree(&sysfs, &session, &target, Some("one")).unwrap();
+    agree(&sysfs, &session, &target, None).unwrap();
+    let error = agree(&sysfs, &session, &target, Some("two")).unwrap_err();
+    assert!(error.to_string().contains(" as target one; "), "{error}");
+    fs::remove_file(Target::path(&sysfs, "one").unwrap()).unwrap();
+    agree(&sysfs, &session, &target, Some("two")).unwrap();
+}
+
+#[test]
+fn another_path_has_an_extension_of_its_own() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let (session, target) = one(&sysfs);
+    let port = Port {
+        folder: folder.path().into(),
+        device: session.device.clone(),
+        number: session.port,
+    };
+    // 0 is the default of the file and of the session.
+    assert_eq!(unused(&sysfs, &target, &port).unwrap(), 1);
+    fs::write(
+        session.folder(&sysfs).join("initiator_ext"),
+        "0x0000000000000001\n",
+    )
+    .unwrap();
+    assert_eq!(unused(&sysfs, &target, &port).unwrap(), 2);
+    // A file without a session.
+    let file = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"10.0.0.3:5555\"\n";
+    let path = Target::path(&sysfs, "two").unwrap();
+    fs::write(path, format!("{file}initiator_ext = \"2\"\n")).unwrap();
+    assert_eq!(unused(&sysfs, &target, &port).unwrap(), 3);
+}
+
+#[test]
+fn a_session_at_any_address_of_the_name_is_there() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    fs::create_dir_all(folder.path().join("sys/class/infiniband_srp")).unwrap();
+    let session = sysfs.path("/sys/class/scsi_host/host10/dest");
+    let file = Target::path(&sysfs, "one").unwrap();
+    // Without a device in the file the route would choose the port.
+    let text = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"localhost:5555\"\n";
+    fs::write(file, text).unwrap();
+    let line = ["srpctl", "connect", "one"];
+    let Command::Connect(mut args) = Cli::parse_from(line).command else {
+        panic!("connect");
+    };
+    let target = Target::named(&sysfs, "one").unwrap();
+    let log_in = |args: &Connect| log_in_as(&sysfs, args, &target);
+    assert_eq!(log_in(&args).err().unwrap().status(), 3);
+    let addresses = resolve::system("localhost").unwrap();
+    let last = resolve::text(addresses.last().unwrap());
+    fs::write(&session, format!("{last}:5555\n")).unwrap();
+    let (login, _) = log_in(&args).ok().unwrap();
+    assert_eq!((login.session.host, login.new), (10, false));
+    let one = &Session::hosts(&sysfs)[1];
+    Owner::begin_leaving(&sysfs, one).unwrap();
+    assert_eq!(log_in(&args).err().unwrap().status(), 3);
+    Owner::forget(&sysfs, one);
+    args.path = true;
+    assert_eq!(log_in(&args).err().unwrap().status(), 3);
+}
