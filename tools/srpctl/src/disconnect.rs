@@ -8,7 +8,7 @@ use crate::{
     holder::Holders,
     lock::Lock,
     out::say,
-    owner::Owner,
+    owner::{Owner, INITRAMFS},
     session::Session,
     sysfs::Sysfs,
     target::{self, Target},
@@ -47,7 +47,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     let mut targets = Vec::new();
     for argument in &args.sessions {
         // The root file system is on it until the machine is off.
-        if args.unit && Target::named(sysfs, argument).is_ok_and(|target| target.initramfs) {
+        if args.unit && has_root(sysfs, argument) {
             continue;
         }
         let meant = match Session::meant(sysfs, argument) {
@@ -91,6 +91,22 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     };
     let ended = wait(sysfs, &ending, say);
     failed.and(ended).and(stopped).and(forgotten)
+}
+
+/// Returns whether the root file system may be on a target. If its file cannot be read, that is a
+/// target that the initramfs has logged in to, by this path or by another.
+fn has_root(sysfs: &Sysfs, name: &str) -> bool {
+    if let Ok(target) = Target::named(sysfs, name) {
+        return target.initramfs;
+    }
+    let all = Session::hosts(sysfs);
+    let of_initramfs = |session: &&Session| session.owner.as_deref() == Some(INITRAMFS);
+    let key = |session: &Session| (session.id_ext.clone(), session.ioc_guid.clone());
+    let roots: Vec<_> = all.iter().filter(of_initramfs).map(key).collect();
+    let mut own = all
+        .iter()
+        .filter(|session| session.target.as_deref() == Some(name));
+    own.any(|session| roots.contains(&key(session)))
 }
 
 fn say(session: &Session) {
@@ -208,7 +224,18 @@ pub fn free(sysfs: &Sysfs, going: &[&str], layers: bool) -> Result<Vec<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::machine;
+    use crate::{owner::OURS, session::tests::machine};
+
+    /// `srpctl disconnect` of the unit of a target.
+    fn unit_stop(name: &str) -> Disconnect {
+        Disconnect {
+            sessions: vec![name.into()],
+            all: false,
+            forget: false,
+            force: false,
+            unit: true,
+        }
+    }
 
     #[test]
     fn a_unit_of_a_forced_logout_stops() {
@@ -243,11 +270,8 @@ mod tests {
         let text = fs::read_to_string(&file).unwrap();
         fs::write(file, text + "initramfs = true\n").unwrap();
         let args = Disconnect {
-            sessions: vec!["one".into()],
-            all: false,
-            forget: false,
             force: true,
-            unit: true,
+            ..unit_stop("one")
         };
         run(&sysfs, &args).unwrap();
         let delete = Session::remote_port(&sysfs, 10).join("delete");
@@ -255,16 +279,37 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_of_the_root_does_not_log_out_without_a_valid_file() {
+        let zero = "0x0000000000000000";
+        // The second is another path to the target.
+        for owners in [[INITRAMFS, OURS], [OURS, INITRAMFS], [OURS, OURS]] {
+            let root = machine();
+            let sysfs = Sysfs::below(root.path());
+            let sessions = Session::meant(&sysfs, "one").unwrap();
+            let other = &Session::meant(&sysfs, "host9").unwrap()[0];
+            for (session, owner, name) in
+                [(&sessions[0], owners[0], "one"), (other, owners[1], "b")]
+            {
+                Owner::record(&sysfs, session, owner, Some(name), zero, None).unwrap();
+            }
+            let file = Target::path(&sysfs, "one").unwrap();
+            fs::write(&file, "queue_sise = 1\n").unwrap();
+            let has_root = owners.contains(&INITRAMFS);
+            assert_eq!(super::has_root(&sysfs, "one"), has_root, "{owners:?}");
+            if has_root {
+                run(&sysfs, &unit_stop("one")).unwrap();
+                assert!(!Session::remote_port(&sysfs, 10).join("delete").exists());
+            }
+            fs::remove_file(file).unwrap();
+            assert_eq!(super::has_root(&sysfs, "one"), has_root, "{owners:?}");
+        }
+    }
+
+    #[test]
     fn a_unit_stops_without_its_file() {
         let root = tempfile::tempdir().unwrap();
         let sysfs = Sysfs::below(root.path());
-        let mut args = Disconnect {
-            sessions: vec!["gone".into()],
-            all: false,
-            forget: false,
-            force: false,
-            unit: true,
-        };
+        let mut args = unit_stop("gone");
         run(&sysfs, &args).unwrap();
         args.unit = false;
         assert_eq!(run(&sysfs, &args).unwrap_err().status(), 6);

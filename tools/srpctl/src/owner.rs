@@ -19,6 +19,8 @@ use tempfile::NamedTempFile;
 pub const FOLDER: &str = "/run/srp";
 /// The creator of a session that srpctl may log out of.
 pub const OURS: &str = "srpctl";
+/// The creator of a session that the initramfs logs in to.
+pub const INITRAMFS: &str = "initramfs";
 
 /// The record of a session. Sessions created by srp_daemon or by hand have none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
