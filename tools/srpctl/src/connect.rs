@@ -47,8 +47,8 @@ struct Attempt {
     /// `dest` as a file in targets.d has it.
     dest: Option<String>,
     port: Port,
-    /// Serializes logins to a target through a port until the session is on record.
-    _lock: Lock,
+    /// Held until the session is on record.
+    _locks: Vec<Lock>,
 }
 
 impl Attempt {
@@ -58,20 +58,14 @@ impl Attempt {
         let dest = target.option("dest").map(str::to_string);
         let mut target = resolved.clone();
         let port = port::choose(sysfs, &target)?;
-        let (id_ext, ioc_guid, _) = target.key()?;
-        let lock = format!("login-{}-{}-{id_ext}-{ioc_guid}", port.device, port.number);
-        let lock = Lock::take(sysfs, &lock)?;
-        if another_path {
-            let number = unused(sysfs, &target, &port)?;
-            target.set("initiator_ext", format!("{number:x}"));
-        }
+        let locks = locks(sysfs, &mut target, &port, another_path)?;
         target.device = Some(adapter::lasting(sysfs, &port.device));
         target.port = Some(port.number);
         Ok(Self {
             target,
             dest,
             port,
-            _lock: lock,
+            _locks: locks,
         })
     }
 
@@ -96,6 +90,33 @@ impl Attempt {
             };
         }
         Ok(target.login_string())
+    }
+}
+
+/// Excludes other logins of the same session, and chooses the initiator extension of another path.
+/// A path that is away holds up no other: its login takes half a minute. Logins that choose exclude
+/// each other, as do all with the C driver, which does not show whose session is new.
+fn locks(sysfs: &Sysfs, target: &mut Target, port: &Port, another_path: bool) -> Result<Vec<Lock>> {
+    let (id_ext, ioc_guid, initiator_ext) = target.key()?;
+    let all = format!("login-{}-{}-{id_ext}-{ioc_guid}", port.device, port.number);
+    let one = |extension: &str| Lock::take(sysfs, &format!("{all}-{extension}"));
+    let mut locks = Vec::new();
+    if another_path || !sysfs.path(driver::OURS).exists() {
+        locks.push(Lock::take(sysfs, &all)?);
+    }
+    if !another_path {
+        locks.push(one(&initiator_ext)?);
+        return Ok(locks);
+    }
+    loop {
+        let number = unused(sysfs, target, port)?;
+        let lock = one(&extension(number))?;
+        // A login with this extension may have held the lock.
+        if unused(sysfs, target, port)? == number {
+            target.set("initiator_ext", format!("{number:x}"));
+            locks.push(lock);
+            return Ok(locks);
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use crate::{
 use std::time::Duration;
 
 /// Time to load it. The driver then finds all ports.
+/// Only this project's driver has this parameter.
+pub const OURS: &str = "/sys/module/ib_srp/parameters/keep_alive";
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loads the driver unless its files are in sysfs.

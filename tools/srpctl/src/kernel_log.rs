@@ -6,7 +6,7 @@ use crate::{
     port::Port,
     program::{self, Output},
     sysfs::Sysfs,
-    target::Target,
+    target::{End, Target},
 };
 use nix::time::{clock_gettime, ClockId};
 use serde_json::Value;
@@ -165,6 +165,12 @@ pub fn id(target: &Target) -> Option<String> {
 fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
     let id = id(target)?;
     let ours = format!("ib_srp: {}:{}", port.device, port.number);
+    let dest = target.ends().ok().flatten().map(|(_, dest)| dest);
+    // Another path to the target has another address.
+    let is_at = |at: &str| match (End::parse(at), &dest) {
+        (Some(at), Some(dest)) => at.is(dest),
+        _ => true,
+    };
     messages.iter().rev().find_map(|message| {
         if !message.contains("ib_srp: ") || message.contains(" target ") && !message.contains(&id) {
             return None;
@@ -175,9 +181,10 @@ fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
         };
         let of_port = head.contains(&ours);
         let failed = message
-            .contains("login at ")
-            .then(|| message.split_once(" failed: ").map(|(_, why)| why))
-            .flatten();
+            .split_once("login at ")
+            .and_then(|(_, rest)| rest.split_once(" failed: "))
+            .filter(|(at, _)| is_at(at))
+            .map(|(_, why)| why);
         let why = refused.filter(|_| of_port).or(failed)?;
         Some(why.to_string())
     })
@@ -218,6 +225,7 @@ mod tests {
             Some("connection rejected: invalid service ID")
         );
         assert_eq!(said(&[other]), None);
+        assert_eq!(said(&[&failed.replace("10.0.0.1", "10.0.0.3")]), None);
         assert_eq!(
             said(&["ib_srp: rxe0:1: login refused: the port has no GID"]).as_deref(),
             Some("the port has no GID")

@@ -144,3 +144,42 @@ fn a_session_at_any_address_of_the_name_is_there() {
     args.path = true;
     assert_eq!(log_in(&args).err().unwrap().status(), 3);
 }
+
+#[test]
+fn a_path_that_is_away_delays_no_login() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let (session, mut target) = one(&sysfs);
+    let port = Port {
+        folder: folder.path().into(),
+        device: session.device.clone(),
+        number: session.port,
+    };
+    let parameter = sysfs.path(driver::OURS);
+    fs::create_dir_all(parameter.parent().unwrap()).unwrap();
+    fs::write(parameter, "5\n").unwrap();
+    let names = |target: &mut Target, another_path| {
+        let held = locks(&sysfs, target, &port, another_path).unwrap();
+        let files = sysfs.entries("/run/srp");
+        files.iter().for_each(|file| fs::remove_file(file).unwrap());
+        let ends: Vec<String> = files.iter().map(sysfs::name).collect();
+        let place = "login-rxe1-1-0x0000000000000001-0x0000000000000002";
+        assert_eq!(held.len(), ends.len());
+        ends.iter()
+            .map(|name| name.strip_prefix(place).unwrap().to_string())
+            .collect::<Vec<_>>()
+    };
+    let zero = "-0x0000000000000000.lock";
+    assert_eq!(names(&mut target, false), [zero]);
+    // One that chooses waits for all that do. 0 is that of the file.
+    let mut another = target.clone();
+    let mut chosen = names(&mut another, true);
+    chosen.sort();
+    assert_eq!(chosen, ["-0x0000000000000001.lock", ".lock"]);
+    assert_eq!(another.option("initiator_ext"), Some("1"));
+    // With the C driver all wait for each other.
+    fs::remove_file(sysfs.path(driver::OURS)).unwrap();
+    let mut all = names(&mut target, false);
+    all.sort();
+    assert_eq!(all, [zero, ".lock"]);
+}

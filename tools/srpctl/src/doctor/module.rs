@@ -3,10 +3,8 @@
 //! The module: which driver is loaded, and which one modprobe loads next.
 
 use super::{machine::Machine, Report};
-use crate::{boot, program::Failure};
+use crate::{boot, driver::OURS, program::Failure};
 
-/// Only this project's driver has this parameter.
-const OURS: &str = "/sys/module/ib_srp/parameters/keep_alive";
 const RELOAD: &str =
     "srpctl disconnect --all && modprobe -r ib_srp && modprobe ib_srp; then log in again";
 
