@@ -254,9 +254,10 @@ impl Item {
         let mut result = Ok(());
         if let Action::LogIn | Action::LogInAgain = self.action {
             match connect::log_in_as(sysfs, &args, target) {
-                Ok((login, _)) => {
+                Ok((login, rest)) => {
                     self.changed = true;
                     self.hosts = vec![login.session.name()];
+                    result = rest;
                 }
                 Err(error) => result = Err(error),
             }

@@ -14,7 +14,7 @@ use crate::{
     out::say,
     owner::{Owner, OURS},
     port::{self, Port},
-    resolve, retry,
+    rescan, resolve, retry,
     session::Session,
     sysfs::{self, Sysfs},
     target::{End, Target},
@@ -155,14 +155,18 @@ pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     }
     let target = Target::of(sysfs, args)?;
     target.check()?;
-    let (login, kept) = log_in_as(sysfs, args, &target)?;
+    let (mut login, rest) = log_in_as(sysfs, args, &target)?;
+    // The initramfs and the unit only want the session.
+    if !login.new && args.owner == OURS && !args.unit {
+        rescan::found(sysfs, &mut login.session);
+    }
     report(&login.session, login.new);
     let other = apply::other_options(sysfs, &login.session, &target, "wanted");
     if let (false, Some(other)) = (login.new, other) {
         let host = login.session.name();
         eprintln!("srpctl: {host} keeps its options until a logout: {other}");
     }
-    kept?;
+    rest?;
     start_unit(sysfs, args, &target)
 }
 
@@ -207,7 +211,7 @@ pub fn check(sysfs: &Sysfs, target: &Target) -> Result {
 }
 
 /// Makes the session `target`, unless it is there, and records it. Returns it with its disks, and
-/// whether its file could be saved.
+/// the first error of what follows a login: the file, the record, the timeouts.
 pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Login, Result)> {
     let draft = match &args.save {
         Some(name) => Some((name.as_str(), Draft::new(sysfs, name, target)?)),
@@ -244,8 +248,8 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
             session.name()
         )));
     }
-    let kept = draft.map_or(Ok(()), |(name, draft)| draft.keep(name));
-    let name = name.filter(|_| kept.is_ok());
+    let mut rest = draft.map_or(Ok(()), |(name, draft)| draft.keep(name));
+    let name = name.filter(|_| rest.is_ok());
     // Do not take over a session of another owner.
     if new || name.is_some() && session.owner.as_ref() == Some(&args.owner) {
         let made = attempt.as_ref().map_or(target, |attempt| &attempt.target);
@@ -256,12 +260,13 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
             _ => Owner::of(sysfs, &session).and_then(|known| known.login),
         };
         let login = login.as_deref();
-        Owner::record(sysfs, &session, &args.owner, name, &initiator_ext, login)?;
+        let recorded = Owner::record(sysfs, &session, &args.owner, name, &initiator_ext, login);
+        rest = rest.and(recorded);
     }
     // The next login need not wait for udev.
     drop(attempt);
     if let Some(timeouts) = timeouts {
-        timeouts.set(sysfs, &session)?;
+        rest = rest.and(timeouts.set(sysfs, &session));
     }
     if new {
         settle();
@@ -272,7 +277,7 @@ pub fn log_in_as(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<(Logi
     session.disks = Disk::all(sysfs, &[session.host])
         .remove(&session.host)
         .unwrap_or_default();
-    Ok((Login { session, new }, kept))
+    Ok((Login { session, new }, rest))
 }
 
 /// Returns a session of the named target that leads to its address, or to one of its host name. It
@@ -463,7 +468,7 @@ fn add_target(port: &Port, login: &str) -> Result {
 }
 
 /// Waits until udev has named the disks.
-fn settle() {
+pub fn settle() {
     // Without udev there is nothing to wait for.
     let _ = Command::new("udevadm")
         .args(["settle", "--timeout=30"])

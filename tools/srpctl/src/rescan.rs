@@ -4,7 +4,7 @@
 
 use crate::{
     cli::Rescan,
-    disconnect,
+    connect, disconnect,
     disk::{self, Disk},
     error::{Error, Result},
     lun::{self, Answer},
@@ -70,7 +70,7 @@ pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
     for session in &sessions {
         let mut rescan = || {
             let turn = Turn::now(sysfs, &session.name())?;
-            let looked = look(sysfs, session, &mut gone);
+            let looked = look_and_say(sysfs, session, &mut gone);
             let ended = turn.end();
             looked.and(ended)
         };
@@ -86,6 +86,25 @@ pub fn run(sysfs: &Sysfs, args: &Rescan) -> Result {
         }
     }
     result
+}
+
+/// Rescans a session that a login has found, and reads its disks again. A session without a disk
+/// receives no unit attention. Without a connection it does nothing.
+pub fn found(sysfs: &Sysfs, session: &mut Session) {
+    if !session.is_connected() {
+        return;
+    }
+    let rescan = || {
+        let turn = Turn::now(sysfs, &session.name())?;
+        let looked = look(sysfs, session, &mut Vec::new()).map(drop);
+        let ended = turn.end();
+        looked.and(ended)
+    };
+    if let Err(error) = rescan() {
+        eprintln!("srpctl: {error}");
+    }
+    connect::settle();
+    session.disks = disks(sysfs, session);
 }
 
 /// Handles a unit attention, for udev: starts a rescan, in the background if systemd is there.
@@ -116,7 +135,7 @@ fn queued(sysfs: &Sysfs, unit: &str) -> Result {
         let sessions = Session::meant(sysfs, host).unwrap_or_default();
         let mut result = Ok(());
         for session in &sessions {
-            if let Err(error) = look(sysfs, session, &mut Vec::new()) {
+            if let Err(error) = look_and_say(sysfs, session, &mut Vec::new()) {
                 result = error.after(result);
             }
         }
@@ -155,8 +174,17 @@ fn disks(sysfs: &Sysfs, session: &Session) -> Vec<Disk> {
     all.remove(&session.host).unwrap_or_default()
 }
 
-/// Rescans a session and prints the changes. Adds the disks that are gone at the target to `gone`.
-fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
+/// As [`look`], and prints that there is no change.
+fn look_and_say(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
+    if !look(sysfs, session, gone)? {
+        say!("{}: no change", session.name());
+    }
+    Ok(())
+}
+
+/// Rescans a session, prints the changes, and returns whether there are any. Adds the disks that
+/// are gone at the target to `gone`.
+fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result<bool> {
     let host = session.name();
     // The state may have changed while this rescan waited for its turn.
     let state = state(sysfs, session.host);
@@ -194,10 +222,7 @@ fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result {
     for line in &said {
         say!("{host}: {line}");
     }
-    if said.is_empty() {
-        say!("{host}: no change");
-    }
-    result
+    result.map(|()| !said.is_empty())
 }
 
 /// Returns a sentence for each change of the disks.

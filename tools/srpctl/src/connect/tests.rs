@@ -146,6 +146,46 @@ fn a_session_at_any_address_of_the_name_is_there() {
 }
 
 #[test]
+fn a_session_is_told_even_if_its_timeouts_cannot_be_set() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    fs::create_dir_all(folder.path().join("sys/class/infiniband_srp")).unwrap();
+    let Command::Connect(args) = Cli::parse_from(["srpctl", "connect", "one"]).command else {
+        panic!("connect");
+    };
+    let (session, mut target) = one(&sysfs);
+    Owner::record(&sysfs, &session, OURS, Some("one"), &extension(0), None).unwrap();
+    let file = Session::remote_port(&sysfs, 10).join("dev_loss_tmo");
+    fs::create_dir_all(file).unwrap();
+    target.set("dev_loss_tmo", "60".into());
+    let (login, rest) = log_in_as(&sysfs, &args, &target).ok().unwrap();
+    assert_eq!((login.session.host, login.new), (10, false));
+    let error = rest.unwrap_err().to_string();
+    assert!(error.contains("dev_loss_tmo"), "{error}");
+}
+
+#[test]
+fn a_session_that_is_there_is_rescanned() {
+    let folder = machine();
+    let sysfs = Sysfs::below(folder.path());
+    let scan = |host: &str| {
+        folder
+            .path()
+            .join(format!("sys/class/scsi_host/{host}/scan"))
+    };
+    let mut session = Session::hosts(&sysfs).remove(1);
+    assert!(session.disks.is_empty());
+    rescan::found(&sysfs, &mut session);
+    assert_eq!(fs::read_to_string(scan("host10")).unwrap(), "- - -");
+    assert_eq!(session.disks[0].name, "sdc");
+    // Without a connection.
+    session = Session::hosts(&sysfs).remove(0);
+    session.channels = 0;
+    rescan::found(&sysfs, &mut session);
+    assert!(!scan("host9").exists());
+}
+
+#[test]
 fn a_path_that_is_away_delays_no_login() {
     let folder = machine();
     let sysfs = Sysfs::below(folder.path());
