@@ -63,7 +63,7 @@ fails 6 "host77 is not a session of ib_srp" disconnect host77
 fails 3 "no RDMA port mlx5_0; available: " connect $here_is --dest $dest --device mlx5_0
 fails 3 "which belongs to no RDMA port" connect $here_is --dest 127.0.0.1:$port
 fails 3 "there is no network interface nix0" connect $here_is --dest [fe80::1%nix0]:$port
-fails 3 "several RDMA ports reach the target: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff \
+fails 3 "several RDMA ports may reach the target: " connect $here_is --dgid fe80000000000000${guid: -16} --pkey ffff \
 	--service-id $guid
 ini ip link set w0 down
 fails 3 "there is no route to 10.0.0.1" connect $here_is --dest $dest

@@ -123,7 +123,8 @@ pub enum Command {
 )]
 pub struct Connect {
     /// A target of /etc/srp/targets.d
-    #[arg(conflicts_with_all = ["dest", "id_ext"], required_unless_present_any = ["id_ext", "all"])]
+    #[arg(conflicts_with_all = ["dest", "id_ext"])]
+    #[arg(required_unless_present_any = ["dest", "dgid", "id_ext", "ioc_guid", "all"])]
     pub name: Option<String>,
     /// All targets of /etc/srp/targets.d, except those with `onboot = false`
     #[arg(long, conflicts_with_all = ["name", "id_ext", "device", "port", "save", "path"])]
@@ -139,7 +140,7 @@ pub struct Connect {
     pub save: Option<String>,
     /// Retry for this time while the port is missing or has no address, or the target does not
     /// respond
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub retry: Option<u64>,
     /// Make one more session with the target: choose an --initiator-ext that is not in use
     #[arg(long, conflicts_with_all = ["name", "initiator_ext"])]

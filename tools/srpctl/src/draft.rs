@@ -32,7 +32,8 @@ impl Draft {
     /// written.
     pub fn new(sysfs: &Sysfs, name: &str, target: &Target) -> Result<Self> {
         let path = Target::path(sysfs, name)?;
-        if path.exists() {
+        // A link that leads nowhere has the name, too.
+        if path.symlink_metadata().is_ok() {
             return Err(taken(name, &path));
         }
         let folder = sysfs.path(target::FOLDER);
@@ -192,11 +193,10 @@ mod tests {
         assert_eq!(draft.keep("disk1").unwrap_err().status(), 2);
         assert_eq!(fs::read_to_string(&path).unwrap(), "# of another\n");
         assert_eq!(names(path.parent().unwrap()), ["disk1.conf"]);
-        assert_eq!(
-            Draft::new(&sysfs, "disk1", &target)
-                .err()
-                .map(|e| e.status()),
-            Some(2)
-        );
+        std::os::unix::fs::symlink("nowhere", Target::path(&sysfs, "disk2").unwrap()).unwrap();
+        for name in ["disk1", "disk2"] {
+            let error = Draft::new(&sysfs, name, &target).err();
+            assert_eq!(error.map(|e| e.status()), Some(2), "{name}");
+        }
     }
 }

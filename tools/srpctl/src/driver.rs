@@ -7,12 +7,13 @@ use crate::{
     program::{self, Failure},
     sysfs::Sysfs,
 };
+use nix::unistd::geteuid;
 use std::time::Duration;
 
-/// Time to load it. The driver then finds all ports.
 /// Only this project's driver has this parameter.
 pub const OURS: &str = "/sys/module/ib_srp/parameters/keep_alive";
 
+/// Time to load it. The driver then finds all ports.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loads the driver unless its files are in sysfs.
@@ -21,13 +22,26 @@ pub fn load(sysfs: &Sysfs) -> Result {
         return Ok(());
     }
     match program::within(LIMIT, &["modprobe", "ib_srp"]) {
-        Ok(_) => Ok(()),
+        Ok(_) => has_come(sysfs),
+        Err(_) if !geteuid().is_root() => Err(Error::NotRoot("modprobe ib_srp".into())),
         Err(Failure::Failed(_, said)) => {
             let advice = advice(&said);
             Err(Error::NoModule(format!(" and cannot be: {said}{advice}")))
         }
         Err(why) => Err(Error::NoModule(format!(": {why}"))),
     }
+}
+
+/// Checks that modprobe, which has succeeded, has loaded the driver.
+fn has_come(sysfs: &Sysfs) -> Result {
+    if sysfs.path("/sys/class/infiniband_srp").exists() {
+        return Ok(());
+    }
+    Err(Error::NoModule(
+        ", though modprobe has succeeded; look for a line `install ib_srp` in \
+         `modprobe --showconfig`"
+            .into(),
+    ))
 }
 
 /// Returns advice for an error message of modprobe, or an empty string.
@@ -43,6 +57,18 @@ fn advice(said: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_success_of_modprobe_is_not_enough() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let error = has_come(&sysfs).unwrap_err();
+        let said = "the module ib_srp is not loaded, though modprobe has succeeded; look for ";
+        assert!(error.to_string().starts_with(said), "{error}");
+        assert_eq!(error.status(), 5);
+        std::fs::create_dir_all(root.path().join("sys/class/infiniband_srp")).unwrap();
+        has_come(&sysfs).unwrap();
+    }
 
     #[test]
     fn a_key_that_is_not_known() {

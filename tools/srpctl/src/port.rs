@@ -47,6 +47,19 @@ impl Port {
             .collect()
     }
 
+    /// Returns all ports, of which there is at least one.
+    pub fn some(sysfs: &Sysfs) -> Result<Vec<Self>> {
+        if !sysfs.path("/sys/class/infiniband_srp").exists() {
+            return Err(Error::NoModule("; `modprobe ib_srp` loads it".into()));
+        }
+        let all = Self::all(sysfs);
+        if all.is_empty() {
+            let why = "no RDMA port found; `rdma link` lists the devices";
+            return Err(Error::NoPort(why.into()));
+        }
+        Ok(all)
+    }
+
     /// Returns `DEVICE/NUMBER`, as the RDMA tools write it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.device, self.number)
@@ -258,15 +271,7 @@ pub fn with_scope(sysfs: &Sysfs, end: End) -> Result<SocketAddr> {
 /// the route to `dest`. Without these there must be only one such port.
 pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
     let (device, number) = (target.device.as_deref(), target.port);
-    if !sysfs.path("/sys/class/infiniband_srp").exists() {
-        return Err(Error::NoModule(String::new()));
-    }
-    let all = Port::all(sysfs);
-    if all.is_empty() {
-        return Err(Error::NoPort(
-            "no RDMA port found; `rdma link` lists the devices".into(),
-        ));
-    }
+    let all = Port::some(sysfs)?;
     let mut fit: Vec<&Port> = all
         .iter()
         .filter(|port| device.is_none_or(|device| adapter::is(sysfs, device, &port.device)))
@@ -318,7 +323,7 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
     match fit[..] {
         [port] => Ok(port.clone()),
         _ => Err(Error::NoPort(format!(
-            "several RDMA ports reach the target: {}; choose one with --device and --port",
+            "several RDMA ports may reach the target: {}; choose one with --device and --port",
             names(&fit)
         ))),
     }

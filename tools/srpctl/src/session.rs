@@ -227,8 +227,9 @@ impl Session {
 
 /// Parses the name of a SCSI host, `host7` or `7`.
 pub fn host(argument: &str) -> Option<u32> {
-    let number = argument.strip_prefix("host").unwrap_or(argument);
-    number.parse().ok()
+    let text = argument.strip_prefix("host").unwrap_or(argument);
+    // Neither +7 nor 07.
+    text.parse().ok().filter(|n: &u32| n.to_string() == text)
 }
 
 #[cfg(test)]
@@ -359,6 +360,8 @@ pub mod tests {
         assert_eq!(hosts("host9"), [9]);
         assert_eq!(hosts("10"), [10]);
         assert_eq!(hosts("one"), [10]);
+        assert_eq!(Session::meant(&sysfs, "+9").unwrap_err().status(), 2);
+        assert_eq!(Session::meant(&sysfs, "host09").unwrap_err().status(), 6);
         // The file names the adapter by its GUID.
         adapter::tests::put(folder.path(), "rxe1", "0000:00ff:fe00:0001");
         let file = folder.path().join("etc/srp/targets.d/one.conf");

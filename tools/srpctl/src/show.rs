@@ -14,7 +14,10 @@ use crate::{
     sysfs::{self, Sysfs},
 };
 use serde::Serialize;
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 /// A session with the content of all its files.
 #[derive(Serialize)]
@@ -105,7 +108,8 @@ fn last_error(session: &Session, now: SystemTime) -> String {
         return session.last_error.clone().unwrap_or_else(|| "-".into());
     };
     let passed = now.duration_since(time).unwrap_or_default();
-    format!("{why} ({} s ago)", passed.as_secs())
+    let passed = humantime::format_duration(Duration::from_secs(passed.as_secs()));
+    format!("{why} ({passed} ago)")
 }
 
 fn print(details: &Details<'_>) {
@@ -162,10 +166,7 @@ fn print(details: &Details<'_>) {
 mod tests {
     use super::*;
     use crate::{schema, session::tests::machine};
-    use std::{
-        fs,
-        time::{Duration, UNIX_EPOCH},
-    };
+    use std::{fs, time::UNIX_EPOCH};
 
     #[test]
     fn two_sessions_are_one_document() {
@@ -189,7 +190,12 @@ mod tests {
         let mut session = Session::default();
         assert_eq!(last_error(&session, now), "-");
         session.last_error = Some("1000 connection lost".into());
-        assert_eq!(last_error(&session, now), "connection lost (10 s ago)");
+        assert_eq!(last_error(&session, now), "connection lost (10s ago)");
+        let later = now + Duration::from_secs(3 * 86_400);
+        assert_eq!(
+            last_error(&session, later),
+            "connection lost (3days 10s ago)"
+        );
         session.last_error = Some("connection lost".into());
         assert_eq!(last_error(&session, now), "connection lost");
     }

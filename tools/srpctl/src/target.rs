@@ -14,6 +14,7 @@ use crate::{
     sysfs::Sysfs,
     timeouts::Timeouts,
 };
+use nix::errno::Errno;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -56,7 +57,7 @@ fn hint(name: &str) -> String {
 
 /// Returns whether the text can be the value of a single option in a login string.
 fn is_value(text: &str) -> bool {
-    !text.contains([',', '\n', '\0'])
+    !text.contains([',', '\n', '\0']) && text.trim() == text
 }
 
 /// Parses a login string as the driver does.
@@ -172,6 +173,11 @@ impl Target {
     pub fn named(sysfs: &Sysfs, name: &str) -> Result<Self> {
         let path = Self::path(sysfs, name)?;
         if let Err(error) = fs::metadata(&path) {
+            // A retry cannot fix it.
+            if error.raw_os_error() == Some(Errno::ELOOP as i32) {
+                let why = format!("{}: the link leads to itself", path.display());
+                return Err(Error::Usage(why));
+            }
             if error.kind() != ErrorKind::NotFound {
                 return Err(Error::io(&path, error));
             }

@@ -146,6 +146,32 @@ fn a_session_at_any_address_of_the_name_is_there() {
 }
 
 #[test]
+fn what_is_missing_or_invalid_is_named() {
+    let parse =
+        |line: &str| Cli::try_parse_from(["srpctl", "connect"].into_iter().chain(line.split(' ')));
+    for (line, said) in [
+        ("--dest 192.0.2.1:5555", "id_ext, ioc_guid"),
+        ("--ioc-guid 1", "id_ext, dest"),
+        (
+            "--dgid fe800000000000000000000000000001 --id-ext 1",
+            "ioc_guid, pkey, service_id",
+        ),
+    ] {
+        let Command::Connect(args) = parse(line).unwrap().command else {
+            panic!("connect");
+        };
+        let target = Target::of(&Sysfs::system(), &args).unwrap();
+        let error = target.check().unwrap_err().to_string();
+        assert_eq!(error, format!("missing in the login string: {said}"));
+    }
+    let error = parse("one --retry -5").unwrap_err().to_string();
+    assert!(
+        error.contains("invalid value '-5' for '--retry <SECONDS>'"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_session_is_told_even_if_its_timeouts_cannot_be_set() {
     let folder = machine();
     let sysfs = Sysfs::below(folder.path());

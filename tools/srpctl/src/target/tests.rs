@@ -40,6 +40,7 @@ fn what_is_wrong_is_named() {
         ),
         (with("src = [1]"), "x:8: src: invalid value: array"),
         (with("src = \"a,b\""), "x:8: src: invalid value: 'a,b'"),
+        (with("tos = \"1 \""), "x:8: tos: invalid value: '1 '"),
         (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
         (
             with("tl_retry_count = 9"),
@@ -150,6 +151,7 @@ fn a_file_that_is_no_text_is_not_read_again() {
     fs::write(folder.join("binary.conf"), b"id_ext = \"\xff\"").unwrap();
     std::os::unix::fs::symlink("/dev/zero", folder.join("zero.conf")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.join("away.conf")).unwrap();
+    std::os::unix::fs::symlink("loop.conf", folder.join("loop.conf")).unwrap();
     let error = Target::named(&sysfs, "away").unwrap_err();
     assert!(error
         .to_string()
@@ -158,6 +160,7 @@ fn a_file_that_is_no_text_is_not_read_again() {
     for (name, said) in [
         ("folder", "not a regular file"),
         ("zero", "not a regular file"),
+        ("loop", "loop.conf: the link leads to itself"),
         ("binary", "binary.conf:1: invalid UTF-8"),
     ] {
         let error = Target::named(&sysfs, name).unwrap_err();
