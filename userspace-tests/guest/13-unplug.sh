@@ -69,14 +69,14 @@ for ((i = 1; i <= n; i++)); do
 	[ "$what" != login ] || reap 30 "the login after the device went, round $i" $writer 2>/dev/null
 	within 30 "hosts gone, round $i" no_hosts
 	clock
-	in_time "round $i, $what: the end of all" $t $now 10000000
+	in_time "round $i, $what: the end of all" $t $now $((10000000 + ipoib_ms * 1000))
 	t=$(((now - t) / 1000))
 	[ $t -le $slowest ] || slowest=$t
 	within 10 "nothing of ours, round $i" nothing_ours
 	[ ! -e "$(add_target 0)" ] || fail "the class device outlived its RDMA device"
 	[ "$what" != "error handler" ] || let_go disk
 	heal 0
-	if [ "$what" = "lost connection" ]; then
+	if [ "$what" = "lost connection" ] || stops_first; then
 		# The target was not notified, and would take a new connection for the old one.
 		echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
 	fi

@@ -47,7 +47,7 @@ no_hosts || fail "a host is left"
 
 begin_login
 device_goes 0 || fail "the device does not go"
-took "removal of the device" 3000
+took "removal of the device" $((3000 + ipoib_ms))
 login_ends
 pair_device 0
 

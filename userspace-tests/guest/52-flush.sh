@@ -66,7 +66,7 @@ again() {
 }
 leave log_out 15
 # A deleted rxe closes its socket before its clients are notified.
-[ $kind = rxe ] || leave unplug 7
+[ $kind = rxe ] || stops_first || leave unplug 7
 
 # never HOW: the target responds to everything except a flush. Finally the midlayer's error handler ends the connection.
 never() {
@@ -85,7 +85,7 @@ never() {
 	rule disk pass
 	again $1
 }
-if [ $kind = rxe ]; then never log_out; else never unplug; fi
+if [ $kind = rxe ] || stops_first; then never log_out; else never unplug; fi
 
 # silent HOW SECONDS WHY...: the target stops responding because of the command WHY.
 silent() {
@@ -108,7 +108,7 @@ silent() {
 	echo 0 >${tpg[0]}/enable && echo 1 >${tpg[0]}/enable || fail "cannot end the target's connections"
 }
 silent log_out 10 rule disk 'all 1'
-silent unplug 4 hole both 0
+silent unplug $((4 + ipoib_ms / 1000)) hole both 0
 dev=
 clean
 ok "$kind"
