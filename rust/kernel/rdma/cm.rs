@@ -60,12 +60,9 @@ use crate::{
         SocketAddr, //
     }, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::{
-        null_mut,
-        NonNull, //
-    }, //
+use core::ptr::{
+    null_mut,
+    NonNull, //
 };
 use kernel::{
     error::{
@@ -204,23 +201,36 @@ pub struct ConnectParam<'a> {
 ///
 /// # Invariants
 ///
-/// `id` is a valid identifier with context `*handler`. `calls` is locked for each function of
-/// the connection manager that must not run concurrently with others.
+/// The context of the identifier in `calls` is `*handler`.
 #[pin_data(PinnedDrop)]
 pub struct Id<E: EventHandler> {
-    id: NonNull<bindings::rdma_cm_id>,
-    /// Taken before the connection manager's `handler_mutex`, which its functions take and its
-    /// callbacks hold.
+    /// The identifier. Taken before the connection manager's `handler_mutex`, which its functions
+    /// take and its callbacks hold.
     #[pin]
-    calls: Mutex<Calls>,
+    calls: Mutex<RawId>,
     handler: Arc<E>,
     _user: User<'static>,
 }
 
-/// The history of an [`Id`].
-struct Calls {
+/// The C identifier of an [`Id`], accessible only under the lock: the caller of the connection
+/// manager must serialise its functions for one identifier.
+///
+/// # Invariants
+///
+/// The identifier is valid.
+struct RawId {
+    id: NonNull<bindings::rdma_cm_id>,
     /// A queue pair exists or existed.
     has_qp: bool,
+}
+
+// SAFETY: An identifier has no thread affinity.
+unsafe impl Send for RawId {}
+
+impl RawId {
+    fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.id.as_ptr()
+    }
 }
 
 /// Blocks the events of an [`Id`]. Meanwhile no thread of the connection manager changes the
@@ -228,37 +238,24 @@ struct Calls {
 ///
 /// # Invariants
 ///
-/// The identifier is valid for `'a`, and this holds its `handler_mutex`.
-struct NoEvents<'a> {
-    id: *mut bindings::rdma_cm_id,
-    _calls: PhantomData<&'a Calls>,
-}
+/// This holds the `handler_mutex` of the identifier.
+struct NoEvents<'a>(&'a RawId);
 
 impl<'a> NoEvents<'a> {
-    fn new<E: EventHandler>(id: &Id<E>, _: &'a Calls) -> Self {
-        let id = id.as_raw();
-        // SAFETY: `id` is valid by the type invariant of `Id`.
-        unsafe { bindings::rdma_lock_handler(id) };
-        // INVARIANT: `handler_mutex` was just locked, and the `Id` outlives the guard of its calls.
-        Self {
-            id,
-            _calls: PhantomData,
-        }
+    fn new(id: &'a RawId) -> Self {
+        // SAFETY: The identifier is valid by the type invariant.
+        unsafe { bindings::rdma_lock_handler(id.as_raw()) };
+        // INVARIANT: `handler_mutex` was just locked.
+        Self(id)
     }
 }
 
 impl Drop for NoEvents<'_> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant `id` is valid and its `handler_mutex` is held.
-        unsafe { bindings::rdma_unlock_handler(self.id) };
+        // SAFETY: The identifier is valid, and by the type invariant its `handler_mutex` is held.
+        unsafe { bindings::rdma_unlock_handler(self.0.as_raw()) };
     }
 }
-
-// SAFETY: An identifier has no thread affinity.
-unsafe impl<E: EventHandler> Send for Id<E> {}
-// SAFETY: The connection manager locks its callbacks against its functions. The caller must
-// serialise the functions, which `calls` does.
-unsafe impl<E: EventHandler> Sync for Id<E> {}
 
 impl<E: EventHandler> Id<E> {
     /// Creates an identifier for a reliable connection in network namespace `net`. May sleep.
@@ -283,8 +280,7 @@ impl<E: EventHandler> Id<E> {
         let this = Arc::pin_init(
             // INVARIANT: `id` was just created with this handler as its context.
             pin_init!(Self {
-                id,
-                calls <- new_mutex!(Calls { has_qp: false }, "cm::Id::calls"),
+                calls <- new_mutex!(RawId { id, has_qp: false }, "cm::Id::calls"),
                 handler: handler.clone(),
                 _user: USERS.one(),
             }),
@@ -316,10 +312,6 @@ impl<E: EventHandler> Id<E> {
         0
     }
 
-    pub(crate) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
-        self.id.as_ptr()
-    }
-
     /// The handler.
     pub fn handler(&self) -> &E {
         &self.handler
@@ -327,9 +319,9 @@ impl<E: EventHandler> Id<E> {
 
     /// Sets the type of service of the connection; call before the address is resolved. May sleep.
     pub fn set_service_type(&self, tos: u8) {
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
-        unsafe { bindings::rdma_set_service_type(self.as_raw(), tos.into()) };
+        unsafe { bindings::rdma_set_service_type(id.as_raw(), tos.into()) };
     }
 
     /// Sets the ACK timeout of the queue pair, as n in 4.096 us * 2^n (0: forever); call before the
@@ -340,9 +332,9 @@ impl<E: EventHandler> Id<E> {
     ///
     /// `EINVAL` for a service other than a reliable connection.
     pub fn set_ack_timeout(&self, timeout: u8) -> Result {
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
-        to_result(unsafe { bindings::rdma_set_ack_timeout(self.as_raw(), timeout) })
+        to_result(unsafe { bindings::rdma_set_ack_timeout(id.as_raw(), timeout) })
     }
 
     /// Starts to resolve `dst`, from `src` if given. Completes with an event. May sleep.
@@ -362,10 +354,10 @@ impl<E: EventHandler> Id<E> {
             .as_mut()
             .map_or(null_mut(), |src| (&raw mut *src).cast());
         let dst = (&raw mut dst).cast();
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant; the function copies the addresses.
         to_result(unsafe {
-            bindings::rdma_resolve_addr(self.as_raw(), src, dst, timeout_ms as usize)
+            bindings::rdma_resolve_addr(id.as_raw(), src, dst, timeout_ms as usize)
         })
     }
 
@@ -375,28 +367,28 @@ impl<E: EventHandler> Id<E> {
     ///
     /// `EINVAL` before the address is resolved, `ENODEV` if the device is gone.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant.
-        to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout_ms as usize) })
+        to_result(unsafe { bindings::rdma_resolve_route(id.as_raw(), timeout_ms as usize) })
     }
 
     /// Whether the address was resolved to `port` of `device`. May sleep.
     pub fn is_on(&self, device: &Device, port: u32) -> bool {
-        let calls = self.calls.lock();
-        let _no_events = NoEvents::new(self, &calls);
+        let id = self.calls.lock();
+        let _no_events = NoEvents::new(&id);
         // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
-        let have = unsafe { (*self.as_raw()).device };
+        let have = unsafe { (*id.as_raw()).device };
         // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
-        let number = unsafe { (*self.as_raw()).port_num };
+        let number = unsafe { (*id.as_raw()).port_num };
         have == device.as_raw() && number == port
     }
 
     /// The local address and port, once the address is resolved. May sleep.
     pub fn src_addr(&self) -> Option<SocketAddr> {
-        let calls = self.calls.lock();
-        let _no_events = NoEvents::new(self, &calls);
+        let id = self.calls.lock();
+        let _no_events = NoEvents::new(&id);
         // SAFETY: The identifier is valid, and `_no_events` keeps it unchanged.
-        let raw = unsafe { &(*self.as_raw()).route.addr.src_addr };
+        let raw = unsafe { &(*id.as_raw()).route.addr.src_addr };
         SocketAddr::from_raw(raw)
     }
 
@@ -418,10 +410,10 @@ impl<E: EventHandler> Id<E> {
             rnr_retry_count: param.rnr_retry_count,
             ..Default::default()
         };
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant; the function copies the parameters
         // and the private data.
-        to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut raw) })
+        to_result(unsafe { bindings::rdma_connect(id.as_raw(), &mut raw) })
     }
 }
 
@@ -434,41 +426,42 @@ unsafe impl<E: EventHandler> CmId for Id<E> {
         pd: &Pd,
         attr: &mut bindings::ib_qp_init_attr,
     ) -> Result<NonNull<bindings::ib_qp>> {
-        let mut calls = self.calls.lock();
-        if core::mem::replace(&mut calls.has_qp, true) {
+        let mut id = self.calls.lock();
+        if core::mem::replace(&mut id.has_qp, true) {
             return Err(EBUSY);
         }
         // SAFETY: The identifier and the domain are valid, and by this function's contract so are
         // the queues; the function copies `attr`.
-        to_result(unsafe { bindings::rdma_create_qp(self.as_raw(), pd.as_raw(), attr) })?;
+        to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), attr) })?;
         // SAFETY: The identifier is valid and now has a queue pair.
-        NonNull::new(unsafe { (*self.as_raw()).qp }).ok_or(ENOMEM)
+        NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENOMEM)
     }
 
     fn release_qp(&self) {
-        let calls = self.calls.lock();
+        let id = self.calls.lock();
         // `rdma_destroy_qp()` does the same, but does not return whether the device destroyed the
         // queue pair.
-        let _no_events = NoEvents::new(self, &calls);
+        let _no_events = NoEvents::new(&id);
         // SAFETY: The identifier is valid by the type invariant, and `_no_events` keeps other users
         // from the field.
-        unsafe { (*self.as_raw()).qp = null_mut() };
+        unsafe { (*id.as_raw()).qp = null_mut() };
     }
 
     fn disconnect(&self) {
-        let _calls = self.calls.lock();
+        let id = self.calls.lock();
         // SAFETY: The identifier is valid by the type invariant. The call fails if not connected.
-        let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
+        let _ = unsafe { bindings::rdma_disconnect(id.as_raw()) };
     }
 }
 
 #[pinned_drop]
 impl<E: EventHandler> PinnedDrop for Id<E> {
     fn drop(self: Pin<&mut Self>) {
+        let id = self.calls.lock().id;
         // SAFETY: By the type invariant the identifier is valid. The call waits for a running
         // event, so the handler may be freed after it; a handler never drops the last reference, as
         // `EventHandler` requires.
-        unsafe { bindings::rdma_destroy_id(self.as_raw()) };
+        unsafe { bindings::rdma_destroy_id(id.as_ptr()) };
     }
 }
 
