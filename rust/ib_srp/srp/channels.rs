@@ -18,7 +18,10 @@ use core::ops::Deref;
 use kernel::{
     alloc::AllocError,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 
 /// The channels of a session, one for each hardware queue, and its answer channels, which send
@@ -54,9 +57,13 @@ impl Channels {
     }
 
     /// Returns the channel of a hardware queue, or the next open one if that channel is not
-    /// connected.
+    /// connected. The command must be posted in the section in which the channel is chosen.
     #[inline]
-    pub fn for_hw_queue(&self, hw_queue: u16) -> Option<&Arc<Connection>> {
+    pub fn for_hw_queue<'a>(
+        &'a self,
+        hw_queue: u16,
+        _posting: &'a rcu::Guard,
+    ) -> Option<&'a Arc<Connection>> {
         let own = self.get(usize::from(hw_queue))?;
         match own.is_open() {
             true => Some(own),

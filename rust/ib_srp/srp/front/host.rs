@@ -137,11 +137,10 @@ impl Driver for Io {
 
     #[inline]
     fn queue_command(&self, cmd: Command) -> Result<(), Rejected> {
-        // The section must begin before the channel is chosen. The error handler calls this outside
-        // an RCU section.
+        // The error handler calls this outside an RCU section.
         let posting = rcu::read_lock();
         let tag = cmd.tag();
-        match self.channels.for_hw_queue(tag.hw_queue) {
+        match self.channels.for_hw_queue(tag.hw_queue, &posting) {
             Some(connection) => connection.queue(&posting, cmd, tag),
             None => Err(Rejected {
                 cmd,
