@@ -48,6 +48,7 @@ void srp_helper_dev_put(struct net_device *dev);
 unsigned int srp_helper_num_online_nodes(void);
 
 /* linux/scatterlist.h */
+void srp_helper_sg_dma_skip(struct scatterlist *sg, s64 bytes);
 void *srp_helper_sg_lowmem(struct scatterlist *sg);
 void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len);
 

@@ -48,6 +48,12 @@ unsigned int srp_helper_num_online_nodes(void)
 }
 
 /* linux/scatterlist.h */
+void srp_helper_sg_dma_skip(struct scatterlist *sg, s64 bytes)
+{
+	sg_dma_address(sg) += bytes;
+	sg_dma_len(sg) -= bytes;
+}
+
 void *srp_helper_sg_lowmem(struct scatterlist *sg)
 {
 	return PageHighMem(sg_page(sg)) ? NULL : sg_virt(sg);

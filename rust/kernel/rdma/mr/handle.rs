@@ -45,6 +45,16 @@ struct Mapped {
     first: Segment,
 }
 
+/// What a region holds of a scatter list.
+struct Filled {
+    /// Number of whole entries, or last parts of one.
+    entries: u32,
+    /// Number of bytes of the entry after them.
+    of_next: u32,
+    /// Number of all bytes.
+    bytes: u64,
+}
+
 /// The memory handle of one slot, and the object that owns the memory while it is attached.
 ///
 /// # Invariants
@@ -169,18 +179,17 @@ impl<T: ScatterList> Handle<T> {
         len: u32,
         random: u64,
     ) -> Result<(u32, Segment)> {
-        let mut offset = 0;
-        let (filled, first) = self.fill(&self.own().first, list, count, &mut offset, random)?;
-        let used = if filled == (count, u64::from(len)) {
+        let (filled, first) = self.fill(&self.own().first, list, count, random)?;
+        let used = if (filled.entries, filled.bytes) == (count, u64::from(len)) {
             1
         } else {
-            self.describe_more(list, (count, len), random, offset, filled)?
+            self.describe_more(list, (count, len), random, filled)?
         };
         Ok((used, first))
     }
 
-    /// Continues with the regions after the first; `filled` is the number of entries and bytes of
-    /// the first. Returns the number of regions.
+    /// Continues with the regions after the first, of which `filled` tells. Returns the number of
+    /// regions.
     #[cold]
     #[inline(never)]
     fn describe_more(
@@ -188,22 +197,24 @@ impl<T: ScatterList> Handle<T> {
         list: *mut bindings::scatterlist,
         (count, len): (u32, u32),
         random: u64,
-        mut offset: u32,
-        mut filled: (u32, u64),
+        mut filled: Filled,
     ) -> Result<u32> {
         let (mut sg, mut left, mut bytes) = (list, count, 0);
-        let (mut used, mut before) = (1, 0);
+        // The bytes of `sg` that earlier regions hold.
+        let mut held = 0;
+        let mut used = 1;
         loop {
-            let (done, got) = filled;
+            let done = filled.entries;
             // The region holds no part of any entry: hns does this when it is out of memory.
-            if done == 0 && offset == before {
+            if done == 0 && filled.of_next == 0 {
                 return Err(ENOMEM);
             }
-            if got == 0 || done > left {
+            if filled.bytes == 0 || done > left {
                 return Err(EIO);
             }
-            bytes += got;
+            bytes += filled.bytes;
             left -= done;
+            held = filled.of_next + if done == 0 { held } else { 0 };
             if left == 0 && bytes == u64::from(len) {
                 return Ok(used);
             }
@@ -219,42 +230,53 @@ impl<T: ScatterList> Handle<T> {
                 sg = unsafe { bindings::sg_next(sg) };
             }
             let random = random.rotate_left(8 * used);
-            before = offset;
+            // The entry begins later meanwhile: hns takes no offset that is no multiple of 128.
+            // SAFETY: `sg` is a mapped entry, of which the last region has left some bytes.
+            unsafe { bindings::srp_helper_sg_dma_skip(sg, held.into()) };
+            let result = self.fill(region, sg, left, random);
+            // SAFETY: `sg` is a mapped entry, and the call reverts the last one.
+            unsafe { bindings::srp_helper_sg_dma_skip(sg, -i64::from(held)) };
             let segment;
-            (filled, segment) = self.fill(region, sg, left, &mut offset, random)?;
+            (filled, segment) = result?;
             *self.others.get_mut(other).ok_or(E2BIG)? = segment;
             used += 1;
         }
     }
 
     /// Fills one region with as many of the `left` entries from `sg` on as fit, and gives it a new
-    /// key and address. Returns the number of entries and bytes, and the segment.
+    /// key and address. Also returns the segment.
     #[inline(always)]
     fn fill(
         &self,
         region: &Region,
         sg: *mut bindings::scatterlist,
         left: u32,
-        offset: &mut u32,
         random: u64,
-    ) -> Result<((u32, u64), Segment)> {
+    ) -> Result<(Filled, Segment)> {
         let mr = region.as_raw();
         let most = left.min(self.regions.pages) as i32;
+        let mut of_next = 0;
         // SAFETY: The region is valid, of this handle, and unreachable, as `map` has checked; `sg`
         // has `left` mapped entries.
-        let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, offset, self.regions.page_size) };
-        let done = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
+        let n =
+            unsafe { bindings::ib_map_mr_sg(mr, sg, most, &mut of_next, self.regions.page_size) };
+        let entries = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
         // SAFETY: The region is valid, unreachable, and only this handle changes it.
         let (key, addr) = unsafe { update_fast_reg_key(mr, self.regions.iova_mask, random) };
         // SAFETY: The region is valid.
-        let len = unsafe { (*mr).length };
+        let bytes = unsafe { (*mr).length };
         let segment = Segment {
             addr,
             key,
             // CAST: A region is at most as long as the list, which has a `u32` length.
-            len: len as u32,
+            len: bytes as u32,
         };
-        Ok(((done, len), segment))
+        let filled = Filled {
+            entries,
+            of_next,
+            bytes,
+        };
+        Ok((filled, segment))
     }
 
     #[inline(always)]

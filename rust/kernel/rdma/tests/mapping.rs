@@ -36,7 +36,14 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
+    }, //
 };
 
 /// Number of pages per region in these tests.
@@ -330,6 +337,69 @@ fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
     Ok(())
 }
 
+type MapMrSg = unsafe extern "C" fn(
+    *mut bindings::ib_mr,
+    *mut bindings::scatterlist,
+    c_int,
+    *mut c_uint,
+) -> c_int;
+
+/// The original `map_mr_sg`.
+static MAP_MR_SG: Atomic<usize> = Atomic::new(0);
+
+/// Takes nothing from an offset into an entry, as hns does if it is no multiple of 128.
+///
+/// # Safety
+///
+/// As for the `map_mr_sg` of the device; `offset` is not null.
+unsafe extern "C" fn takes_no_offset(
+    mr: *mut bindings::ib_mr,
+    sg: *mut bindings::scatterlist,
+    count: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    // SAFETY: `offset` is valid.
+    if unsafe { *offset } != 0 {
+        return 0;
+    }
+    // SAFETY: `entries_are_split_without_an_offset` stored it.
+    let map: MapMrSg = unsafe { core::mem::transmute(MAP_MR_SG.load(Acquire)) };
+    // SAFETY: The arguments are valid for `map_mr_sg`.
+    unsafe { map(mr, sg, count, offset) }
+}
+
+/// An entry longer than a region, on a device that only begins at the start of an entry.
+fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
+    // SAFETY: The device is registered.
+    let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
+    // SAFETY: No other test uses the device concurrently.
+    let mut map_mr_sg = unsafe { Operation::new(place) };
+    MAP_MR_SG.store(map_mr_sg.before().ok_or(EINVAL)? as usize, Release);
+    map_mr_sg.set(Some(takes_no_offset));
+    let mut handle = handle(soft, 8)?;
+    for pieces in [
+        &[(4, 14 * PAGE_SIZE)][..],
+        &[(PAGE_SIZE - 4, 4), (PAGE_SIZE, 9 * PAGE_SIZE + 1)],
+        &[
+            (PAGE_SIZE - 4, 9 * PAGE_SIZE + 4),
+            (12 * PAGE_SIZE, PAGE_SIZE),
+        ],
+    ] {
+        check!(handle.attach(List::new(16, pieces)?).is_ok());
+        for _ in 0..2 {
+            handle.map(DataDirection::FromDevice, random_u64())?;
+            covers(&handle)?;
+            // A region of siw has room for any entry.
+            check!(soft.kind == Kind::Siw || handle.segments().count() > 2);
+            // The list is as before.
+            let list = handle.detach()?.ok_or(EINVAL)?;
+            check!(handle.attach(list).is_ok());
+        }
+        check!(handle.detach()?.is_some());
+    }
+    Ok(())
+}
+
 /// Returns the address of a region for a list that begins inside a page, on a device with this
 /// `driver_id`, and the address of the page.
 fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u64)> {
@@ -449,6 +519,7 @@ macro_rules! suites {
                 long_entries_are_split,
                 nothing_is_refused,
                 a_device_that_takes_nothing_lacks_memory,
+                entries_are_split_without_an_offset,
                 regions_are_checked,
                 each_use_has_its_own_key,
                 access_is_what_the_direction_needs,
