@@ -160,6 +160,8 @@ pub struct Pages {
     described: Atomic<bool>,
     shape: Shape,
     most: usize,
+    /// The memory may begin at offsets into an entry that are multiples of this.
+    offsets: u32,
 }
 
 // SAFETY: The lists are plain data.
@@ -168,12 +170,13 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Creates lists with room for `most` pages or pieces each. May sleep.
+    /// Creates lists with room for `most` pages or pieces each. Nothing is described from an offset
+    /// into an entry that is no multiple of `offsets`. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`
-    pub fn new(shape: Shape, most: usize) -> Result<Self> {
+    pub fn new(shape: Shape, most: usize, offsets: u32) -> Result<Self> {
         Ok(Self {
             lists: [
                 UnsafeCell::new(List::new(shape, most)?),
@@ -183,6 +186,7 @@ impl Pages {
             described: Atomic::new(false),
             shape,
             most,
+            offsets,
         })
     }
 
@@ -236,6 +240,11 @@ impl Pages {
         count: i32,
         offset: *mut c_uint,
     ) -> i32 {
+        // SAFETY: `offset` is null or valid.
+        let begin = unsafe { offset.as_ref() }.map_or(0, |offset| *offset);
+        if begin % self.offsets != 0 {
+            return 0;
+        }
         let list = self.other();
         // SAFETY: By the invariant and the contract nothing else uses the list.
         unsafe { (*list).clear() };

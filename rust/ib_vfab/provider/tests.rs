@@ -353,6 +353,15 @@ impl User {
     /// Describes pieces of the user's memory (offset and length) for its region. Returns how many
     /// pieces fit.
     pub(crate) fn describe(&mut self, pieces: &[(usize, usize)]) -> Result<i32> {
+        self.describe_from(pieces, 0)
+    }
+
+    /// Like [`Self::describe`], from this offset into the first piece on.
+    pub(crate) fn describe_from(
+        &mut self,
+        pieces: &[(usize, usize)],
+        mut offset: u32,
+    ) -> Result<i32> {
         let mut sg: [MaybeUninit<bindings::scatterlist>; 12] =
             [const { MaybeUninit::zeroed() }; 12];
         if pieces.is_empty() || pieces.len() > sg.len() {
@@ -371,7 +380,7 @@ impl User {
         }
         // SAFETY: The region is valid and not in use.
         Ok(unsafe {
-            bindings::ib_map_mr_sg(self.mr, list, count as i32, null_mut(), PAGE_SIZE as u32)
+            bindings::ib_map_mr_sg(self.mr, list, count as i32, &mut offset, PAGE_SIZE as u32)
         })
     }
 

@@ -551,7 +551,7 @@ unsafe impl Provider for Hca {
             // CAST: The lowest eight bits.
             Variant::Changing => self.variants.fetch_add(1, Relaxed) as u8,
         };
-        let mr = Mr::new(index, variant, pd, region, rights, regions.iova)?;
+        let mr = Mr::new(index, variant, pd, region, rights, regions)?;
         let mr = Arc::new(mr, GFP_KERNEL)?;
         self.memory.mrs.set(index as usize, mr.clone())?;
         *last = index;

@@ -7,7 +7,10 @@
 //! SEND_WITH_INV from the peer, makes a valid region free and waits until accesses to its memory
 //! have ended.
 
-use super::personality::Iova;
+use super::personality::{
+    Iova,
+    Regions, //
+};
 use crate::provider::{
     attr::PdName,
     pages::{
@@ -59,8 +62,8 @@ pub struct Mr {
 pub struct Bad;
 
 impl Mr {
-    /// Creates region `index`. `variant` contains the low eight bits of its first key; `iova`
-    /// determines the addresses that the region may have.
+    /// Creates region `index`. `variant` contains the low eight bits of its first key; `regions`
+    /// determines the addresses that the region may have, and the offsets that it takes.
     ///
     /// # Errors
     ///
@@ -71,19 +74,20 @@ impl Mr {
         pd: PdName,
         region: Region,
         access: u32,
-        iova: Iova,
+        regions: &Regions,
     ) -> Result<Self> {
+        let pages = |shape, most: u32| Pages::new(shape, most as usize, regions.offsets);
         let (behind, valid) = match region {
             Region::All => (Behind::All, VALID),
             Region::Pages(most) => {
-                let pages = Pages::new(Shape::Pages, most as usize)?;
-                let behind = match iova {
+                let pages = pages(Shape::Pages, most)?;
+                let behind = match regions.iova {
                     Iova::Any => Behind::Pages(pages),
                     Iova::FirstPage => Behind::Offset(pages),
                 };
                 (behind, 0)
             }
-            Region::Pieces(most) => (Behind::Pages(Pages::new(Shape::Pieces, most as usize)?), 0),
+            Region::Pieces(most) => (Behind::Pages(pages(Shape::Pieces, most)?), 0),
             Region::Process(memory) => (Behind::Process(memory), VALID),
         };
         Ok(Self {

@@ -93,6 +93,8 @@ pub struct Regions {
     pub variant: Variant,
     /// The addresses that a region may have.
     pub iova: Iova,
+    /// `map_mr_sg` takes nothing from an offset into an entry that is no multiple of this.
+    pub offsets: u32,
     /// The keys with which LOCAL_INV of an unregistered region succeeds, without effect.
     pub free_keys: FreeKeys,
 }

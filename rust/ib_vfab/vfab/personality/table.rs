@@ -82,6 +82,7 @@ pub const DEFAULT: Personality = Personality {
         local_dma_lkey: true,
         variant: Variant::Zero,
         iova: Iova::Any,
+        offsets: 1,
         free_keys: FreeKeys::None,
     },
     connections: Connections { rnr_retries: true },
@@ -237,6 +238,7 @@ const HNS: Personality = Personality {
         page_sizes: 0x0fff_f000,
         local_dma_lkey: false,
         variant: Variant::Changing,
+        offsets: 128,
         ..DEFAULT.regions
     },
     flush: SENDS_FIRST,

@@ -176,6 +176,16 @@ fn addresses(personality: &Personality, testbed: &mut Testbed) -> Result {
     Ok(())
 }
 
+/// Describes memory from offsets into a piece on. hns takes multiples of 128.
+fn offsets(personality: &Personality, testbed: &mut Testbed) -> Result {
+    for offset in [0, 4, 128, 200, 256] {
+        let taken = testbed.a.describe_from(&[(100, 500)], offset)?;
+        let fine = personality.name != "hns" || offset % 128 == 0;
+        check_eq!((offset, taken), (offset, i32::from(fine)));
+    }
+    Ok(())
+}
+
 /// Checks the effect of a reset on requests, verbs and events.
 fn reset(personality: &Personality, testbed: &mut Testbed) -> Result {
     wait_for_nothing(testbed)?;
@@ -275,7 +285,8 @@ mod cases {
             data(testbed)?;
             without_a_receive_request(personality, testbed)?;
             free_regions(personality, testbed)?;
-            addresses(personality, testbed)
+            addresses(personality, testbed)?;
+            offsets(personality, testbed)
         })
     }
 
