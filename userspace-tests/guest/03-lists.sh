@@ -18,7 +18,8 @@
 begin
 rounds 3 15
 fabric 1
-back_null disk 64
+# With several descriptors iblock may end a bio inside a block, and the command fails.
+back_ram disk 64
 target 0
 lun 0 0 disk
 for options in "" ,cmd_sg_entries=255,sg_tablesize=255,max_sect=4096 ,cmd_sg_entries=2,sg_tablesize=2 \

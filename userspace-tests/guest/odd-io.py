@@ -4,10 +4,27 @@
 page, gaps, hundreds of segments), compared with a copy in memory. Prints how much was compared. With PAGES no list
 touches more pages, and each must be one request of the disk and one registration; REGIONS is the file of ib_vfab that
 counts registrations."""
-import errno, mmap, os, random, sys, time
+import ctypes, errno, mmap, os, random, sys, time
 
 REGION = 8 << 20
 ARENA = 16 << 20
+
+def scattered(rng, size):
+    """Returns memory whose pages are in random order, as on a machine that has run for a while."""
+    fd = os.memfd_create("arena")
+    os.pwrite(fd, bytes(size), 0)
+    memory = mmap.mmap(-1, size)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    remap = ctypes.CDLL(None, use_errno=True).mmap
+    remap.restype = ctypes.c_void_p
+    remap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    order = list(range(0, size, mmap.PAGESIZE))
+    rng.shuffle(order)
+    for to, at in zip(range(start, start + size, mmap.PAGESIZE), order):
+        how = mmap.MAP_SHARED | 0x10  # MAP_FIXED
+        if remap(to, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, how, fd, at) != to:
+            sys.exit(f"mmap: {os.strerror(ctypes.get_errno())}")
+    return memory
 
 def pieces(rng, total, align, most):
     """Cuts `total` bytes into at most `most` pieces, multiples of 512."""
@@ -46,7 +63,7 @@ def main():
     most_pages, regions = (int(sys.argv[4]), sys.argv[5]) if len(sys.argv) > 4 else (0, None)
     rng = random.Random(seed)
     fd = os.open(path, os.O_RDWR | os.O_DIRECT)
-    arena = mmap.mmap(-1, ARENA)
+    arena = mmap.mmap(-1, ARENA) if regions else scattered(rng, ARENA)
     view = memoryview(arena)
     copy = bytearray(os.urandom(REGION))
     whole = mmap.mmap(-1, REGION)
@@ -67,6 +84,8 @@ def main():
     done = count = deepest = 0
     end = time.monotonic() + seconds
     fixed = [(512, 1), (1024, 2), (65536, 1), (65536, 16), (131072, 256), (1 << 20, 300), (1 << 20, 1024), (1 << 20, 1)]
+    # Some regions, one of which begins inside a piece.
+    fixed += [(4 << 20, 1), (4 << 20, 300)]
     if regions:
         # Transfers without a region are shorter, and no driver's default allows longer ones.
         fixed = [(16384, 8), (65536, 16), (131072, 60), (1 << 19, 1)]
