@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Turns the output of path.py and the plugin paths.c (NAME.disk and NAME.counts) into a table of the instructions that
-the initiator's side alone executes per I/O, by the layers of layers.tsv."""
+either side alone executes per I/O, by the layers of layers.tsv. Those of the target's side begin with `target: `."""
 
 import argparse
 import functools
@@ -18,10 +18,11 @@ RULES, SUBTREES = os.path.join(HERE, "layers.tsv"), os.path.join(HERE, "subtrees
 COPIES, LARGE = re.compile(r"(memcpy_orig|(__|__pi_)?mem(cpy|move)|copy_page\w*) "), 64
 # Layers in the order of the table. The first two are the purpose of an initiator's driver.
 LAYERS = (
-    "driver", "ib_core", "copy", "SCSI, sd", "block", "io_uring, VFS", "interrupt", "scheduler", "device",
-    "copy by the device",
+    "driver", "ib_core", "target's driver", "copy", "SCSI, sd", "target", "block", "back end", "io_uring, VFS",
+    "interrupt", "scheduler", "device", "copy by the device",
 )  # fmt: skip
 COPY = {"driver": "copy", "device": "copy by the device"}
+DEVICE = ("device", COPY["device"])
 OWN = ("driver", "ib_core")
 # Fields of the plugin: parent, function, calls, instructions, stores to lines last written by another CPU.
 WIDTH = 5
@@ -98,7 +99,7 @@ class Tree:
                     calls[i] * bool(CONTENDED.match(functions[i])),
                 ):
                     self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
-            if layers[i] not in ("device", COPY["device"]):
+            if layers[i] not in DEVICE:
                 below[i] = insns[i] * shares[i].get("initiator", 0)
         for i in range(n - 1, 1, -1):
             below[parents[i]] += below[i]
@@ -116,7 +117,8 @@ class Tree:
 class Runs:
     def __init__(self):
         self.machine = {}
-        self.runs = {}  # (device, workload, variant) -> a list of (layers, functions, sides, shared, subtrees), per I/O
+        # (device, workload, variant) -> a list of (layers, functions, sides, shared, subtrees, target), per I/O
+        self.runs = {}
 
     def read(self, name, rules):
         device = os.path.basename(name).rpartition("-")[2]
@@ -127,39 +129,48 @@ class Runs:
             # Some I/Os complete between a mark and the read of the disk's counters.
             if done := tree.calls.get("scsi_done"):
                 ios *= done / line["requests"]
-            layers, functions, sides = {}, {}, {"user": tree.user / ios}
+            layers, functions, sides, target = {}, {}, {"user": tree.user / ios}, {}
             for (side, layer, function), insns in tree.parts.items():
                 sides[side] = sides.get(side, 0) + insns / ios
                 if side == "initiator":
                     layers[layer] = layers.get(layer, 0) + insns / ios
                     key = layer, function
                     functions[key] = functions.get(key, 0) + insns / ios
+                elif side == "target":
+                    target[layer] = target.get(layer, 0) + insns / ios
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
             subtrees = {what: n / ios for what, n in tree.subtrees.items()}
             self.runs.setdefault((device, line["workload"], line["variant"]), []).append(
-                (layers, functions, sides, shared, subtrees)
+                (layers, functions, sides, shared, subtrees, target)
             )
+
+    @staticmethod
+    def medians(runs):
+        """Returns the median of each layer, in the order of the table, and their sum without the device."""
+        names = dict.fromkeys(k for layers in runs for k in layers)
+        names = sorted(names, key=lambda k: LAYERS.index(k) if k in LAYERS else len(LAYERS))
+        layers = {k: statistics.median(l.get(k, 0) for l in runs) for k in names}
+        return layers, sum(n for k, n in layers.items() if k not in DEVICE)
 
     def rows(self):
         """Yields workload, device, initiator, layer, instructions: medians of the rounds."""
         for (device, workload, variant), those in self.runs.items():
-            layers = {
-                k: statistics.median(l.get(k, 0) for l, *_ in those)
-                for k in dict.fromkeys(k for l, *_ in those for k in l)
-            }
-            whole = sum(n for k, n in layers.items() if k not in ("device", COPY["device"]))
+            layers, whole = self.medians([l for l, *_ in those])
             own = sum(layers.get(k, 0) for k in OWN)
-            for layer in sorted(layers, key=lambda k: LAYERS.index(k) if k in LAYERS else len(LAYERS)):
-                yield workload, device, variant, layer, layers[layer]
+            for layer, n in layers.items():
+                yield workload, device, variant, layer, n
             yield workload, device, variant, "driver + ib_core", own
             yield workload, device, variant, "initiator", whole
+            layers, whole = self.medians([t for *_, t in those])
+            for layer, n in layers.items():
+                yield workload, device, variant, f"target: {layer}", n
+            yield workload, device, variant, "target: all", whole
             if any(those[0][3].values()):
                 for what in those[0][3]:
-                    yield workload, device, variant, what, statistics.median(shared[what] for *_, shared, _ in those)
+                    yield workload, device, variant, what, statistics.median(run[3][what] for run in those)
             for what in those[0][4]:
-                yield workload, device, variant, f"with all below: {what}", statistics.median(
-                    subtrees[what] for *_, subtrees in those
-                )
+                below = statistics.median(run[4][what] for run in those)
+                yield workload, device, variant, f"with all below: {what}", below
 
 
 def figure(n):
@@ -186,7 +197,7 @@ def top(runs):
             f"\n{workload} {device} {variant}: "
             + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1]))
         )
-        ours = ((key, n) for key, n in functions.items() if key[0] not in ("device", COPY["device"]))
+        ours = ((key, n) for key, n in functions.items() if key[0] not in DEVICE)
         for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
             print(f"    {n:8,.0f}  {layer:16}{function}")
 
