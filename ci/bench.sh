@@ -10,42 +10,26 @@
 # DEVICES="vfab rxe".
 # MODE=scale, make bench-scale: how both drivers scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
 # ONLY=curve,...
-# MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: on this machine, in real time.
-# ROUNDS=n (10), SECONDS_EACH=n (10), LUNS=n of the target (1). Destroys the data on the LUNs. Prints a table, and
-# writes wall.json and, with mmdebstrap, plots. srp_daemon and multipathd must not be running.
+# MODE=cores, make bench-cores: both drivers, NVMe/RDMA, RNBD and iSER by the clock, in a guest with as many CPUs as
+# this machine. MINUTES=n of all rounds on a device (9; SHORT=1: 1.2), ROUNDS=n instead, CPUS=n, DEVICES="vfab rxe",
+# MTU=n (4200), ONLY='4k-*-d8,64k-read-d*': names of points by size, direction and depth per CPU (1, 2, 4, 8, 16, 32);
+# with `-apart` both ends have CPUs of their own. Status 3: the machine is too noisy. Writes build/bench/cores.tsv and
+# cores.txt.
+# MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: the same on this machine with its
+# adapter, against C and those that are given: NVME=traddr=...,trsvcid=4420,nqn=...
+# RNBD='sessname=... path=ip:... device_path=...' ISER='IQN ADDRESS:PORT'. Destroys the data of LUN 0 and of these
+# disks. ROUNDS, MINUTES (20), ONLY as above; SECONDS_EACH=n of a run (3). Writes build/bench/wall.tsv and wall.txt.
+# srp_daemon and multipathd must not be running.
 . "$(dirname "$0")/lib.sh"
 
-wall() {
-	local bench=$top/userspace-tests/bench out=$top/build/bench logs=$top/build/log status=0
-	local device=${DEVICE-} modules c ours=$top/build/native/rust/ib_srp.ko
-	modules=/lib/modules/$(uname -r)
-	[ -n "$device" ] && [ -n "${LOGIN-}" ] ||
-		die "MODE=wall wants DEVICE=device/port and LOGIN=, the string for add_target"
-	[ -d "/sys/class/infiniband/${device%/*}/ports/${device#*/}" ] || die "there is no RDMA port $device"
-	[ -n "${OVERWRITE-}" ] || die "this overwrites the target's LUN 0${LUNS+ to $((LUNS - 1))}: say OVERWRITE=1"
-	[ "$(id -u)" = 0 ] || die "not root"
-	[ -n "$(command -v fio)" ] || host_needs fio
-	[ -e "$ours" ] || ours=$(ls "$modules"/updates/ib_srp.ko* 2>/dev/null) || die "there is no $ours: run make first"
-	c=$(ls "$modules"/kernel/drivers/infiniband/ulp/srp/ib_srp.ko* 2>/dev/null) || die "this kernel has no C ib_srp"
-	modprobe -a scsi_transport_srp rdma_cm ib_cm sd_mod
-	[ ! -d /sys/module/ib_srp ] || rmmod ib_srp
-	mkdir -p "$out" "$logs"
-	rm -f "$logs/bench-wall.disk"
-	python3 -B "$bench/measure.py" --driver c="$c" --driver rust="$ours" \
-		--add-target "/sys/class/infiniband_srp/srp-${device/\//-}/add_target" --login "$LOGIN" \
-		--workloads "$bench/workloads.tsv" --only "${ONLY-}" --luns "${LUNS:-1}" \
-		--rounds "${ROUNDS:-10}" --seconds "${SECONDS_EACH:-10}" --out "$logs/bench-wall.disk"
-	python3 -B "$bench/report.py" --out "$out/wall.json" "$logs/bench-wall" || status=$?
-	# The plots are optional.
-	[ -z "$(command -v mmdebstrap)" ] || "$top/ci/plot.sh" plot.py /out wall || :
-	exit $status
-}
-
 case ${MODE:-icount} in
-wall) wall ;;
+wall)
+	[ -n "$(command -v python3)" ] || host_needs python3
+	exec python3 -B "$top/userspace-tests/bench/wall.py"
+	;;
 icount) counted "$@" ;;
-peers|path|scale) ;;
-*) die "MODE is icount, wall, peers, path or scale" ;;
+peers|path|scale|cores) ;;
+*) die "MODE is icount, wall, peers, path, scale or cores" ;;
 esac
 pick_series
 lab bench

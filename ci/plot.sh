@@ -12,7 +12,6 @@ make_root() {
 script=$1
 shift
 root=$(step plot 1 make_root)
-logs=$top/build/log
-[ "${MODE-}" = wall ] || { pick_series; logs=$built/log; }
-in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$logs:/log:ro" -- \
+pick_series
+in_root "$root" "$top/userspace-tests/bench:/bench:ro" "$top/build/bench:/out" "$built/log:/log:ro" -- \
 	env PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp python3 "/bench/$script" "$@"

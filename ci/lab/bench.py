@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 from . import TOP, boot, build, built, in_root, script
 
@@ -17,6 +18,8 @@ COMPARED = re.compile(r"(4k|16k|128k|1m)-")
 SMALL = re.compile(r"4k-")
 # The curves by the device and the number of CPUs that they need.
 CURVES = {("rxe", 1): ("sessions", "luns"), ("vfab", 1): ("targets",), ("rxe", 16): ("channels",)}
+# Minutes of all rounds on a device, seconds of a run, and the points: as many as leave time for five rounds.
+CORES, CORES_SHORT = ("9", "0.6", "*-d1,*-d32,4k-*-d32-apart"), ("1.2", "0.3", "4k-read-d8,64k-write-d8")
 # The C driver may free a completion queue that a softirq on another CPU still uses (docs/testing.md).
 C_DRIVER = re.compile(rb" ib_srp(\(-\))?( |$)")
 
@@ -61,13 +64,14 @@ class Bench:
         """Builds what all guests need."""
         e = os.environ
         self.short, self.plugin, self.workloads = bool(e.get("SHORT")), plugin, workloads
+        self.options = ["--share", "0.5"] if self.short else []
         self.rounds = e.get("ROUNDS") or rounds or ("1" if self.short else "5")
         self.only = e.get("ONLY") or (judged() if self.short else "")
         self.kind, self.logs = "rxe", built() / "log"
         for folder in OUT, self.logs:
             folder.mkdir(parents=True, exist_ok=True)
         self.root = script("root.sh")
-        self.so = pathlib.Path(script("plugin.sh", plugin)).name
+        self.so = plugin and pathlib.Path(script("plugin.sh", plugin)).name
         build("module.sh", "stock", built() / "stock")
 
     def once(self, name, cpus, program, options):
@@ -79,16 +83,16 @@ class Bench:
         clock = ["--accel", "tcg", "--smp", cpus, "--qemu=-cpu", "--qemu=max,la57=off,erms=off,fsrm=off"]
         mtu = os.environ.get("MTU")
         words = [
-            *(["--icount"] if cpus == "1" else clock),
+            *(["--icount"] if cpus == "1" and self.so else clock),
             "--log", name, "--timeout", os.environ.get("TIMEOUT") or "21600", "--append", f"MTU={mtu}" if mtu else "",
             "--qemu=-drive", f"--qemu=file=/log/{name}.disk,if=virtio,format=raw",
-            "--qemu=-plugin", f"--qemu=/cache/{self.so}/plugin.so,out=/log/{name}.counts",
+            *(["--qemu=-plugin", f"--qemu=/cache/{self.so}/plugin.so,out=/log/{name}.counts"] if self.so else []),
             "--module", built() / "stock/rust/ib_srp.ko",
             "--file", BENCH / "guest.sh", "--file", BENCH / "measure.py",
             "--file", f"{BENCH / self.workloads}:workloads.tsv", *options,
-            "--", "bash", "/srp/guest.sh", self.kind, cpus, self.rounds, self.only, program,
+            "--", "bash", "/srp/guest.sh", self.kind, cpus, self.rounds, self.only, program, *self.options,
         ]  # fmt: skip
-        return subprocess.run(boot.command("stock", *words, *(["0.5"] if self.short else []))).returncode
+        return subprocess.run(boot.command("stock", *words)).returncode
 
     def guest(self, name, cpus, program, options=()):
         """Runs a guest in which the drivers take turns. Returns its status, and its log."""
@@ -163,7 +167,7 @@ def icount():
     logs = bench.guests()
     status = bench.report("report.py", *options, *short, *results, *logs)
     if again.exists() and again.stat().st_size:
-        bench.only, bench.short, bench.rounds = again.read_text().strip(), False, "3"
+        bench.only, bench.rounds, bench.options = again.read_text().strip(), "3", []
         logs += bench.guests("-again")
         status = bench.report("report.py", *options, "--short", *results, *logs)
     if record.exists():
@@ -219,7 +223,35 @@ def scale():
     return bench.report("growth.py", *bench.about(), "--out", "/out/scale.json", *logs), ["plot.py", "/out", "scale"]
 
 
-MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale}
+def cores():
+    """Both drivers and other initiators of the kernel, on all CPUs, by the clock."""
+    bench, logs, status = Bench(None, rounds="0"), [], 0
+    os.environ.setdefault("MTU", "4200")
+    minutes, seconds, bench.only = CORES_SHORT if bench.short else CORES
+    bench.only = os.environ.get("ONLY") or bench.only
+    minutes = float(os.environ.get("MINUTES") or minutes)
+    cpus, load = str(os.environ.get("CPUS") or len(os.sched_getaffinity(0))), os.getloadavg()[0]
+    files = [*bench.peers_files(), "--file", BENCH / "cores.py", "--file", BENCH / "ratios.py"]
+    vfab = bench.vfab_file()
+    for bench.kind in (os.environ.get("DEVICES") or "vfab rxe").split():
+        names, left = [], minutes
+        # If the guest dies with the C driver, its rounds stay, and another one has the rest of the time.
+        for name in f"bench-cores-{bench.kind}", f"bench-cores-{bench.kind}-again":
+            began = time.monotonic()
+            bench.options = ["--minutes", f"{left:.2f}", "--seconds", seconds, "--both-ends"]
+            died = bench.once(name, cpus, "cores", files + vfab * (bench.kind == "vfab"))
+            names.append(f"/log/{name}")
+            left = max(left - (time.monotonic() - began) / 60, 0)
+            if not died or not died_with_c(bench.logs / f"{name}.log"):
+                break
+        status = died or status
+        logs.append(f"{bench.kind}={','.join(names)}")
+    layers = ["--layers", "/out/path.tsv"] if (OUT / "path.tsv").exists() else []
+    about = [*bench.about(), *layers, "--about", f"load before, of {os.cpu_count()} CPUs={load:.2f}"]
+    return bench.report("page.py", *about, "--out", "/out/cores", *logs) or status, []
+
+
+MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale, "cores": cores}
 
 
 def main():

@@ -64,7 +64,8 @@ class Lab:
         self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
         self.files += [f"{TOP}/tools/lio-example", f"{TOP}/README.md"]
         self.files += [f"{TOP}/tools/srplat", f"{TOP}/tools/srplat:srpslow"]
-        self.files += [f"{BENCH}/{name}" for name in ("measure.py", "report.py", "counts.py", "workloads.tsv")]
+        wall = "measure", "peers", "cores", "wall", "counts", "ratios", "page"
+        self.files += [f"{BENCH}/{name}.py" for name in wall]
 
     def boot(self, guest, name):
         """Runs a guest and prints its output when it has ended. Returns its results."""

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale [SHARE]: sets up the target of the bench and runs
-# the drivers in turns. With peers.sh also the targets of the other initiators, which export the same disk. For
+# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale|cores [OPTION...]: sets up the target of the bench
+# and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the other initiators, which export the same disk. For
 # scale.py, with curves instead of workloads, the target has one LUN, and there are eight targets on vfab. The output
 # goes to the second disk.
 #
 # deadline: 100000
 . /srp/tests/lib.sh
 
-cpus=$2 rounds=$3 only=$4 program=$5 share=${6-1}
+cpus=$2 rounds=$3 only=$4 program=$5
+options=("${@:6}")
 modules=/lib/modules/$(uname -r)
 # udev would read each disk that was open for writing, during the next run.
 udevadm control --exit
@@ -47,9 +48,10 @@ done
 # Allocate the memory of the target's disks.
 for d in "${backdev[@]}"; do dd if=/dev/zero of=$d bs=1M oflag=direct status=none 2>/dev/null; done
 unload_srp || fail "rmmod ib_srp"
+[ $program = cores ] || options+=(--workloads /srp/workloads.tsv --cpus $cpus)
 python3 -B /srp/$program.py --driver c=$modules/kernel/drivers/infiniband/ulp/srp/ib_srp.ko \
 	--driver rust=$modules/updates/ib_srp.ko \
-	--add-target "$(add_target 0)" --login "$(login_string 0)" --workloads /srp/workloads.tsv \
-	--cpus $cpus --rounds $rounds --only "$only" --share $share --counted --out /dev/vdb || fail "$program.py"
+	--add-target "$(add_target 0)" --login "$(login_string 0)" \
+	--rounds $rounds --only "$only" "${options[@]}" --out /dev/vdb || fail "$program.py"
 # The other targets are not removed, because the guest ends now.
 [ $program = measure ] || trap - EXIT

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs the workloads with one driver after the other, in each round.
 
-Writes one JSON line for each login and each run. If the guest's QEMU has the plugin of counts.c, each of them is
-between two marks, which `seq` numbers."""
+Writes one JSON line for each login and each run. Each of them is between two marks of counts.c, which `seq`
+numbers."""
 
 import argparse
 import base64
@@ -119,19 +119,13 @@ class Marks:
         return self.seq - 1
 
 
-class NoMarks:
-    def begin(self):
-        pass
-
-    def end(self):
-        return None
-
-
 class Bench:
+    MARKS = Marks
+
     def __init__(self, args):
         self.args = args
         self.out = open(args.out, "r+b" if os.path.exists(args.out) else "wb", buffering=0)
-        self.marks = Marks() if args.counted else NoMarks()
+        self.marks = self.MARKS()
         self.host = None
         self.noted = False
 
@@ -197,14 +191,9 @@ class Bench:
         (host,) = self.hosts() - before
         return host, seq, took
 
-    def login_for(self, rnd, variant, options, luns):
-        self.host, _, took = self.login(options)
+    def login_for(self, options, luns):
+        self.host, _, _ = self.login(options)
         self.disks = [wait(f"LUN {n}", lambda n=n: self.disk(self.host, n)) for n in range(luns)]
-        # Without counting the target may know only this initiator port, so this login is measured.
-        if not self.args.counted:
-            self.put(
-                "login", round=rnd, variant=variant, workload="login" + options.replace(",", ":", 1), seq=None, ns=took
-            )
 
     def logins(self, rnd, variant, w):
         """Measures the cost of logins that see one LUN, with several sessions at the same time."""
@@ -291,7 +280,7 @@ class Bench:
         ), "\n".join(lines)  # fmt: skip
 
     def run(self, rnd, variant, w):
-        seconds = self.args.seconds or float(w["seconds"]) * self.args.share
+        seconds = float(w["seconds"]) * self.args.share
         disks = self.disks[: int(w["luns"])]
         wait("idle disks", lambda: all(read(f"/sys/block/{d}/inflight").split() == ["0", "0"] for d in disks))
         # rxe's work queues settle into one of a few rhythms, some of them with a tenth more instructions per I/O. A
@@ -320,11 +309,8 @@ class Bench:
         ios = sectors * 512 / size(w["bs"])
         if not ios:
             sys.exit(f"{w['name']} with {variant}: no I/O while it was counted")
-        # fio's figures cover slightly more than the counted time. Without counting they are used, because fio may have
-        # ended before the end mark.
-        iops, mbs = (
-            (ios / ns * 1e9, sectors * 512 / ns * 1e3) if self.args.counted else (j["iops"], j["bw_bytes"] / 1e6)
-        )
+        # fio's figures cover slightly more than the counted time.
+        iops, mbs = ios / ns * 1e9, sectors * 512 / ns * 1e3
         self.put(
             "run", round=rnd, variant=variant, workload=w["name"], seq=seq, ns=ns, ios=ios, requests=requests,
             iops=iops, mbs=mbs, latency=j["lat_ns"]["mean"], p99=j["lat_ns"]["percentile"]["99.000000"],
@@ -433,8 +419,7 @@ class Bench:
         # A keep-alive during the start of fio would be counted as I/O.
         if os.path.exists(KEEP_ALIVE):
             write(KEEP_ALIVE, "0")
-        if self.args.counted:
-            self.note_symbols()
+        self.note_symbols()
         logins = {}
         for w in workloads:
             if w["rw"] == "login":
@@ -446,11 +431,11 @@ class Bench:
                 variant, _, more = w["also"].partition(":")
                 logins.setdefault((variant, f"{options},{more}"), []).append(w)
         for (variant, options), those in logins.items():
-            self.login_for(rnd, variant, options, max(int(w["luns"]) for w in those))
+            self.login_for(options, max(int(w["luns"]) for w in those))
             for w in those:
-                for _ in range(1 if self.args.seconds or self.args.share < 1 else int(w["starts"])):
+                for _ in range(1 if self.args.share < 1 else int(w["starts"])):
                     self.run(rnd, variant, w)
-                if self.args.counted and rnd == self.args.rounds:
+                if rnd == self.args.rounds:
                     self.requests(rnd, variant, w)
             self.logout(self.host)
         self.unload()
@@ -471,12 +456,10 @@ class Bench:
     def main(self):
         a = self.args
         only = a.only.split(",") if a.only else None
-        workloads = [w for w in table(a.workloads) if a.cpus in (None, w["cpus"]) and int(w["luns"]) <= a.luns]
+        workloads = [w for w in table(a.workloads) if w["cpus"] == a.cpus]
         if only:
             workloads = [w for w in workloads if w["name"] in only]
-        if not a.counted:
-            workloads = [w for w in workloads if w["rw"] != "login"]
-        elif not os.path.exists(f"{TRACING}/kprobe_events"):
+        if not os.path.exists(f"{TRACING}/kprobe_events"):
             subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
         self.machine()
         # Round 0 does not count. Without it the first driver runs with few kernel threads, which saves it a tenth of
@@ -488,20 +471,22 @@ class Bench:
         self.put("end")
 
 
-def arguments():
+def parser():
     p = argparse.ArgumentParser()
     p.add_argument("--driver", action="append", required=True, help="NAME=FILE.ko, in the order of their turns")
     p.add_argument("--add-target", required=True)
     p.add_argument("--login", required=True, help="what to write there")
-    p.add_argument("--workloads", required=True)
     p.add_argument("--only", default="", help="names, with commas")
-    p.add_argument("--cpus", help="only the workloads for so many")
-    p.add_argument("--luns", type=int, default=16, help="only those that need no more")
-    p.add_argument("--counted", action="store_true", help="note the kernel's symbols for what counts.c counts")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--seconds", type=float, help="instead of the workload's")
-    p.add_argument("--share", type=float, default=1, help="of the workload's seconds, and one start of each")
     p.add_argument("--out", required=True, help="file or empty block device")
+    return p
+
+
+def arguments():
+    p = parser()
+    p.add_argument("--workloads", required=True)
+    p.add_argument("--cpus", required=True, help="only the workloads for so many")
+    p.add_argument("--share", type=float, default=1, help="of the workload's seconds, and one start of each")
     return p.parse_args()
 
 

@@ -6,45 +6,71 @@ import contextlib
 import functools
 import glob
 import os
+import re
 import subprocess
+import sys
 
 import measure
 
-IQN = "iqn.2003-01.org.linux-iscsi.guest:bench"
-
-
-def connect_nvme():
-    with open("/dev/nvme-fabrics", "r+b", buffering=0) as f:
-        f.write(b"transport=rdma,traddr=10.0.0.1,trsvcid=4420,nqn=bench")
-
-
-def disconnect_nvme(disk):
-    for path in glob.glob("/sys/class/nvme/nvme*/delete_controller"):
-        measure.write(path, "1")
-
-
-def connect_rnbd():
-    measure.write(
-        "/sys/class/rnbd-client/ctl/map_device", "sessname=bench path=ip:10.0.0.1 device_path=dev/nullb_disk0"
-    )
-
-
-def disconnect_rnbd(disk):
-    measure.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
-
-
-def iscsi(what, port):
-    subprocess.run(
-        ["iscsiadm", "-m", "node", "-T", IQN, "-p", f"10.0.0.1:{port}", what], check=True, stdout=subprocess.DEVNULL
-    )
-
-
-PEERS = {
-    "nvme": (connect_nvme, disconnect_nvme),
-    "rnbd": (connect_rnbd, disconnect_rnbd),
-    "iser": (lambda: iscsi("--login", 3261), lambda disk: iscsi("--logout", 3261)),
-    "iscsi": (lambda: iscsi("--login", 3260), lambda disk: iscsi("--logout", 3260)),
+# Where guest.sh has the targets.
+ADDRESS, IQN = "10.0.0.1", "iqn.2003-01.org.linux-iscsi.guest:bench"
+GUEST = {
+    "nvme": f"traddr={ADDRESS},trsvcid=4420,nqn=bench",
+    "rnbd": f"sessname=bench path=ip:{ADDRESS} device_path=dev/nullb_disk0",
+    "iser": f"{IQN} {ADDRESS}:3261",
+    "iscsi": f"{IQN} {ADDRESS}:3260",
 }
+CONTROLLERS = "/sys/class/nvme/nvme*"
+
+
+class Nvme:
+    """A controller; `options` are those of /dev/nvme-fabrics."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def connect(self):
+        self.others = set(glob.glob(CONTROLLERS))
+        with open("/dev/nvme-fabrics", "r+b", buffering=0) as f:
+            f.write(f"transport=rdma,{self.options}".encode())
+
+    def disconnect(self, disk):
+        for path in set(glob.glob(CONTROLLERS)) - self.others:
+            measure.write(f"{path}/delete_controller", "1")
+
+
+class Rnbd:
+    """A mapped device; `options` are those of map_device."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def connect(self):
+        measure.write("/sys/class/rnbd-client/ctl/map_device", self.options)
+
+    def disconnect(self, disk):
+        measure.write(f"/sys/block/{disk}/rnbd/unmap_device", "normal")
+
+
+class Iscsi:
+    """A session with a node that iscsiadm knows, `IQN PORTAL`."""
+
+    def __init__(self, node):
+        self.iqn, self.portal = node.split()
+
+    def run(self, *what):
+        command = ["iscsiadm", "-m", "node", "-T", self.iqn, "-p", self.portal, *what]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def connect(self):
+        self.run("--login")
+
+    def disconnect(self, disk):
+        self.run("--logout")
+
+
+KINDS = {"nvme": Nvme, "rnbd": Rnbd, "iser": Iscsi, "iscsi": Iscsi}
+PEERS = {name: KINDS[name](options) for name, options in GUEST.items()}
 
 
 def disks():
@@ -68,8 +94,8 @@ def opens(disk):
 
 def queue(disk):
     """Returns the folder of the disk's queue settings. An NVMe multipath disk uses those of its path."""
-    (path,) = glob.glob("/sys/block/nvme*c*n1") or [f"/sys/block/{disk}"]
-    return f"{path}/queue"
+    path = re.sub(r"n(\d+)$", r"c*n\1", disk)
+    return f"{(glob.glob(f'/sys/block/{path}') or [f'/sys/block/{disk}'])[0]}/queue"
 
 
 class Peers(measure.Bench):
@@ -85,18 +111,28 @@ class Peers(measure.Bench):
     def requests(self, rnd, variant, w):
         pass
 
-    def peer(self, name, connect, disconnect, rnd, workloads):
+    def attach(self, name, peer):
+        """Connects, and waits for the disk."""
         before = disks()
-        connect()
-        (disk,) = self.disks = measure.wait(f"a disk of {name}", lambda: list(disks() - before))
-        measure.wait(f"{disk} of {name} to open", lambda: opens(disk))
+        peer.connect()
+        self.disks = measure.wait(f"a disk of {name}", lambda: sorted(disks() - before))
+        if len(self.disks) > 1:
+            sys.exit(f"{name} has the disks {', '.join(self.disks)}: export one of them only")
+        measure.wait(f"{self.disks[0]} of {name} to open", lambda: opens(self.disks[0]))
+
+    def detach(self, name, peer):
+        (disk,) = self.disks
+        peer.disconnect(disk)
+        measure.wait(f"{name} to end", lambda: disk not in disks())
+
+    def peer(self, name, peer, rnd, workloads):
+        self.attach(name, peer)
         for w in workloads:
             self.run(rnd, name, w)
-        disconnect(disk)
-        measure.wait(f"{name} to end", lambda: disks() == before)
+        self.detach(name, peer)
 
     def turns(self):
-        return super().turns() + [functools.partial(self.peer, name, *how) for name, how in PEERS.items()]
+        return super().turns() + [functools.partial(self.peer, *those) for those in PEERS.items()]
 
 
 if __name__ == "__main__":

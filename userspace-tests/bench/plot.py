@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""plot.py FOLDER [peers|wall|scale]: plots FOLDER/results.json into ratios.svg, parts.svg and rates.svg there; or
-peers.json into peers.svg; or scale.json into scale.svg; or wall.json into wall-ratios.svg and wall-rates.svg."""
+"""plot.py FOLDER [peers|scale]: plots FOLDER/results.json into ratios.svg, parts.svg and rates.svg there; or peers.json
+into peers.svg; or scale.json into scale.svg."""
 
 import json
 import sys
@@ -13,26 +13,23 @@ matplotlib.rcParams["svg.hashsalt"] = "srp"  # Makes the file reproducible.
 import matplotlib.pyplot as plt
 
 folder, kind = [*sys.argv[1:], "results"][:2]
-prefix = "wall-" if kind == "wall" else ""
 with open(f"{folder}/{kind}.json") as f:
     results = json.load(f)
 workloads = {w: e for w, e in results.get("workloads", {}).items() if not w.startswith("login")}
 
 
 def save(figure, name):
-    figure.savefig(f"{folder}/{prefix}{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(f"{folder}/{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def ratios():
     metrics = [("insn", "instructions per I/O"), ("module", "in ib_srp"), ("latency", "mean latency")]
-    if kind == "wall":
-        metrics = [("latency", "mean latency"), ("p99", "p99 latency")]
     rows = [(w, v) for w, e in workloads.items() for v in e["ratios"]]
     figure, axes = plt.subplots(1, len(metrics), figsize=(13, 0.28 * len(rows) + 1), sharey=True)
     for axis, (metric, title) in zip(axes, metrics):
         for y, (w, v) in enumerate(rows):
             if r := workloads[w]["ratios"][v].get(metric):
-                middle, (low, high) = r.get("mean", r["median"]), r.get("ci95", (r["min"], r["max"]))
+                middle, low, high = r["median"], r["min"], r["max"]
                 axis.barh(
                     y,
                     middle,

@@ -9,7 +9,6 @@ completed, times the I/Os of each by the disks' counters."""
 
 import argparse
 import json
-import math
 import os
 import statistics
 import sys
@@ -19,11 +18,6 @@ import counts
 TOLERANCE = 1.03
 # Waiting for a lock: with several CPUs mostly because the holder's QEMU thread is preempted.
 SPIN = "native_queued_spin_lock_slowpath"
-# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 # Figures with their spread in the table.
 FIGURES = (
     ("insn", "instructions", 1),
@@ -132,11 +126,6 @@ class Results:
         def spread(values):
             return {"min": min(values), "median": statistics.median(values), "max": max(values), "rounds": values}
 
-        def ratio(values):
-            # Without counting, the times include the effects of the host's other load.
-            more = {} if self.profiles or len(values) < 2 else {"mean": geometric(values), "ci95": interval(values)}
-            return spread(values) | more
-
         out = {
             "machine": self.machine,
             "workloads": {},
@@ -155,32 +144,16 @@ class Results:
                     if asked := self.requests.get((w, variant)):
                         entry["drivers"][variant]["initiator"] = asked
             for variant in self.against(w):
-                entry["ratios"][variant] = {m: ratio(r) for m in METRICS if (r := self.ratios(w, variant, m))}
+                entry["ratios"][variant] = {m: spread(r) for m in METRICS if (r := self.ratios(w, variant, m))}
         return out
 
 
-def geometric(ratios):
-    return math.exp(statistics.fmean(math.log(r) for r in ratios))
-
-
-def interval(ratios):
-    """Returns the 95 % confidence interval of the geometric mean."""
-    logs = [math.log(r) for r in ratios]
-    mean = statistics.fmean(logs)
-    t = T95[min(len(logs) - 1, len(T95)) - 1]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean - half), math.exp(mean + half)
-
-
-def table(results, counted):
+def table(results):
     columns = [
         ("insn", "instructions per I/O", 1), ("all", "mean of all starts", 1), ("module", "in ib_srp", 1),
         ("iops", "IOPS", 1), ("latency", "latency us", 1e3), ("p99", "p99 us", 1e3), ("mbs", "MB/s", 1),
     ]  # fmt: skip
-    if not counted:
-        columns = columns[3:]
-    middle = statistics.median if counted else geometric
-    compare(results, columns, [w for w in results.order if not w.startswith("login")], middle)
+    compare(results, columns, [w for w in results.order if not w.startswith("login")])
     columns = [
         ("insn", "instructions", 1),
         ("module", "in ib_srp", 1),
@@ -189,7 +162,7 @@ def table(results, counted):
         ("own", "KiB of its own", 1024),
     ]
     print()
-    compare(results, columns if counted else columns[2:3], [w for w in results.order if w.startswith("login")], middle)
+    compare(results, columns, [w for w in results.order if w.startswith("login")])
     if (c := results.channel("c")) and (ours := results.channel("rust")):
         print(
             "KiB for one channel more, C / ours: "
@@ -198,7 +171,7 @@ def table(results, counted):
                 for m, what in (("memory", "both ends"), ("own", "its own"))
             )
         )
-    spreads(results, counted)
+    spreads(results)
     absolute(results)
 
 
@@ -225,7 +198,7 @@ def absolute(results):
         print(row)
 
 
-def compare(results, columns, workloads, middle):
+def compare(results, columns, workloads):
     columns = [c for c in columns if any(results.ratios(w, v, c[0]) for w in workloads for v in results.against(w))]
     print(f"{'':22}" + "".join(f"{title:>30}" for _, title, _ in columns))
     print(f"{'':22}" + "".join(f"{'C':>11}{'ours':>10}{'ratio':>9}" for _ in columns))
@@ -240,21 +213,18 @@ def compare(results, columns, workloads, middle):
                 value = [
                     statistics.median(r[metric] for r in results.runs[w, v].values()) / unit for v in (variant, "rust")
                 ]
-                row += f"{rounded(value[0]):>11}{rounded(value[1]):>10}{middle(ratio):9.3f}"
+                row += f"{rounded(value[0]):>11}{rounded(value[1]):>10}{statistics.median(ratio):9.3f}"
             print(row)
 
 
-def spreads(results, counted):
-    print("\nratios ours / C, " + ("minimum and maximum of the rounds" if counted else "95 % confidence intervals"))
+def spreads(results):
+    print("\nratios ours / C, minimum and maximum of the rounds")
     for w in results.order:
         for variant in results.against(w):
             row = ""
             for metric in METRICS:
-                ratio = results.ratios(w, variant, metric)
-                if not ratio or (not counted and len(ratio) < 2):
-                    continue
-                low, high = (min(ratio), max(ratio)) if counted else interval(ratio)
-                row += f"  {metric} {low:.3f}-{high:.3f}"
+                if ratio := results.ratios(w, variant, metric):
+                    row += f"  {metric} {min(ratio):.3f}-{max(ratio):.3f}"
             print(f"{w + ('' if variant == 'c' else ' ' + variant):22}{row}")
 
 
@@ -299,10 +269,8 @@ def figures(results):
                         statistics.median(r[metric] for r in results.runs[w, v].values()) / units.get(metric, 1)
                         for v in (variant, "rust")
                     ]
-                    counted = results.profiles or len(ratio) < 2
-                    middle = statistics.median(ratio) if counted else geometric(ratio)
-                    least, most = (min(ratio), max(ratio)) if counted else interval(ratio)
-                    yield w, variant, metric, *map(rounded, pair), f"{middle:.3f}", f"{least:.3f}", f"{most:.3f}"
+                    spread = (f"{f(ratio):.3f}" for f in (statistics.median, min, max))
+                    yield w, variant, metric, *map(rounded, pair), *spread
             sources = {"initiator": results.requests} | {
                 k: {n: p[k] for n, p in results.profiles.items()} for k in ("calls", "parts")
             }
@@ -424,7 +392,7 @@ def main():
     if a.peers:
         peers(results)
         return
-    table(results, bool(results.profiles))
+    table(results)
     details(results, results.requests, "by the initiator")
     for what, title in (("calls", "calls by both ends"), ("parts", "instructions")):
         details(results, {k: p[what] for k, p in results.profiles.items()}, title)

@@ -3,6 +3,7 @@ import contextlib
 import io
 import os
 import pathlib
+import re
 import tempfile
 import types
 import unittest
@@ -11,6 +12,7 @@ from unittest import mock
 from lab import bench
 
 TABLE = "# name\tcpus\trw\n4k-read\t1\tr\n4k-two\t4\tr\n\n1m-read\t1\tr\n512-w\t16\tw\n"
+WORDS = "/log", "/bench", "--short", "peers", "scale", "vfab=", "rxe="
 DIED = "x ib_poll_handler+0x1\n"
 
 
@@ -72,9 +74,10 @@ class Guests(unittest.TestCase):
             with open(self.top / f"built/log/{name}.log", "w") as f:
                 f.write(DIED + "Modules linked in: ib_srp\n" if name.endswith("-4") else "")
             self.ran.append(f"{name} {' '.join(words[words.index('--') + 2 :])}")
+            self.given = {pathlib.Path(word.partition(":")[0]).name for word in words}
         elif words[-1] != "--version" and "git" not in words:
             name = next((w for w in words if w.startswith("/bench/")), words[0]).rpartition("/")[2]
-            self.ran.append(" ".join(w for w in words if w.startswith(("/log", "/bench", "--short", "peers", "scale"))))
+            self.ran.append(" ".join(w for w in words if w.startswith(WORDS)))
             if "--again" in words:
                 (self.top / "out/again").write_text(self.again)
         found = self.statuses.get(name, [])
@@ -83,7 +86,7 @@ class Guests(unittest.TestCase):
     def bench(self, **environment):
         results = self.top / "results"
         with mock.patch.dict(os.environ, {"RESULTS": str(results), **environment}):
-            for name in {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES"} - environment.keys():
+            for name in {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES", "MINUTES", "CPUS"} - environment.keys():
                 os.environ.pop(name, None)
             with contextlib.redirect_stderr(io.StringIO()):
                 return bench.main()
@@ -101,7 +104,7 @@ class Guests(unittest.TestCase):
         self.again, self.statuses["report.py"] = "4k-read-qd1\n", [1, 0]
         self.assertEqual(self.bench(SHORT="1", ONLY="4k-read-qd1"), 0)
         wanted = [
-            "bench-1 /srp/guest.sh rxe 1 1 4k-read-qd1 measure 0.5",
+            "bench-1 /srp/guest.sh rxe 1 1 4k-read-qd1 measure --share 0.5",
             "bench-1-again /srp/guest.sh rxe 1 3 4k-read-qd1 measure",
         ]
         self.assertEqual(self.guests(), wanted)
@@ -133,6 +136,25 @@ class Guests(unittest.TestCase):
         with self.assertRaises(SystemExit) as e:
             self.bench(MODE="scale", ONLY="lun")
         self.assertIn("no curve: sessions luns", str(e.exception))
+
+    def test_cores(self):
+        self.statuses = {"page.py": [3]}
+        self.assertEqual(self.bench(MODE="cores", SHORT="1", CPUS="1"), 3)
+        words = "1 0 4k-read-d8,64k-write-d8 cores --minutes 1.20 --seconds 0.3 --both-ends"
+        self.assertEqual(self.guests(), [f"bench-cores-{d} /srp/guest.sh {d} {words}" for d in ("vfab", "rxe")])
+        self.assertIn("vfab=/log/bench-cores-vfab rxe=/log/bench-cores-rxe", self.ran[-1])
+        # The guest has all that the program imports.
+        for name in [name for name in self.given if (bench.BENCH / name).exists() and name.endswith(".py")]:
+            imports = {f"{n}.py" for n in re.findall(r"^import (\w+)$", (bench.BENCH / name).read_text(), re.M)}
+            self.assertLessEqual({n for n in imports if (bench.BENCH / n).exists()}, self.given, name)
+
+    def test_cores_go_on_in_another_guest(self):
+        with mock.patch.object(bench, "died_with_c", lambda log: not log.stem.endswith("again")):
+            self.statuses = {"bench-cores-rxe": [2], "bench-cores-rxe-again": [5]}
+            self.assertEqual(self.bench(MODE="cores", DEVICES="rxe", CPUS="4", MINUTES="3", ONLY="4k-*"), 5)
+        words = "/srp/guest.sh rxe 4 0 4k-* cores --minutes 3.00 --seconds 0.6 --both-ends"
+        self.assertEqual(self.guests(), [f"bench-cores-rxe{again} {words}" for again in ("", "-again")])
+        self.assertIn("rxe=/log/bench-cores-rxe,/log/bench-cores-rxe-again", self.ran[-1])
 
     def test_peers(self):
         self.assertEqual(self.bench(MODE="peers", ONLY="4k-read-qd1"), 0)
