@@ -20,6 +20,8 @@ extern "C" {
     fn fake_add(number: c_int);
     fn fake_event(what: c_int, port: c_int);
     fn fake_delay(ms: u32);
+    fn fake_refuse(refuse: c_int);
+    fn fake_again();
     fn fake_open() -> c_int;
     fn fake_misuse() -> *const c_char;
 }
@@ -42,6 +44,16 @@ fn event(what: i32, port: i32) {
 fn delay(ms: u32) {
     // SAFETY: The function has no preconditions.
     unsafe { fake_delay(ms) }
+}
+
+fn refuse(refuse: bool) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_refuse(refuse.into()) }
+}
+
+fn again() {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_again() }
 }
 
 /// Number of open contexts.
@@ -381,5 +393,36 @@ fn a_connect_that_waits_delays_no_other_connection() {
     pair.until("refusals", |_, client| refused(client) == 99 - 16);
     drop(pair);
     std::thread::sleep(2 * WAIT);
+    assert_eq!(misuse(), "");
+}
+
+/// The next connection may have the identifier of one whose end is not told yet.
+#[test]
+fn a_connect_that_fails_is_told() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5010"]),
+        client: Side::new(&[]),
+    };
+    refuse(true);
+    delay(300);
+    let failed = pair.client.connect("192.0.2.1:9");
+    // The address, then the route.
+    pair.client.turn();
+    pair.client.turn();
+    let woken = verbs::os::wait(&pair.client.reactor.fds(), 5000).unwrap();
+    assert!(woken.contains(&true), "the thread");
+    again();
+    let next = pair.client.connect("192.0.2.1:5010");
+    pair.until("the end", |_, client| client.ended.contains_key(&failed));
+    refuse(false);
+    let why = pair.client.ended[&failed].clone().unwrap();
+    assert!(why.contains("refused"), "{why}");
+    pair.until("the other", |server, client| {
+        client.connected.contains(&next) && server.connected.len() == 1
+    });
+    pair.send(next);
+    assert_eq!(pair.client.ended.len(), 1);
+    assert!(!pair.client.reactor.has(failed));
     assert_eq!(misuse(), "");
 }

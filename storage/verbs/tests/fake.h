@@ -3,7 +3,8 @@
  * Made-up librdmacm and libibverbs, for tests of src/ and of programs above it. Devices "fake0" and "fake1" have the
  * addresses 192.0.2.1 and 192.0.2.2, and connect to themselves. As in librdmacm, all identifiers of a device share a
  * context. It is closed once the device is removed and they are all destroyed, or else when the library meets another
- * new device. Nothing is freed, so that each use of what was closed or destroyed is seen: fake_misuse() tells.
+ * new device. Nothing is freed, so that each use of what was closed or destroyed is seen: fake_misuse() tells. Only
+ * fake_again() lets an identifier have the address of a destroyed one.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

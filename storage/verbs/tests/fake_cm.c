@@ -5,6 +5,7 @@
 static struct known *all_known[64];
 static struct id *ids[4096];
 static unsigned int count_known, count_ids, next_qp = 16, delay_ms;
+static int refused, again;
 
 /* librdmacm's list of devices. */
 static struct known *know(struct device *d)
@@ -119,13 +120,20 @@ void rdma_freeaddrinfo(struct rdma_addrinfo *info)
 
 int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context, enum rdma_port_space ps)
 {
-	struct id *id = calloc(1, sizeof(*id));
+	struct id *id = NULL;
+	unsigned int i;
 
 	(void)context;
 	(void)ps;
-	id->id.channel = channel;
 	pthread_mutex_lock(&fake_lock);
-	ids[count_ids++] = id;
+	for (i = count_ids; again && !id && i--;)
+		if (ids[i]->freed)
+			id = ids[i];
+	again = 0;
+	if (!id)
+		id = ids[count_ids++] = malloc(sizeof(*id));
+	memset(id, 0, sizeof(*id));
+	id->id.channel = channel;
 	pthread_mutex_unlock(&fake_lock);
 	*out = &id->id;
 	return 0;
@@ -192,7 +200,7 @@ int rdma_resolve_route(struct rdma_cm_id *id, int ms)
 	return 0;
 }
 
-/* Waits as long as fake_delay() says if the port is 9. */
+/* Waits as long as fake_delay() says if the port is 9, and fails if fake_refuse() says so. */
 int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 {
 	struct id *id = (struct id *)rdma, *listener = NULL, *new;
@@ -202,6 +210,10 @@ int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 	(void)param;
 	if (to->sin_port == htons(9))
 		usleep(delay_ms * 1000);
+	if (to->sin_port == htons(9) && refused) {
+		errno = ECONNREFUSED;
+		return -1;
+	}
 	pthread_mutex_lock(&fake_lock);
 	for (i = 0; i < count_ids; i++) {
 		l = &ids[i]->id.route.addr.src_sin;
@@ -358,6 +370,17 @@ void fake_event(int what, int port)
 void fake_delay(unsigned int ms)
 {
 	delay_ms = ms;
+}
+
+void fake_refuse(int refuse)
+{
+	refused = refuse;
+}
+
+/* Gives the next identifier the address of one that is destroyed, as malloc() may. */
+void fake_again(void)
+{
+	again = 1;
 }
 
 /* The number of contexts that are open. */

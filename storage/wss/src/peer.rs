@@ -30,7 +30,7 @@ pub const SILENCE: u64 = 3000;
 /// Time in milliseconds after which a side that has sent nothing sends ALIVE.
 const REPEAT: u64 = SILENCE / 4;
 /// Timeout of connection establishment in milliseconds.
-const ADMISSION: u64 = 2 * SILENCE;
+pub const ADMISSION: u64 = 2 * SILENCE;
 
 /// Times of the last received and the last sent message, in milliseconds.
 #[derive(Clone, Copy, Debug)]

@@ -337,7 +337,8 @@ impl Client {
                 Due::Close => self.close(n, "nothing was heard of it"),
                 Due::Connect => {
                     let peer = self.number();
-                    self.partners[n].link.connect(peer);
+                    let now = self.watch.now;
+                    self.partners[n].link.connect(peer, now);
                     self.link(LinkAction::Connect { peer, to: n });
                 }
             }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use wss::peer::{Peer, Pulse};
+use wss::peer::{Peer, Pulse, ADMISSION};
 
 use crate::message::Message;
 
@@ -69,7 +69,8 @@ pub enum LinkAction {
 enum State {
     /// Connect at this time.
     Idle(u64),
-    Connecting,
+    /// Connecting since this time.
+    Connecting(u64),
     /// Waits for the answer to ATTACH.
     Attaching(Pulse),
     Up(Pulse),
@@ -114,9 +115,9 @@ impl Link {
         }
     }
 
-    pub(crate) fn connect(&mut self, peer: Peer) {
+    pub(crate) fn connect(&mut self, peer: Peer, now: u64) {
         self.peer = peer;
-        self.state = State::Connecting;
+        self.state = State::Connecting(now);
     }
 
     pub(crate) fn connected(&mut self, now: u64) {
@@ -146,6 +147,7 @@ impl Link {
     pub(crate) fn tick(&mut self, now: u64, late: bool) -> Due {
         match &mut self.state {
             State::Idle(at) if *at <= now => Due::Connect,
+            State::Connecting(since) if *since + ADMISSION <= now => Due::Close,
             State::Attaching(pulse) | State::Up(pulse) if pulse.silent(now) => Due::Close,
             State::Up(pulse) => match pulse.due(now) || late {
                 true => Due::Alive,
@@ -153,5 +155,22 @@ impl Link {
             },
             _ => Due::Nothing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connect_without_a_result_is_tried_again() {
+        let mut link = Link::new(0);
+        assert!(matches!(link.tick(0, false), Due::Connect));
+        link.connect(1, 0);
+        assert!(matches!(link.tick(ADMISSION - 1, false), Due::Nothing));
+        assert!(matches!(link.tick(ADMISSION, false), Due::Close));
+        link.closed(ADMISSION);
+        assert!(matches!(link.tick(ADMISSION, false), Due::Nothing));
+        assert!(matches!(link.tick(ADMISSION + AGAIN, false), Due::Connect));
     }
 }

@@ -227,7 +227,7 @@ impl<M: Media> Node<M> {
                 Due::Connect => {
                     self.next_peer += 1;
                     let peer = self.next_peer;
-                    self.links[n].connect(peer);
+                    self.links[n].connect(peer, now);
                     self.link(LinkAction::Connect { peer, to: n });
                 }
             }

@@ -62,6 +62,7 @@ impl<T> Reactor<T> {
             last: None,
         };
         self.links.insert(id, link);
+        self.open.insert(id);
     }
 
     /// Posts a receive buffer.

@@ -106,7 +106,7 @@ impl<T> Reactor<T> {
         match Connection::accept(incoming, &domain, id, buffers, response) {
             Ok(connection) => self.add(id, connection, (host, domain), [most, receives * len]),
             Err(e) => {
-                self.names.retain(|_, name| *name != id);
+                self.forget(id);
                 return Err(e);
             }
         }
@@ -115,11 +115,9 @@ impl<T> Reactor<T> {
 
     /// Rejects a connection request with this private data.
     pub fn reject(&mut self, id: LinkId, response: &[u8]) -> io::Result<()> {
-        self.names.retain(|_, name| *name != id);
-        match self.waiting.remove(&id) {
-            Some(incoming) => incoming.reject(response),
-            None => Ok(()),
-        }
+        let incoming = self.waiting.remove(&id);
+        self.forget(id);
+        incoming.map_or(Ok(()), |incoming| incoming.reject(response))
     }
 
     /// Adds a connection of another connection manager. `make` creates it in a domain of `device`

@@ -12,7 +12,7 @@ mod link;
 mod login;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
     net::SocketAddr,
     os::fd::RawFd,
@@ -60,6 +60,9 @@ pub struct Reactor<T> {
     wanted: HashMap<LinkId, Wanted>,
     connects: Connects,
     names: HashMap<Key, LinkId>,
+    /// Connections whose end is not told. `names` does not show it: a destroyed identifier may have
+    /// given its key to another connection.
+    open: HashSet<LinkId>,
     next: LinkId,
     happened: VecDeque<Event<T>>,
     hosts: BTreeMap<HostId, Host>,
@@ -96,6 +99,7 @@ impl<T> Reactor<T> {
             wanted: HashMap::new(),
             connects: Connects::new()?,
             names: HashMap::new(),
+            open: HashSet::new(),
             next: 1,
             happened: VecDeque::new(),
             hosts: BTreeMap::new(),
@@ -133,6 +137,7 @@ impl<T> Reactor<T> {
         let id = self.next;
         self.next += 1;
         self.names.insert(key, id);
+        self.open.insert(id);
         id
     }
 
@@ -142,9 +147,8 @@ impl<T> Reactor<T> {
 
     /// Removes a connection. Returns whether it existed.
     fn forget(&mut self, id: LinkId) -> bool {
-        let known = self.names.len();
         self.names.retain(|_, name| *name != id);
-        let linked = self.links.remove(&id).is_some();
+        self.links.remove(&id);
         self.waiting.remove(&id);
         self.wanted.remove(&id);
         if let Some(making) = self.connects.get(id) {
@@ -153,7 +157,7 @@ impl<T> Reactor<T> {
         if let Some(guard) = &mut self.guard {
             guard.ended(id);
         }
-        linked || self.names.len() < known
+        self.open.remove(&id)
     }
 
     /// Returns whether a connection is established or being made.
