@@ -4,7 +4,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    ffi::{c_char, c_int, CStr},
+    ffi::{c_char, c_int, c_long, CStr},
     io,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -22,6 +22,7 @@ extern "C" {
     fn fake_delay(ms: u32);
     fn fake_refuse(refuse: c_int);
     fn fake_again();
+    fn fake_limit(bytes: c_long);
     fn fake_open() -> c_int;
     fn fake_misuse() -> *const c_char;
 }
@@ -54,6 +55,11 @@ fn refuse(refuse: bool) {
 fn again() {
     // SAFETY: The function has no preconditions.
     unsafe { fake_again() }
+}
+
+fn limit(bytes: c_long) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_limit(bytes) }
 }
 
 /// Number of open contexts.
@@ -424,5 +430,26 @@ fn a_connect_that_fails_is_told() {
     pair.send(next);
     assert_eq!(pair.client.ended.len(), 1);
     assert!(!pair.client.reactor.has(failed));
+    assert_eq!(misuse(), "");
+}
+
+/// Free buffers are released when the kernel's limit of locked memory is reached.
+#[test]
+fn a_limit_of_the_kernel_takes_free_buffers() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5011"]),
+        client: Side::new(&[]),
+    };
+    let [one, other] = ["192.0.2.1:5011"; 2].map(|to| pair.connect(to));
+    let reactor = &mut pair.client.reactor;
+    let buffer = reactor.take(one, 1 << 16).unwrap();
+    reactor.give(one, Some(buffer));
+    limit(0);
+    let buffer = reactor.take(other, 1 << 16);
+    let none = reactor.take(one, 1 << 16).map(|_| ());
+    limit(-1);
+    assert!(buffer.is_ok(), "{:?}", buffer.err());
+    assert_eq!(none.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
     assert_eq!(misuse(), "");
 }

@@ -10,6 +10,7 @@ static char misuse[512];
 
 #define KEYS 65536
 static struct mr *mrs[KEYS];
+static size_t registered, most = SIZE_MAX;
 static unsigned int next_key = 1;
 
 void fake_wrong(const char *what, const char *how)
@@ -237,10 +238,16 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 	struct mr *mr = calloc(1, sizeof(*mr));
 
 	(void)addr;
-	(void)len;
 	(void)iova;
 	(void)access;
 	pthread_mutex_lock(&fake_lock);
+	if (registered + len > most) {
+		pthread_mutex_unlock(&fake_lock);
+		errno = ENOMEM;
+		return NULL;
+	}
+	registered += len;
+	mr->mr.length = len;
 	fake_context_of(pd->context, "ibv_reg_mr")->objects++;
 	if (next_key < KEYS)
 		mrs[next_key] = mr;
@@ -258,7 +265,13 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	return fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
+	int ret = fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
+
+	pthread_mutex_lock(&fake_lock);
+	if (!ret)
+		registered -= mr->length;
+	pthread_mutex_unlock(&fake_lock);
+	return ret;
 }
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
@@ -409,6 +422,14 @@ ABSENT(int, ibv_modify_qp, struct ibv_qp *q, struct ibv_qp_attr *a, int m)
 ABSENT(int, ibv_destroy_qp, struct ibv_qp *q)
 ABSENT(struct ibv_ah *, ibv_create_ah_from_wc, struct ibv_pd *p, struct ibv_wc *w, struct ibv_grh *g, uint8_t n)
 ABSENT(int, ibv_destroy_ah, struct ibv_ah *a)
+
+/* Lets memory of no more than so many bytes above that of now be registered; -1: of any length. */
+void fake_limit(long bytes)
+{
+	pthread_mutex_lock(&fake_lock);
+	most = bytes < 0 ? SIZE_MAX : registered + bytes;
+	pthread_mutex_unlock(&fake_lock);
+}
 
 /* The first use of something that was closed or destroyed, or "". */
 const char *fake_misuse(void)

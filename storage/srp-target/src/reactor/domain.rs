@@ -32,8 +32,8 @@ impl Domain {
         }
     }
 
-    /// Takes a free buffer of at least `len` bytes, or registers one. `None` if the limit forbids
-    /// that.
+    /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or the
+    /// kernel's, forbids that.
     fn take(&mut self, len: usize) -> io::Result<Option<Buffer>> {
         let size = len.next_power_of_two().max(SMALL);
         if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
@@ -42,7 +42,10 @@ impl Domain {
         if size > SMALL && self.domain.registered() + size > MEMORY {
             return Ok(None);
         }
-        Ok(self.domain.buffers(1, size)?.pop())
+        match self.domain.buffers(1, size) {
+            Err(e) if e.kind() == io::ErrorKind::OutOfMemory => Ok(None),
+            buffers => Ok(buffers?.pop()),
+        }
     }
 
     /// A buffer of another domain is deregistered.

@@ -36,7 +36,7 @@ pub(super) struct Rs {
     store: Store,
     disks: Arc<Vec<Disk>>,
     files: Files,
-    /// The connection and the buffer of each operation.
+    /// The connection and the buffer of each operation that is started.
     memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
     short: Short<Action>,
 }
@@ -123,6 +123,19 @@ pub(super) fn role(
     Ok((role, Links::new(listen)?))
 }
 
+/// The connection of a transfer and the length of its buffer.
+fn needs(action: &Action) -> Option<(Peer, usize)> {
+    match *action {
+        Action::Pull { peer, len, .. } => Some((peer, len as usize)),
+        Action::Execute {
+            peer,
+            work: Work::Read { blocks, .. },
+            ..
+        } => Some((peer, blocks as usize * 512)),
+        _ => None,
+    }
+}
+
 impl Rs {
     /// Rejects SEs of older epochs.
     pub(super) fn refuse_before(&mut self, epoch: u64) {
@@ -183,14 +196,8 @@ impl Rs {
 
     /// Starts a transfer. Returns false if there is no memory now.
     fn start(&mut self, reactor: &mut Links<Token>, action: &Action) -> bool {
-        let (peer, len) = match *action {
-            Action::Pull { peer, len, .. } => (peer, len as usize),
-            Action::Execute {
-                peer,
-                work: Work::Read { blocks, .. },
-                ..
-            } => (peer, blocks as usize * 512),
-            _ => return true,
+        let Some((peer, len)) = needs(action) else {
+            return true;
         };
         let buffer = match reactor.take(peer, len) {
             Err(e) if e.kind() == io::ErrorKind::OutOfMemory => return false,
@@ -204,6 +211,7 @@ impl Rs {
                 buffer,
             ) => {
                 let result = buffer.and_then(|buffer| {
+                    self.memory.insert(op, (peer, None));
                     let piece = Piece { va, key, len };
                     reactor.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
                 });
@@ -236,6 +244,11 @@ impl Role for Rs {
 
     fn tick(&mut self, now: u64) {
         self.store.tick(now);
+        let busy = !self.memory.is_empty();
+        if let Some((peer, len)) = self.short.in_vain(now, busy).and_then(needs) {
+            let why = "there is no memory, and no operation has any; see `ulimit -l`";
+            self.store.fail(peer, &format!("{len} bytes: {why}"));
+        }
     }
 
     fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {

@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Transfers that wait for memory. Those of other connections may have all of it for a moment,
-//! which must end no connection.
+//! which must end no connection. If no operation of this process has any, its end cannot free some:
+//! then the limit of locked memory is too low, or others have it.
 
 use std::collections::VecDeque;
 
+/// Time in milliseconds after which a transfer is given up that no operation delays.
+const PATIENCE: u64 = 2000;
+
 /// The waiting transfers, in order.
-pub(super) struct Short<T>(VecDeque<T>);
+pub(super) struct Short<T> {
+    waiting: VecDeque<T>,
+    /// Since when the first one waits although nothing is in flight.
+    since: Option<u64>,
+}
 
 impl<T> Default for Short<T> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self {
+            waiting: VecDeque::new(),
+            since: None,
+        }
     }
 }
 
@@ -18,19 +29,31 @@ impl<T> Short<T> {
     /// Starts a transfer after those that wait. `start` returns false if there is no memory now.
     /// Returns whether it is the first that waits.
     pub(super) fn start(&mut self, transfer: T, start: impl FnOnce(&T) -> bool) -> bool {
-        let first = self.0.is_empty();
+        let first = self.waiting.is_empty();
         if first && start(&transfer) {
             return false;
         }
-        self.0.push_back(transfer);
+        self.waiting.push_back(transfer);
         first
     }
 
     /// Starts the waiting transfers, as far as there is memory.
     pub(super) fn go_on(&mut self, mut start: impl FnMut(&T) -> bool) {
-        while self.0.front().is_some_and(&mut start) {
-            self.0.pop_front();
+        while self.waiting.front().is_some_and(&mut start) {
+            self.waiting.pop_front();
+            self.since = None;
         }
+    }
+
+    /// Returns the first transfer if it has waited in vain. `busy`: operations are in flight, whose
+    /// end may free memory.
+    pub(super) fn in_vain(&mut self, now: u64, busy: bool) -> Option<&T> {
+        if busy || self.waiting.is_empty() {
+            self.since = None;
+            return None;
+        }
+        let since = *self.since.get_or_insert(now);
+        self.waiting.front().filter(|_| now >= since + PATIENCE)
     }
 }
 
@@ -61,5 +84,26 @@ mod tests {
         short.go_on(|n| start(&mut memory, n));
         assert!(!short.start(3, |n| start(&mut memory, n)));
         assert_eq!(started, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_transfer_that_nothing_delays_is_given_up() {
+        let mut short = Short::default();
+        assert!(short.start(7, |_| false));
+        // Operations in flight may free memory at any time.
+        assert_eq!(short.in_vain(0, true), None);
+        assert_eq!(short.in_vain(9 * PATIENCE, true), None);
+        let begin = 10 * PATIENCE;
+        assert_eq!(short.in_vain(begin, false), None);
+        assert_eq!(short.in_vain(begin + PATIENCE - 1, false), None);
+        assert_eq!(short.in_vain(begin + PATIENCE, false), Some(&7));
+        // The next one has its own time.
+        assert!(!short.start(8, |_| false));
+        short.go_on(|n| *n == 7);
+        let begin = begin + PATIENCE;
+        assert_eq!(short.in_vain(begin, false), None);
+        assert_eq!(short.in_vain(begin + PATIENCE, false), Some(&8));
+        short.go_on(|_| true);
+        assert_eq!(short.in_vain(begin + 9 * PATIENCE, false), None);
     }
 }

@@ -266,6 +266,13 @@ impl Store {
         self.actions.push(Action::Send { peer, message });
     }
 
+    /// Ends a connection that the caller cannot serve.
+    pub fn fail(&mut self, peer: Peer, why: &str) {
+        self.say(format!("connection {peer} ended: {why}"));
+        self.close(peer);
+        self.settle();
+    }
+
     fn close(&mut self, peer: Peer) {
         if self.connections.contains_key(&peer) {
             self.actions.push(Action::Close { peer });
