@@ -2,6 +2,8 @@
 
 //! Location of the blocks of a unit: sorted extents of objects, each owned by one CE.
 
+use std::collections::BTreeMap;
+
 /// An object of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Object {
@@ -36,7 +38,7 @@ pub struct Extent {
     /// First block in the object.
     pub at: u64,
     /// The CE that may cache the blocks, if any.
-    pub owner: Option<Owner>,
+    owner: Option<Owner>,
     /// Number of commands for these blocks in flight at the owner.
     pub busy: u32,
     /// Whether a command waits until `busy` is 0.
@@ -44,6 +46,13 @@ pub struct Extent {
     /// Whether the lines of the owner may have blocks that the RS has lost. The owner gets a new
     /// epoch when `busy` is 0.
     pub stale: bool,
+}
+
+impl Extent {
+    /// The CE that may cache the blocks, if any.
+    pub fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
 }
 
 /// The blocks of a command in one extent.
@@ -60,6 +69,8 @@ pub struct Piece {
 /// The extents of a unit.
 pub struct Map {
     extents: Vec<Extent>,
+    /// Number of extents of each owner.
+    owned: BTreeMap<u32, u64>,
 }
 
 impl Map {
@@ -89,7 +100,8 @@ impl Map {
                 start += blocks;
             }
         }
-        Self { extents }
+        let owned = BTreeMap::new();
+        Self { extents, owned }
     }
 
     /// Number of blocks of the unit.
@@ -97,9 +109,23 @@ impl Map {
         self.extents.last().map_or(0, |e| e.start + e.blocks)
     }
 
-    /// All extents, to look at.
-    pub fn all(&self) -> &[Extent] {
-        &self.extents
+    /// Number of extents.
+    pub fn count(&self) -> u64 {
+        self.extents.len() as u64
+    }
+
+    /// Number of extents that a CE owns.
+    pub fn owned(&self, member: u32) -> u64 {
+        self.owned.get(&member).copied().unwrap_or(0)
+    }
+
+    /// Gives an extent to an owner.
+    pub fn own(&mut self, extent: usize, owner: Owner) {
+        *self.owned.entry(owner.member).or_default() += 1;
+        let before = self.extents[extent].owner.replace(owner);
+        if let Some(n) = before.and_then(|b| self.owned.get_mut(&b.member)) {
+            *n -= 1;
+        }
     }
 
     /// All extents.

@@ -160,7 +160,7 @@ impl<B: Buffer> Engine<B> {
         for piece in &pieces[..needed] {
             let extent = &mut self.maps[unit].extents()[piece.extent];
             let best = candidates[piece.extent % candidates.len()];
-            let (owner, idle) = (extent.owner.map(|o| o.member), extent.busy == 0);
+            let (owner, idle) = (extent.owner().map(|o| o.member), extent.busy == 0);
             let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
             let usable = owner.as_ref().is_some_and(up);
             if !idle && (!usable || extent.wanted || extent.stale) {
@@ -172,17 +172,18 @@ impl<B: Buffer> Engine<B> {
             if !usable || extent.stale || (idle && owner != Some(best)) {
                 extent.stale = false;
                 self.epoch += 1;
-                extent.owner = Some(Owner {
+                let owner = Owner {
                     member: best,
                     epoch: self.epoch,
-                });
+                };
+                self.maps[unit].own(piece.extent, owner);
             }
         }
         // One EXEC for each run of extents of the same CE.
         let mut execs: Vec<(u32, Vec<Extent>, Vec<usize>)> = Vec::new();
         for piece in &pieces {
             let extent = &self.maps[unit].extents()[piece.extent];
-            let owner = extent.owner.unwrap_or(Owner {
+            let owner = extent.owner().unwrap_or(Owner {
                 member: 0,
                 epoch: 0,
             });

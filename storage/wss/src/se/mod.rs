@@ -253,7 +253,7 @@ impl<B: Buffer> Engine<B> {
     pub fn owners(&mut self) -> BTreeMap<u32, usize> {
         let mut owners = BTreeMap::new();
         for extent in self.maps.iter_mut().flat_map(Map::extents) {
-            if let Some(owner) = extent.owner {
+            if let Some(owner) = extent.owner() {
                 *owners.entry(owner.member).or_default() += 1;
             }
         }

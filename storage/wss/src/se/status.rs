@@ -2,24 +2,18 @@
 
 //! What the status tells of an SE.
 
-use std::collections::BTreeMap;
-
 use serde_json::{json, Value};
 use srp_target::target::Buffer;
 
 use super::Engine;
+use crate::map::Map;
 
 impl<B: Buffer> Engine<B> {
     /// What the status tells of the SE.
     pub fn status(&self) -> Value {
-        let mut owned = BTreeMap::<u32, u64>::new();
-        let mut extents = 0;
-        for extent in self.maps.iter().flat_map(|map| map.all()) {
-            extents += 1;
-            if let Some(owner) = extent.owner {
-                *owned.entry(owner.member).or_default() += 1;
-            }
-        }
+        // Each second: counts only, as there may be millions of extents.
+        let owned = |n: u32| -> u64 { self.maps.iter().map(|map| map.owned(n)).sum() };
+        let extents: u64 = self.maps.iter().map(Map::count).sum();
         let stores = self.stores.iter().enumerate().map(|(n, store)| {
             json!({
                 "name": store.number.map_or_else(|| format!("--rs {n}"), |n| n.to_string()),
@@ -32,7 +26,7 @@ impl<B: Buffer> Engine<B> {
                 "name": n.to_string(),
                 "up": member.up(),
                 "epoch": member.epoch,
-                "extents": owned.get(n).copied().unwrap_or(0),
+                "extents": owned(*n),
                 "stores_to_fence": member.unfenced.len(),
                 "sessions": self.sessions.values().filter(|s| s.reach.contains_key(n)).count(),
             })

@@ -356,7 +356,14 @@ impl World {
                     .iter()
                     .all(|rs| rs.store.as_ref().is_some_and(|s| s.idle()))
         });
-        assert_eq!(self.se.as_mut().unwrap().busy(), 0);
+        let se = self.se.as_mut().unwrap();
+        assert_eq!(se.busy(), 0);
+        let (owners, status) = (se.owners(), se.status());
+        for member in status["members"].as_array().unwrap() {
+            let number = member["name"].as_str().unwrap().parse().unwrap();
+            let owned = owners.get(&number).copied().unwrap_or(0);
+            assert_eq!(member["extents"], owned, "extents of CE {number}");
+        }
     }
 
     /// Reads all blocks and compares them with the disks.
