@@ -10,20 +10,11 @@ blocks FILE SENT GOOD   eight direct reads of 512 bytes at 2 MiB, merged into on
                         data, those up to GOOD zeros, and all others a MEDIUM ERROR"""
 import ctypes, errno, fcntl, mmap, os, platform, struct, sys
 
-SG_IO, SIZE, BLOCK, OFFSET = 0x2285, 4096, 512, 2 << 20
+from sgheader import IN, SG_IO, Hdr
+
+SIZE, BLOCK, OFFSET = 4096, 512, 2 << 20
 # io_setup, io_submit, io_getevents
 CALLS = {"x86_64": (206, 209, 208), "aarch64": (0, 2, 4)}
-
-class Hdr(ctypes.Structure):
-    _fields_ = [
-        ("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
-        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
-        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p), ("timeout", ctypes.c_uint),
-        ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int), ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte),
-        ("masked_status", ctypes.c_ubyte), ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte),
-        ("host_status", ctypes.c_ushort), ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int),
-        ("duration", ctypes.c_uint), ("info", ctypes.c_uint),
-    ]  # fmt: skip
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -41,7 +32,7 @@ def sg(fd, cdb, buf, status):
     """Runs a command by SG_IO and returns the sense data."""
     cdb = ctypes.create_string_buffer(cdb, len(cdb))
     sense = ctypes.create_string_buffer(96)
-    h = Hdr(interface_id=ord("S"), dxfer_direction=-3, cmd_len=len(cdb), mx_sb_len=96, dxfer_len=SIZE, timeout=20000,
+    h = Hdr(interface_id=ord("S"), dxfer_direction=IN, cmd_len=len(cdb), mx_sb_len=96, dxfer_len=SIZE, timeout=20000,
             dxferp=address(buf), cmdp=ctypes.addressof(cdb), sbp=ctypes.addressof(sense))
     fcntl.ioctl(fd, SG_IO, h)
     if h.status != status or h.host_status or h.resid:
