@@ -168,12 +168,9 @@ impl Rs {
         message
     }
 
-    /// Connects and attaches an honest role. Returns why it is refused, or the connection.
-    fn attach(&mut self, caller: &mut Guard, who: Identity) -> Result<u64, String> {
-        if who == A_CE {
-            self.guard.ended(self.ce);
-            self.store.closed(self.ce);
-        }
+    /// A handshake until the caller has made its proof. Returns the connection and HELLO, CHALLENGE
+    /// and PROOF, or why the caller ends it.
+    fn meet(&mut self, caller: &mut Guard) -> Result<(u64, [Vec<u8>; 3]), String> {
         let link = self.connect();
         caller.calls(link, SOME_RS);
         let Verdict::Send(hello) = caller.connected(link, self.now) else {
@@ -181,11 +178,20 @@ impl Rs {
         };
         self.message(link, &hello);
         let challenge = self.said(link);
-        let proof = match caller.message(link, &challenge) {
-            Verdict::Proven(Some(proof)) => proof,
-            Verdict::End(why) => return Err(why),
+        match caller.message(link, &challenge) {
+            Verdict::Proven(Some(proof)) => Ok((link, [hello, challenge, proof])),
+            Verdict::End(why) => Err(why),
             other => panic!("{other:?}"),
-        };
+        }
+    }
+
+    /// Connects and attaches an honest role. Returns why it is refused, or the connection.
+    fn attach(&mut self, caller: &mut Guard, who: Identity) -> Result<u64, String> {
+        if who == A_CE {
+            self.guard.ended(self.ce);
+            self.store.closed(self.ce);
+        }
+        let (link, [_, _, proof]) = self.meet(caller)?;
         assert_eq!(caller.peer(link), Some(THE_RS));
         self.message(link, &proof);
         if self.ended.contains(&link) {
@@ -299,17 +305,7 @@ fn a_role_with_a_wrong_key() {
 fn a_replayed_handshake() {
     let keys = Keys::new(&[1]);
     let mut rs = Rs::new(&keys);
-    let mut caller = keys.guard(A_CE, &[]);
-    let link = rs.connect();
-    caller.calls(link, SOME_RS);
-    let Verdict::Send(hello) = caller.connected(link, 0) else {
-        panic!();
-    };
-    rs.message(link, &hello);
-    let challenge = rs.said(link);
-    let Verdict::Proven(Some(proof)) = caller.message(link, &challenge) else {
-        panic!();
-    };
+    let (link, [hello, challenge, proof]) = rs.meet(&mut keys.guard(A_CE, &[])).unwrap();
     rs.message(link, &proof);
     let again = rs.connect();
     rs.message(again, &hello);
@@ -407,18 +403,8 @@ fn a_handshake_that_stops() {
 fn a_key_and_then_garbage() {
     let keys = Keys::new(&[1]);
     let mut rs = Rs::new(&keys);
-    let proven = |rs: &mut Rs, who| {
-        let mut caller = keys.guard(who, &[]);
-        let link = rs.connect();
-        caller.calls(link, SOME_RS);
-        let Verdict::Send(hello) = caller.connected(link, 0) else {
-            panic!();
-        };
-        rs.message(link, &hello);
-        let challenge = rs.said(link);
-        let Verdict::Proven(Some(proof)) = caller.message(link, &challenge) else {
-            panic!();
-        };
+    let proven = |rs: &mut Rs| {
+        let (link, [_, _, proof]) = rs.meet(&mut keys.guard(A_CE, &[])).unwrap();
         (link, proof)
     };
     let other = Identity {
@@ -434,18 +420,18 @@ fn a_key_and_then_garbage() {
         ("the SE", attach(THE_SE)),
         ("no ATTACH", Message::Open { id: 1, object: 0 }.build()),
     ] {
-        let (link, proof) = proven(&mut rs, A_CE);
+        let (link, proof) = proven(&mut rs);
         rs.message(link, &proof);
         assert!(rs.ended.is_empty(), "{what}");
         rs.message(link, &bytes);
         rs.only(link, what);
     }
     // A proof for one role by another, and a second proof.
-    let (link, mut proof) = proven(&mut rs, A_CE);
+    let (link, mut proof) = proven(&mut rs);
     proof[1..6].copy_from_slice(&hello(other)[1..6]);
     rs.message(link, &proof);
     rs.only(link, "another identity");
-    let (link, proof) = proven(&mut rs, A_CE);
+    let (link, proof) = proven(&mut rs);
     rs.message(link, &proof);
     rs.message(link, &proof);
     rs.only(link, "a second proof");
