@@ -28,6 +28,7 @@ pub mod sense;
 pub mod status;
 pub mod store;
 pub mod target;
+pub mod values;
 pub mod wire;
 pub mod workers;
 

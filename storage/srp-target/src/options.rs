@@ -2,12 +2,13 @@
 
 //! The command line.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use crate::{
     config::{Kind, Schema},
     proto::{guid::IoClass, ids::PortId},
     store::Use,
+    values::Values,
 };
 
 /// The output of `--help`.
@@ -74,82 +75,26 @@ pub struct Options {
     pub allow: Option<PathBuf>,
 }
 
-/// Parses a value. The error names the option.
-pub fn value<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Result<T, String> {
-    let value = text.parse().ok().filter(good);
-    value.ok_or_else(|| format!("{name}: '{text}' is not what it can be"))
-}
-
 impl Options {
     /// Parses the arguments, without the program name. The error says what is wrong.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
-        let mut this = Self {
-            luns: Vec::new(),
-            listen: SocketAddr::from(([0, 0, 0, 0], 5555)),
-            id_ext: 1,
-            ioc_guid: 1,
-            read_only: false,
-            shared: false,
-            queue_depth: 64,
-            channels: 16,
-            threads: 4,
-            allow: None,
+        let mut values = Values::new("a target", SCHEMA[0].1, args)?;
+        let this = Self {
+            luns: values
+                .some("--lun")?
+                .into_iter()
+                .map(PathBuf::from)
+                .collect(),
+            listen: values.listen(5555)?,
+            id_ext: values.hex("--id-ext")?,
+            ioc_guid: values.hex("--ioc-guid")?,
+            read_only: values.flag("--read-only"),
+            shared: values.flag("--shared"),
+            queue_depth: values.queue_depth()?,
+            channels: values.channels()?,
+            threads: values.threads()?,
+            allow: values.file("--allow"),
         };
-        let mut args = args.into_iter();
-        while let Some(arg) = args.next() {
-            let name = arg.to_string_lossy().into_owned();
-            match name.as_str() {
-                "--read-only" => {
-                    this.read_only = true;
-                    continue;
-                }
-                "--shared" => {
-                    this.shared = true;
-                    continue;
-                }
-                _ => {}
-            }
-            const NAMES: [&str; 8] = [
-                "--lun",
-                "--listen",
-                "--id-ext",
-                "--ioc-guid",
-                "--queue-depth",
-                "--channels",
-                "--threads",
-                "--allow",
-            ];
-            if !NAMES.contains(&name.as_str()) {
-                return Err(format!("unknown option '{name}'"));
-            }
-            let next = args.next().ok_or_else(|| format!("{name} has no value"))?;
-            if name == "--lun" {
-                this.luns.push(next.into());
-                continue;
-            }
-            if name == "--allow" {
-                this.allow = Some(next.into());
-                continue;
-            }
-            let text = next.to_string_lossy();
-            let hex = || {
-                let digits = text.strip_prefix("0x").unwrap_or(&text);
-                u64::from_str_radix(digits, 16).map_err(|_| format!("{name}: '{text}' is no GUID"))
-            };
-            match name.as_str() {
-                "--listen" => this.listen = value(&name, &text, |_| true)?,
-                "--id-ext" => this.id_ext = hex()?,
-                "--ioc-guid" => this.ioc_guid = hex()?,
-                "--queue-depth" => {
-                    this.queue_depth = value(&name, &text, |n| (2..=1024).contains(n))?
-                }
-                "--channels" => this.channels = value(&name, &text, |n| (1..=64).contains(n))?,
-                _ => this.threads = value(&name, &text, |n| (1..=64).contains(n))?,
-            }
-        }
-        if this.luns.is_empty() {
-            return Err("there is no --lun".into());
-        }
         if this.luns.len() > 256 {
             return Err(format!("{} LUNs are more than 256", this.luns.len()));
         }

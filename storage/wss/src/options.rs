@@ -5,10 +5,10 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use srp_target::{
-    config::{Kind, Schema},
-    options::value,
+    config::{Kind, Schema, Table},
     proto::{guid::IoClass, ids::PortId},
     store::Label,
+    values::Values,
 };
 
 /// Size of a cache line, in bytes.
@@ -124,6 +124,19 @@ pub const SCHEMA: Schema = &[
     ),
 ];
 
+/// The options of `wss format`, which are in no file.
+const FORMAT: Table = (
+    "format",
+    &[
+        ("number", Kind::Number),
+        ("object", Kind::Number),
+        ("file", Kind::Text),
+        ("size", Kind::Number),
+        ("thin", Kind::Flag),
+        ("relabel", Kind::Flag),
+    ],
+);
+
 /// An etcd cluster and the name of the system in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct System {
@@ -206,86 +219,14 @@ pub enum Options {
     },
 }
 
-/// The options of a role in command line order: name and value.
-struct Values {
-    role: String,
-    list: Vec<(String, OsString)>,
-}
-
-impl Values {
-    fn all(&mut self, name: &str) -> Vec<OsString> {
-        let (taken, left) = std::mem::take(&mut self.list)
-            .into_iter()
-            .partition(|(n, _)| n == name);
-        self.list = left;
-        let taken: Vec<(String, OsString)> = taken;
-        taken.into_iter().map(|(_, value)| value).collect()
-    }
-
-    fn some(&mut self, name: &str) -> Result<Vec<OsString>, String> {
-        let all = self.all(name);
-        if all.is_empty() {
-            return Err(format!("{} needs {name}", self.role));
-        }
-        Ok(all)
-    }
-
-    /// Parses an option; the last occurrence counts.
-    fn one<T: std::str::FromStr>(
-        &mut self,
-        name: &str,
-        good: impl Fn(&T) -> bool,
-    ) -> Result<Option<T>, String> {
-        let last = self.all(name).pop();
-        last.map(|text| value(name, &text.to_string_lossy(), good))
-            .transpose()
-    }
-
-    fn needed<T: std::str::FromStr>(
-        &mut self,
-        name: &str,
-        good: impl Fn(&T) -> bool,
-    ) -> Result<T, String> {
-        let missing = format!("{} needs {name}", self.role);
-        self.one(name, good)?.ok_or(missing)
-    }
-
-    fn hex(&mut self, name: &str) -> Result<u64, String> {
-        let Some(text) = self.all(name).pop() else {
-            return Ok(1);
-        };
-        let text = text.to_string_lossy().into_owned();
-        let digits = text.strip_prefix("0x").unwrap_or(&text);
-        u64::from_str_radix(digits, 16).map_err(|_| format!("{name}: '{text}' is no GUID"))
-    }
-
-    fn addresses(&mut self, name: &str) -> Result<Vec<SocketAddr>, String> {
-        let all = self.some(name)?;
-        let address = |text: &OsString| value(name, &text.to_string_lossy(), |_| true);
-        all.iter().map(address).collect()
-    }
-
-    fn system(&mut self) -> Result<Option<System>, String> {
-        let etcd = self.all("--etcd").pop();
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let good = |name: &String| !name.is_empty() && name.chars().all(good);
-        match (etcd, self.one("--system", good)?) {
-            (None, None) => Ok(None),
-            (Some(etcd), Some(name)) => Ok(Some(System {
-                etcd: urls(&etcd.to_string_lossy())?,
-                name,
-            })),
-            _ => Err(format!("{} needs both --etcd and --system", self.role)),
-        }
-    }
-
-    fn file(&mut self, name: &str) -> Option<PathBuf> {
-        self.all(name).pop().map(PathBuf::from)
-    }
-
-    fn listen(&mut self, port: u16) -> Result<SocketAddr, String> {
-        let default = SocketAddr::from(([0, 0, 0, 0], port));
-        Ok(self.one("--listen", |_| true)?.unwrap_or(default))
+fn system(values: &mut Values, role: &str) -> Result<Option<System>, String> {
+    match (values.all("--etcd").pop(), values.word("--system")?) {
+        (None, None) => Ok(None),
+        (Some(etcd), Some(name)) => Ok(Some(System {
+            etcd: urls(&etcd.to_string_lossy())?,
+            name,
+        })),
+        _ => Err(format!("{role} needs both --etcd and --system")),
     }
 }
 
@@ -315,30 +256,22 @@ impl Options {
         let mut args = args.into_iter();
         let role = args.next().ok_or("there is no role")?;
         let role = role.to_string_lossy().into_owned();
-        let mut values = Values {
-            role,
-            list: Vec::new(),
+        let mut tables = SCHEMA.iter().chain([&FORMAT]);
+        let Some((_, keys)) = tables.find(|table| table.0 == role) else {
+            return Err(format!("'{role}' is no role"));
         };
-        while let Some(name) = args.next() {
-            let name = name.to_string_lossy().into_owned();
-            if values.role == "format" && ["--thin", "--relabel"].contains(&name.as_str()) {
-                values.list.push((name, "true".into()));
-                continue;
-            }
-            let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
-            values.list.push((name, value));
-        }
+        let mut values = Values::new(&role, keys, args)?;
         let any = |_: &u32| true;
-        let this = match values.role.as_str() {
+        let this = match role.as_str() {
             "format" => Self::Format {
                 label: Label {
                     number: values.needed("--number", any)?,
                     object: values.needed("--object", any)?,
-                    thin: !values.all("--thin").is_empty(),
+                    thin: values.flag("--thin"),
                 },
-                file: values.some("--file")?.pop().unwrap_or_default().into(),
+                file: values.needed_file("--file")?,
                 size: values.one("--size", |n| (1..=1 << 30).contains(n))?,
-                again: !values.all("--relabel").is_empty(),
+                again: values.flag("--relabel"),
             },
             "rs" => Self::Rs {
                 number: values.needed("--number", any)?,
@@ -348,10 +281,8 @@ impl Options {
                     .map(PathBuf::from)
                     .collect(),
                 listen: values.listen(5557)?,
-                threads: values
-                    .one("--threads", |n| (1..=64).contains(n))?
-                    .unwrap_or(4),
-                system: values.system()?,
+                threads: values.threads()?,
+                system: system(&mut values, &role)?,
                 key: values.file("--key"),
             },
             "se" => {
@@ -367,21 +298,17 @@ impl Options {
                     listen: values.listen(5555)?,
                     id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
                     guid,
-                    queue_depth: values
-                        .one("--queue-depth", |n| (2..=1024).contains(n))?
-                        .unwrap_or(64),
-                    channels: values
-                        .one("--channels", |n| (1..=64).contains(n))?
-                        .unwrap_or(16),
+                    queue_depth: values.queue_depth()?,
+                    channels: values.channels()?,
                     extent: values
                         .one("--extent", |n| (1..=1 << 20).contains(n))?
                         .unwrap_or(64),
-                    system: values.system()?,
+                    system: system(&mut values, &role)?,
                     key: values.file("--key"),
                     allow: values.file("--allow"),
                 }
             }
-            "ce" => {
+            _ => {
                 let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
                 Self::Ce {
                     member: values.needed("--member", |n| *n != 0)?,
@@ -395,11 +322,7 @@ impl Options {
                     key: values.file("--key"),
                 }
             }
-            other => return Err(format!("'{other}' is no role")),
         };
-        if let Some((name, _)) = values.list.first() {
-            return Err(format!("{} has no option '{name}'", values.role));
-        }
         if let Self::Se { luns, .. } = &this {
             let mut all: Vec<_> = luns.iter().flatten().collect();
             all.sort_unstable();

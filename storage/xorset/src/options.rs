@@ -5,9 +5,9 @@
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use srp_target::{
-    config::{Kind, Schema},
-    options::value,
+    config::{Kind, Schema, Table},
     proto::{guid::IoClass, ids::PortId},
+    values::Values,
 };
 
 use crate::{
@@ -94,6 +94,19 @@ pub const SCHEMA: Schema = &[
     ),
 ];
 
+/// The options of `xorset format`, which are in no file.
+const FORMAT: Table = (
+    "format",
+    &[
+        ("number", Kind::Number),
+        ("file", Kind::Text),
+        ("stripes", Kind::Number),
+        ("cell", Kind::Number),
+        ("log", Kind::Number),
+        ("thin", Kind::Flag),
+    ],
+);
+
 /// Addresses of the other processes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Set {
@@ -163,88 +176,22 @@ impl Options {
         let mut args = args.into_iter();
         let role = args.next().ok_or("there is no role")?;
         let role = role.to_string_lossy().into_owned();
-        let names: &[&str] = match role.as_str() {
-            "format" => &[
-                "--number",
-                "--file",
-                "--stripes",
-                "--cell",
-                "--log",
-                "--thin",
-            ],
-            "node" => &["--number", "--file", "--node", "--etcd", "--set", "--key"],
-            "client" => &[
-                "--node",
-                "--etcd",
-                "--set",
-                "--key",
-                "--allow",
-                "--listen",
-                "--id-ext",
-                "--ioc-guid",
-                "--queue-depth",
-                "--channels",
-                "--pause",
-                "--lease",
-            ],
-            _ => return Err(format!("unknown role '{role}'")),
+        let mut tables = SCHEMA.iter().chain([&FORMAT]);
+        let Some((_, keys)) = tables.find(|table| table.0 == role) else {
+            return Err(format!("'{role}' is no role"));
         };
-        let (mut number, mut file, mut stripes, mut cell, mut log) =
-            (None, None, None, 64u16, 32u64);
-        let (mut nodes, mut etcd, mut name) = (Vec::new(), Vec::new(), "xorset".to_string());
-        let mut listen = SocketAddr::from(([0, 0, 0, 0], 5555));
-        let (mut id_ext, mut guid, mut queue_depth, mut channels, mut pause) = (1, 1, 64, 16, 0);
-        let mut lease = TTL / 1000;
-        let (mut key, mut allow, mut thin) = (None, None, false);
-        while let Some(arg) = args.next() {
-            let option = arg.to_string_lossy().into_owned();
-            if !names.contains(&option.as_str()) {
-                return Err(format!("unknown option '{option}' of {role}"));
-            }
-            if option == "--thin" {
-                thin = true;
-                continue;
-            }
-            let next = args
-                .next()
-                .ok_or_else(|| format!("{option} has no value"))?;
-            let text = next.to_string_lossy().into_owned();
-            let hex = || {
-                let digits = text.strip_prefix("0x").unwrap_or(&text);
-                u64::from_str_radix(digits, 16)
-                    .map_err(|_| format!("{option}: '{text}' is no GUID"))
-            };
-            match option.as_str() {
-                "--number" => number = Some(value(&option, &text, |n| usize::from(*n) < NODES)?),
-                "--file" => file = Some(PathBuf::from(next)),
-                "--key" => key = Some(PathBuf::from(next)),
-                "--allow" => allow = Some(PathBuf::from(next)),
-                "--stripes" => stripes = Some(value(&option, &text, |n| (1..1 << 32).contains(n))?),
-                "--cell" => cell = value(&option, &text, |n| (1..=64).contains(n))?,
-                "--log" => log = value(&option, &text, |n| (1..=4096).contains(n))?,
-                "--node" => nodes.push(value(&option, &text, |_| true)?),
-                "--etcd" => etcd.push(value(&option, &text, |_| true)?),
-                "--set" => {
-                    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-                    name = value(&option, &text, |n: &String| {
-                        !n.is_empty() && n.chars().all(good)
-                    })?;
-                }
-                "--listen" => listen = value(&option, &text, |_| true)?,
-                "--id-ext" => id_ext = hex()?,
-                "--ioc-guid" => guid = hex()?,
-                "--queue-depth" => queue_depth = value(&option, &text, |n| (2..=1024).contains(n))?,
-                "--channels" => channels = value(&option, &text, |n| (1..=64).contains(n))?,
-                "--pause" => pause = value(&option, &text, |n| *n <= 60_000)?,
-                _ => lease = value(&option, &text, |n| (TTL / 1000..=60).contains(n))?,
-            }
-        }
+        let mut values = Values::new(&role, keys, args)?;
         if role == "format" {
+            let number = values.needed("--number", |n| usize::from(*n) < NODES)?;
+            let cell: u16 = values
+                .one("--cell", |n| (1..=64).contains(n))?
+                .unwrap_or(64);
             let size = Size {
                 cell: cell * 2,
-                stripes: stripes.ok_or("there is no --stripes")?,
+                stripes: values.needed("--stripes", |n| (1..1 << 32).contains(n))?,
             };
-            let (log, least) = (log << 20, least_log(&size));
+            let log = values.one("--log", |n| (1..=4096).contains(n))?;
+            let (log, least) = (log.unwrap_or(32u64) << 20, least_log(&size));
             if log < least {
                 return Err(format!(
                     "--log: cells of {cell} KiB need {} MiB",
@@ -252,44 +199,44 @@ impl Options {
                 ));
             }
             return Ok(Self::Format {
-                number: number.ok_or("there is no --number")?,
-                file: file.ok_or("there is no --file")?,
+                number,
+                file: values.needed_file("--file")?,
                 size,
                 log,
-                thin,
+                thin: values.flag("--thin"),
             });
         }
+        let nodes = values.addresses("--node")?;
         let count = nodes.len();
         let set = Set {
             nodes: nodes
                 .try_into()
                 .map_err(|_| format!("there are {count} --node, not {NODES}"))?,
-            etcd,
-            name,
+            etcd: values.addresses("--etcd")?,
+            name: values.word("--set")?.unwrap_or_else(|| "xorset".into()),
         };
-        if set.etcd.is_empty() {
-            return Err("there is no --etcd".into());
-        }
+        let key = values.file("--key");
         if role == "node" {
-            let file = file.ok_or("there is no --file")?;
             return Ok(Self::Node {
-                number,
-                file,
+                number: values.one("--number", |n| usize::from(*n) < NODES)?,
+                file: values.needed_file("--file")?,
                 set,
                 key,
             });
         }
+        let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+        let lease = values.one("--lease", |n| (TTL / 1000..=60).contains(n))?;
         Ok(Self::Client {
             set,
-            listen,
+            listen: values.listen(5555)?,
             id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
             guid,
-            queue_depth,
-            channels,
-            pause,
-            lease: lease * 1000,
+            queue_depth: values.queue_depth()?,
+            channels: values.channels()?,
+            pause: values.one("--pause", |n| *n <= 60_000)?.unwrap_or(0),
+            lease: lease.map_or(TTL, |seconds| seconds * 1000),
             key,
-            allow,
+            allow: values.file("--allow"),
         })
     }
 }
@@ -328,26 +275,28 @@ mod tests {
         assert!(
             matches!(format, Options::Format { number: 4, log, size: s, .. } if log == 2 << 20 && s == size)
         );
+        let client = format!("client {nodes}");
+        let all = |options: &str| format!("{client} --etcd 10.0.0.2:2379 {options}");
+        let (lease, set) = (all("--lease 2"), all("--set a/b"));
         for (line, why) in [
             ("", "there is no role"),
-            ("disk", "unknown role 'disk'"),
-            ("node --listen x", "unknown option '--listen' of node"),
+            ("disk", "'disk' is no role"),
+            ("node --listen x", "node has no option '--listen'"),
             ("node --file", "--file has no value"),
             ("format --number 5", "--number: '5' is not what it can be"),
+            ("format --number 1", "format needs --stripes"),
+            ("format --number 1 --stripes 1", "format needs --file"),
             (
                 "format --number 1 --file f --stripes 1 --log 4",
                 "--log: cells of 64 KiB need 21 MiB",
             ),
             ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
-            ("client --lease 2", "--lease: '2' is not what it can be"),
-            ("client --set a/b", "--set: 'a/b' is not what it can be"),
+            (client.as_str(), "client needs --etcd"),
+            (lease.as_str(), "--lease: '2' is not what it can be"),
+            (set.as_str(), "--set: 'a/b' is not what it can be"),
         ] {
             assert_eq!(parse(line), Err(why.to_string()), "{line}");
         }
-        assert_eq!(
-            parse(&format!("client {nodes}")),
-            Err("there is no --etcd".to_string())
-        );
     }
 
     /// Each option of HELP is a key of its role, and the example can be parsed.
