@@ -27,7 +27,8 @@ use super::{
         answered,
         Manner,
         Personality,
-        Variant, //
+        Variant,
+        DEFAULT, //
     },
     port::{
         GUIDS,
@@ -408,7 +409,12 @@ unsafe impl Provider for Hca {
 
     fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Qp>, u32)> {
         answered(this.manner.verbs().create)?;
-        let (sizes, most) = (init.sizes, &this.manner.personality.limits);
+        // IPoIB needs UD queue pairs that an adapter with iWARP does not have.
+        let most = match init.kind {
+            Kind::Rc => &this.manner.personality.limits,
+            _ => &DEFAULT.limits,
+        };
+        let sizes = init.sizes;
         if sizes.send > most.qp_wr
             || sizes.recv > most.qp_wr
             || sizes.send_sge > most.send_sge

@@ -145,7 +145,7 @@ impl Stand {
         let command = Command(cmd.clone());
         let tag = command.tag();
         let posting = rcu::read_lock();
-        let Some(connection) = self.channels.for_hw_queue(0) else {
+        let Some(connection) = self.channels.for_hw_queue(0, &posting) else {
             command.release();
             return false;
         };
