@@ -101,6 +101,8 @@ pub enum Command {
     /// The target is the kernel's (LIO) or SCST, on this machine. What a port lacks is printed with
     /// the command that adds it.
     TargetInfo(crate::target_info::TargetInfo),
+    /// Print how the firmware (iPXE) has logged in to boot; status 6 if it has not
+    Firmware(List),
     /// Write manual pages and completions into a folder
     #[command(hide = true)]
     Generate(Generate),
@@ -116,19 +118,24 @@ pub enum Command {
 }
 
 /// `srpctl connect`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     override_usage = "srpctl connect [OPTIONS] NAME\n       srpctl connect [OPTIONS] --dest \
-    ADDRESS:PORT --id-ext HEX --ioc-guid HEX\n       srpctl connect --all"
+    ADDRESS:PORT --id-ext HEX --ioc-guid HEX\n       srpctl connect --all | --firmware[=TABLE]"
 )]
 pub struct Connect {
     /// A target of /etc/srp/targets.d
     #[arg(conflicts_with_all = ["dest", "id_ext"])]
-    #[arg(required_unless_present_any = ["dest", "dgid", "id_ext", "ioc_guid", "all"])]
+    #[arg(required_unless_present_any = ["dest", "dgid", "id_ext", "ioc_guid", "all", "firmware"])]
     pub name: Option<String>,
     /// All targets of /etc/srp/targets.d, except those with `onboot = false`
     #[arg(long, conflicts_with_all = ["name", "id_ext", "device", "port", "save", "path"])]
     pub all: bool,
+    /// Log in as the firmware (iPXE) has to boot: by each of its tables, or by this one
+    #[arg(long, value_name = "TABLE", num_args = 0..=1, require_equals = true,
+        default_missing_value = "", conflicts_with_all = ["name", "all", "device", "port", "path",
+        "dest", "id_ext", "ioc_guid", "dgid"])]
+    pub firmware: Option<String>,
     /// RDMA device, as mlx5_0, or its node GUID
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
@@ -161,15 +168,8 @@ impl Connect {
     pub fn of(name: &str) -> Self {
         Self {
             name: Some(name.into()),
-            all: false,
-            device: None,
-            port: None,
-            save: None,
-            retry: None,
-            path: false,
             owner: OURS.into(),
-            unit: false,
-            settings: Settings::default(),
+            ..Self::default()
         }
     }
 }
@@ -237,7 +237,7 @@ pub struct Rescan {
     pub queued: bool,
 }
 
-/// `srpctl list`.
+/// `srpctl list`, `srpctl firmware`.
 #[derive(Debug, Args)]
 pub struct List {
     /// Print JSON, for programs

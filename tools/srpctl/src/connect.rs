@@ -9,6 +9,7 @@ use crate::{
     draft::Draft,
     driver,
     error::{Error, Result},
+    firmware,
     kernel_log::KernelLog,
     lock::Lock,
     out::say,
@@ -23,8 +24,7 @@ use crate::{
 };
 use std::{
     collections::BTreeSet,
-    fs::OpenOptions,
-    io::{ErrorKind, Write},
+    io::ErrorKind,
     net::IpAddr,
     process::Command,
     thread::sleep,
@@ -148,26 +148,34 @@ fn extension(number: u64) -> String {
     format!("{number:#018x}")
 }
 
-/// Logs in, waits for the disks, and prints them.
+/// Logs in to the targets that the command line means.
 pub fn run(sysfs: &Sysfs, args: &Connect) -> Result {
     if args.all {
         return all(sysfs, args);
     }
-    let target = Target::of(sysfs, args)?;
+    if let Some(table) = &args.firmware {
+        return firmware::log_in(sysfs, args, table);
+    }
+    log_in_to(sysfs, args, &Target::of(sysfs, args)?).map(drop)
+}
+
+/// Logs in, waits for the disks, and prints them.
+pub fn log_in_to(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<Session> {
     target.check()?;
-    let (mut login, rest) = log_in_as(sysfs, args, &target)?;
+    let (mut login, rest) = log_in_as(sysfs, args, target)?;
     // The initramfs and the unit only want the session.
     if !login.new && args.owner == OURS && !args.unit {
         rescan::found(sysfs, &mut login.session);
     }
     report(&login.session, login.new);
-    let other = apply::other_options(sysfs, &login.session, &target, "wanted");
+    let other = apply::other_options(sysfs, &login.session, target, "wanted");
     if let (false, Some(other)) = (login.new, other) {
         let host = login.session.name();
         eprintln!("srpctl: {host} keeps its options until a logout: {other}");
     }
     rest?;
-    start_unit(sysfs, args, &target)
+    start_unit(sysfs, args, target)?;
+    Ok(login.session)
 }
 
 /// Logs in to all targets with a file, except those with `onboot = false`. Returns the last error,
@@ -379,7 +387,7 @@ fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login>
     let before = loop {
         let before = Session::to(sysfs, target, port)?;
         let mut log = KernelLog::from_now();
-        let Err(e) = add_target(port, &login) else {
+        let Err(e) = port.add_target(&login) else {
             break before;
         };
         let Error::Io { source, .. } = &e else {
@@ -456,15 +464,6 @@ pub fn elsewhere(sysfs: &Sysfs, session: &Session, target: &Target) -> Result<Op
         }
     }
     Ok(None)
-}
-
-fn add_target(port: &Port, login: &str) -> Result {
-    let path = port.folder.join("add_target");
-    let io = |e| Error::io(&path, e);
-    let mut file = OpenOptions::new().write(true).open(&path).map_err(io)?;
-    // A login string must be written with a single write().
-    file.write(login.as_bytes()).map_err(io)?;
-    Ok(())
 }
 
 /// Waits until udev has named the disks.

@@ -3,7 +3,7 @@
 //! The examples of the manual pages.
 
 /// For each command: what is to be done, and what to type. `srpctl` is the first page.
-pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
+pub const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
     (
         "srpctl",
         &[
@@ -40,6 +40,10 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
             (
                 "Wait a minute for a target that is being started:",
                 "srpctl connect disk1 --retry 60",
+            ),
+            (
+                "Log in as iPXE has, and again when the session is gone:",
+                "srpctl connect --firmware --save root",
             ),
             (
                 "Log in on InfiniBand without IP addresses:",
@@ -199,6 +203,16 @@ pub const EXAMPLES: [(&str, &[(&str, &str)]); 16] = [
             (
                 "Print only the commands that log in:",
                 "srpctl target-info --json | jq -r .[].logins[]",
+            ),
+        ],
+    ),
+    (
+        "firmware",
+        &[
+            ("Show how iPXE has logged in:", "srpctl firmware"),
+            (
+                "Print the name of the disk that it has booted from:",
+                "srpctl firmware --json | jq -r .[].disk",
             ),
         ],
     ),

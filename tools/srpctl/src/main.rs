@@ -24,6 +24,7 @@ mod event;
 mod events;
 mod examples;
 mod explain;
+mod firmware;
 mod generate;
 mod holder;
 mod kernel_log;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&sysfs, &args),
         Command::Explain(args) => explain::run(&args),
         Command::TargetInfo(args) => target_info::run(&sysfs, &args),
+        Command::Firmware(args) => firmware::run(&sysfs, &args),
         Command::Generate(args) => generate::run(&args),
         Command::Generator(args) => boot::generator(&sysfs, &args),
         Command::Targets(args) => boot::targets(&args),

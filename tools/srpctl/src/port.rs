@@ -13,6 +13,8 @@ use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
 use serde::Deserialize;
 use std::{
     collections::BTreeSet,
+    fs::OpenOptions,
+    io::Write,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
     path::{Path, PathBuf},
 };
@@ -60,6 +62,16 @@ impl Port {
         Ok(all)
     }
 
+    /// Writes a login string to the port's `add_target`.
+    pub fn add_target(&self, login: &str) -> Result {
+        let path = self.folder.join("add_target");
+        let io = |e| Error::io(&path, e);
+        let mut file = OpenOptions::new().write(true).open(&path).map_err(io)?;
+        // A login string must be written with a single write().
+        file.write(login.as_bytes()).map_err(io)?;
+        Ok(())
+    }
+
     /// Returns `DEVICE/NUMBER`, as the RDMA tools write it.
     pub fn name(&self) -> String {
         format!("{}/{}", self.device, self.number)
@@ -69,6 +81,14 @@ impl Port {
     pub fn link_layer(&self, sysfs: &Sysfs) -> Option<String> {
         sysfs::text(sysfs.path(format!(
             "/sys/class/infiniband/{}/ports/{}/link_layer",
+            self.device, self.number
+        )))
+    }
+
+    /// Returns GID 0, which a login by the InfiniBand connection manager comes from.
+    pub fn gid(&self, sysfs: &Sysfs) -> Option<String> {
+        sysfs::text(sysfs.path(format!(
+            "/sys/class/infiniband/{}/ports/{}/gids/0",
             self.device, self.number
         )))
     }
@@ -276,6 +296,7 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
         .iter()
         .filter(|port| device.is_none_or(|device| adapter::is(sysfs, device, &port.device)))
         .filter(|port| number.is_none_or(|number| port.number == number))
+        .filter(|port| target.source_gid.is_none() || port.gid(sysfs) == target.source_gid)
         .collect();
     let names = |ports: &[&Port]| {
         ports
@@ -289,7 +310,10 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
             (Some(device), Some(number)) => format!("{device}/{number}"),
             (Some(device), None) => device.to_string(),
             (None, Some(number)) => format!("number {number}"),
-            (None, None) => String::new(),
+            (None, None) => {
+                let gid = target.source_gid.as_deref().unwrap_or_default();
+                format!("with the GID {gid}")
+            }
         };
         return Err(Error::NoPort(format!(
             "no RDMA port {wanted}; available: {}",

@@ -131,6 +131,8 @@ pub struct Target {
     pub device: Option<String>,
     /// Port number on the RDMA device, starting at 1.
     pub port: Option<u32>,
+    /// GID of the port, which no file has.
+    pub source_gid: Option<String>,
     /// Whether the target has the root file system: the initramfs logs in, too, and no unit logs
     /// out.
     pub initramfs: bool,
@@ -145,15 +147,19 @@ pub struct Target {
 impl Target {
     /// Returns the target that the command line names or describes.
     pub fn of(sysfs: &Sysfs, args: &Connect) -> Result<Self> {
-        let mut target = match &args.name {
+        let target = match &args.name {
             Some(name) => Self::named(sysfs, name)?,
             None => Self::default(),
         };
+        target.with(args)
+    }
+
+    /// Returns the target with the options of the command line, which override its own.
+    pub fn with(mut self, args: &Connect) -> Result<Self> {
         let settings = || args.settings.options.iter().chain(&args.settings.timeouts);
-        // Options on the command line override those in the file. They replace all values of this
-        // list.
+        // They replace all values of this list.
         if settings().any(|(name, _)| *name == ANSWERS_FROM) {
-            target.options.retain(|(name, _)| *name != ANSWERS_FROM);
+            self.options.retain(|(name, _)| *name != ANSWERS_FROM);
         }
         for (name, value) in settings() {
             if !is_value(value) {
@@ -162,11 +168,11 @@ impl Target {
                     value.escape_debug()
                 )));
             }
-            target.set(name, value.clone());
+            self.set(name, value.clone());
         }
-        target.device = args.device.clone().or(target.device);
-        target.port = args.port.or(target.port);
-        Ok(target)
+        self.device = args.device.clone().or(self.device);
+        self.port = args.port.or(self.port);
+        Ok(self)
     }
 
     /// Reads the file of the target `name`.

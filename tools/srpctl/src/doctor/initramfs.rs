@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The initramfs, for targets with `initramfs = true`.
+//! The initramfs, for targets with `initramfs = true` and the login of the firmware.
 
 use super::{machine::Machine, Report};
-use crate::{boot, sysfs, target::FOLDER};
+use crate::{boot, firmware, sysfs, target::FOLDER};
 use std::{fs, path::Path, time::SystemTime};
 
 /// Where initramfs-tools and dracut put an image, and what to type to make it again.
@@ -42,7 +42,7 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
     let files = boot::files(machine.sysfs).into_iter();
     let marked = files.filter(|(_, target)| target.as_ref().is_ok_and(|t| t.initramfs));
     let names: Vec<String> = marked.map(|(name, _)| name).collect();
-    if names.is_empty() {
+    if names.is_empty() && firmware::names(machine.sysfs).is_empty() {
         return report.ok("no target has initramfs = true");
     }
     let release = machine.release();
@@ -56,10 +56,11 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
             let before = report.findings.len();
             inside(machine, &names, (image, again), &content, report);
             if report.findings.len() == before {
-                report.ok(format!(
-                    "{image} has ib_srp and the files of {}",
-                    names.join(", ")
-                ));
+                let files = match names.is_empty() {
+                    true => String::new(),
+                    false => format!(" and the files of {}", names.join(", ")),
+                };
+                report.ok(format!("{image} has ib_srp{files}"));
             }
         }
         Err(why) => report.note(
@@ -160,6 +161,10 @@ mod tests {
         let made = Made::new();
         made.target("disk1", "");
         assert_eq!(made.bad(check), [""; 0]);
+        let table = made.put("/sys/firmware/acpi/tables/sBFT", "");
+        let bad = made.bad(check);
+        assert!(bad[0].starts_with("error: there is no initramfs of Linux 7.3.4 in /boot"));
+        fs::remove_file(table).unwrap();
         made.target("root", "initramfs = true\n");
         let bad = made.bad(check);
         assert!(bad[0].starts_with("error: there is no initramfs of Linux 7.3.4 in /boot"));

@@ -5,6 +5,7 @@
 
 mod ask;
 mod firewall;
+mod firmware;
 mod initramfs;
 mod kernel;
 mod machine;
@@ -107,12 +108,13 @@ impl Report {
 type Check = fn(&Machine<'_>, &mut Report);
 
 /// All checks, in the order of a login.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("kernel", kernel::check),
     ("module", module::check),
     ("port", port::check),
     ("firewall", firewall::check),
     ("target", targets::check),
+    ("firmware", firmware::check),
     ("timeout", timeouts::check),
     ("multipath", multipath::check),
     ("initramfs", initramfs::check),
