@@ -92,7 +92,7 @@ install-srpctl:
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/systemd/system-generators tools/systemd/srp-generator
 	@install -D -m 755 tools/initramfs/hook $(DESTDIR)/usr/share/initramfs-tools/hooks/srp
 	@install -D -m 755 tools/initramfs/local-top $(DESTDIR)/usr/share/initramfs-tools/scripts/local-top/srp
-	@install -D -m 755 -t $(DESTDIR)/usr/lib/dracut/modules.d/95srp tools/dracut/module-setup.sh tools/dracut/srp-login.sh
+	@install -D -m 755 -t $(DESTDIR)/usr/lib/dracut/modules.d/95srp tools/dracut/*.sh
 	@to=$$(mktemp -d) && $(srpctl) generate $$to && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $$to/*.8 && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man5 $$to/*.5 && \

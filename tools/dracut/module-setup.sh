@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# dracut.modules(7): adds the targets in /etc/srp/targets.d with `initramfs = true`, and the tools to log in to them.
+# dracut.modules(7): adds the targets in /etc/srp/targets.d with `initramfs = true`, and the tools to log in to them and
+# to the target that the firmware has booted this machine from.
 
 marked() { srpctl targets --root "${dracutsysrootdir:-/}" "$@"; }
 
@@ -8,6 +9,7 @@ marked() { srpctl targets --root "${dracutsysrootdir:-/}" "$@"; }
 check() {
 	local files
 	require_binaries srpctl flock || return 1
+	compgen -G "/sys/firmware/acpi/tables/sBFT*" >/dev/null && return 0
 	files=$(marked 2>/dev/null) && [ -z "$files" ] && return 255
 	return 0
 }
@@ -21,13 +23,15 @@ installkernel() {
 }
 
 install() {
+	local files
 	# shellcheck disable=SC2154 # dracut sets it.
-	marked --into "$initdir" >/dev/null || { dfatal "srp: the targets that log in at boot are not known"; exit 1; }
+	files=$(marked --into "$initdir") || { dfatal "srp: the targets that log in at boot are not known"; exit 1; }
 	inst_multiple srpctl flock
 	inst_rules 60-srp.rules
 	inst /usr/lib/udev/srp-name
 	# shellcheck disable=SC2154 # dracut sets both.
 	inst_hook initqueue/online 50 "$moddir/srp-login.sh"
+	inst_hook initqueue/settled 50 "$moddir/srp-firmware.sh"
 	# shellcheck disable=SC2154
-	echo rd.neednet=1 >"$initdir/etc/cmdline.d/50-srp.conf"
+	[ -z "$files" ] || echo rd.neednet=1 >"$initdir/etc/cmdline.d/50-srp.conf"
 }

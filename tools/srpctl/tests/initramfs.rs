@@ -15,7 +15,8 @@ const SLOW: Duration = Duration::from_secs(8);
 
 /// Runs a script with the targets in `names`, and returns how long it took and the logins that have
 /// begun. A target `slow` takes a while, one with `away` in its name fails. The `id_ext` is what
-/// follows `:` in the name, or 1. One with `lost` has no key in the image.
+/// follows `:` in the name, or 1. One with `lost` has no key in the image. `sBFT` is a table of
+/// the firmware, of which sBFT2 is away and sBFT3 slow.
 fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
@@ -24,7 +25,12 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
         fs::write(&path, text).unwrap();
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     };
-    for name in names {
+    let (tables, names): (Vec<&str>, Vec<&str>) =
+        names.iter().partition(|name| name.starts_with("sBFT"));
+    for table in &tables {
+        put(&format!("sys/firmware/acpi/tables/{table}"), "");
+    }
+    for name in &names {
         let id = name.split_once(':').map_or("0x1", |(_, id)| id);
         let text = format!(
             "# ioc_guid = \"9\"\nioc_guid=\"0000000000000002\"\nid_ext = \"{id}\" # here\n\
@@ -43,13 +49,18 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
         let key = format!("etc/srp/targets.d/{name}.key");
         fs::remove_file(root.path().join(key)).unwrap();
     }
-    let functions = "configure_networking() { :; }\nlog_warning_msg() { echo \"$@\"; }\n";
-    put("scripts/functions", functions);
+    // Only files need a network.
+    let network = i32::from(names.is_empty());
+    let functions = format!(
+        "configure_networking() {{ [ {network} = 0 ] || exit 1; }}\n\
+         log_warning_msg() {{ echo \"$@\"; }}\n"
+    );
+    put("scripts/functions", &functions);
     put("lib/dracut-lib.sh", "warn() { echo \"$@\"; }\n");
     let began = root.path().join("began");
     let stub = format!(
         "#!/bin/sh\nfor name; do :; done\necho $name >>{}\n\
-         case $name in slow*) sleep {} ;; esac\ncase $name in *away*) exit 1 ;; esac\n",
+         case $name in slow*|*T3) sleep {} ;; esac\ncase $name in *away*|*T2) exit 1 ;; esac\n",
         began.display(),
         SLOW.as_secs()
     );
@@ -58,22 +69,29 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
         .join("..")
         .join(script);
     let mut text = fs::read_to_string(path).unwrap();
-    for folder in [" /etc/", " /scripts/", " /lib/", "=/run/"] {
+    for folder in [" /etc/", " /scripts/", " /lib/", " /sys/", "=/run/"] {
         let (before, rest) = folder.split_at(1);
         text = text.replace(folder, &format!("{before}{}{rest}", root.path().display()));
     }
     put("script", &text);
     let path = std::env::var("PATH").unwrap();
     let start = Instant::now();
+    let path_of_script = root.path().join("script");
+    // dracut calls this one each time that udev has settled.
+    let again = match script.ends_with("srp-firmware.sh") {
+        true => r#". "$0"; . "$0"; wait"#,
+        false => r#"exec sh "$0""#,
+    };
     let status = Command::new("sh")
-        .arg(root.path().join("script"))
+        .args(["-c", again])
+        .arg(path_of_script)
         .env("PATH", format!("{}/bin:{path}", root.path().display()))
         .status()
         .unwrap();
     let took = start.elapsed();
     assert!(status.success());
     let all = || fs::read_to_string(&began).unwrap_or_default();
-    while all().lines().count() < names.len() {
+    while all().lines().count() < names.len() + tables.len() {
         assert!(start.elapsed() < SLOW, "not all at once: {}", all());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -122,5 +140,29 @@ fn each_target_is_waited_for() {
     ] {
         let (took, _) = run("initramfs/local-top", &names);
         assert!(took < SLOW, "{names:?}: {took:?}");
+    }
+}
+
+#[test]
+fn the_firmware_needs_no_file_and_no_network() {
+    for script in ["initramfs/local-top", "dracut/srp-firmware.sh"] {
+        let (took, began) = run(script, &["sBFT"]);
+        assert_eq!(began, ["--firmware=sBFT"], "{script}");
+        assert!(took < SLOW, "{script}: {took:?}");
+        let (_, began) = run(script, &["sBFT1", "sBFT2"]);
+        assert_eq!(began, ["--firmware=sBFT1", "--firmware=sBFT2"], "{script}");
+        assert!(run(script, &[]).1.is_empty(), "{script}");
+    }
+}
+
+#[test]
+fn one_table_is_waited_for_and_each_file() {
+    for names in [&["sBFT1", "sBFT3"][..], &["root", "sBFT1", "sBFT3"]] {
+        let (took, _) = run("initramfs/local-top", names);
+        assert!(took < SLOW, "{names:?}: {took:?}");
+    }
+    for names in [["sBFT2", "sBFT3"], ["root", "sBFT3"], ["sBFT", "slow"]] {
+        let (took, _) = run("initramfs/local-top", &names);
+        assert!(took >= SLOW, "{names:?}: {took:?}");
     }
 }

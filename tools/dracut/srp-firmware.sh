@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# dracut: logs in as the firmware has to boot from an SRP disk. This needs no network, so it waits for no interface.
+command -v warn >/dev/null || . /lib/dracut-lib.sh
+state=/run/srp/initramfs
+for table in /sys/firmware/acpi/tables/sBFT*; do
+	# dracut calls this each time that udev has settled.
+	[ -e "$table" ] && mkdir -p $state && mkdir "$state/${table##*/}" 2>/dev/null || continue
+	login=--firmware=${table##*/}
+	{ srpctl connect --owner initramfs --retry 90 "$login" || warn "srpctl: $login: not logged in"; } &
+done
