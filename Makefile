@@ -63,7 +63,7 @@ install:
 # then keeps. Debian's crates have no checksums and other dependencies, so they neither fit a lock file nor make one that
 # fits others.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
-srpctl = $(CARGO_TARGET_DIR)/release/srpctl
+srpctl = $(CARGO_TARGET_DIR)/$(CARGO_BUILD_TARGET:=/)release/srpctl
 debian_crates := /usr/share/cargo/registry
 debian := $(wildcard $(debian_crates)/clap-4*)
 cargo = $(if $(debian),rm -f tools/Cargo.lock &&) cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(debian), \
@@ -221,7 +221,7 @@ help:
 	@echo '  make dkms           the tools, and the source, which dkms builds for each new kernel'
 	@echo
 	@echo 'Try'
-	@echo '  make demo           a guest with the stock kernel: target, login, verified I/O on /dev/srp0 (KERNEL=rt)'
+	@echo '  make demo           a guest with the stock kernel: target, login, verified I/O on /dev/srp0 (KERNEL=rt|arm64|arm64-16k)'
 	@echo '  make demo-wss       the same with a storage system of five nodes (docs/fabric.md)'
 	@echo '  make demo-xorset    the same with a set of five nodes, of which any two may be lost'
 	@echo '  make shell          a guest with a target and a login, and a prompt (KERNEL=stock|rt|test)'

@@ -11,7 +11,7 @@ log=demo${1:+-$1}
 [ "$kernel" = stock ] || log+=-$kernel
 module=()
 # The module's build has mostly one thread.
-[ -n "${1-}" ] || "$top/ci/tools.sh" srpctl >/dev/null &
+[ -n "${1-}" ] || "$top/ci/tools.sh" srpctl "$kernel" >/dev/null &
 building=$!
 if [ "${DRIVER-}" != c ]; then
 	"$top/ci/module.sh" "$kernel" "$built/$kernel" >&2
@@ -19,14 +19,14 @@ if [ "${DRIVER-}" != c ]; then
 fi
 case ${1-} in
 wss | xorset)
-	tools=$("$top/ci/tools.sh")
+	tools=$("$top/ci/tools.sh" "$kernel")
 	test=$(basename "$top"/userspace-tests/guest/*-$1.sh)
 	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 --memory 2048 "${module[@]}" --file "$tools/$1" -- \
 		bash "/srp/tests/$test" rxe
 	;;
 *)
 	wait $building
-	srpctl=$("$top/ci/tools.sh" srpctl)
+	srpctl=$("$top/ci/tools.sh" srpctl "$kernel")
 	mkdir -p "$built/log"
 	"$top/ci/vm.sh" "$kernel" --log "$log" --timeout 1000 "${module[@]}" --file "$srpctl/srpctl" -- \
 		bash /srp/tests/demo.sh | tee "$built/log/$log.out"

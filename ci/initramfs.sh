@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# initramfs.sh stock|rt|test|rtdebug|kasan: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox,
-# the kernel's modules and ci/guest/init). Files that change between runs (our module, the tests) are in a second
-# archive that lab/vm.py appends.
+# initramfs.sh KERNEL: prints a directory with `vmlinuz`, `release` and `initramfs.cpio` (busybox, the kernel's modules
+# and ci/guest/init). Files that change between runs (our module, the tests) are in a second archive that lab/vm.py
+# appends.
 . "$(dirname "$0")/lib.sh"
 
 # The modules that we use, of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only
@@ -18,8 +18,8 @@ wanted=(
 pack() {
 	in_root "$root" "$modules:/in/lib/modules:ro" "${vmlinuz%/*}:/vmlinuz:ro" "$top/ci:/ci:ro" "$1:/out" \
 		-- bash -euo pipefail -c '
-		release=$1 flavour=$2 image=$3
-		shift 3
+		release=$1 flavour=$2 image=$3 busybox=$4
+		shift 4
 		t=/tmp/t m=lib/modules/$release
 		mkdir -p /tmp/all/lib $t/{bin,proc,sys,dev,new,payload} $t/$m
 		cp -r /in/lib/modules /tmp/all/lib/modules
@@ -42,20 +42,26 @@ pack() {
 		done < /tmp/list
 		cp "/tmp/all/$m"/modules.{builtin,builtin.modinfo,order} $t/$m/ 2>/dev/null || true
 		depmod -b $t "$release"
-		cp /bin/busybox $t/bin/busybox
+		cp "$busybox" $t/bin/busybox
 		for a in sh mount modprobe sleep cat cp mkdir echo chroot; do ln -s busybox $t/bin/$a; done
 		cp /ci/guest/init $t/init
 		(cd $t && find . | sort | cpio -o -H newc --quiet -R 0:0) > /out/initramfs.cpio
 		cp "/vmlinuz/$image" /out/vmlinuz
-		echo "$release" > /out/release' pack "$release" "$flavour" "${vmlinuz##*/}" "${wanted[@]}"
+		echo "$release" > /out/release' pack "$release" "$flavour" "${vmlinuz##*/}" "$busybox" "${wanted[@]}"
 }
 
-root=$("$top/ci/root.sh")
-pick_series
 kind=${1-}
+root=$("$top/ci/root.sh" "$kind")
+pick_series
+busybox=/bin/busybox
+if [[ $kind == arm64* ]]; then
+	busybox=/usr/aarch64-linux-gnu/bin/busybox
+	# Debian builds it for amd64 only.
+	read -ra wanted <<<"${wanted[*]/scsi_debug}"
+fi
 flavour=$(flavour "$kind") || flavour=
 case $kind in
-stock|rt)
+stock|rt|arm64|arm64-16k)
 	linux=$("$top/ci/linux.sh" "$kind")
 	release=$(cat "$linux/release")
 	modules=$linux/image/usr/lib/modules
@@ -69,6 +75,6 @@ test|rtdebug|kasan)
 	vmlinuz=$tree/vmlinux
 	[ $kind = kasan ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|rt|test|rtdebug|kasan" ;;
+*) die "usage: initramfs.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

@@ -169,12 +169,18 @@ in_root() {
 			LC_ALL=C.UTF-8 "$@"' in_root "$@"
 }
 
-# make_srpctl TARGET: runs a target of the Makefile with Debian's crates. The build is shared with deb.sh. The source
-# is the tree SRC, default this one.
+# cross KERNEL: prints the variables that programs of its guests need to be built for another architecture.
+cross() {
+	local gcc=aarch64-linux-gnu-gcc target=aarch64-unknown-linux-gnu
+	[[ $1 != arm64* ]] || echo CC=$gcc CARGO_BUILD_TARGET=$target CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$gcc
+}
+
+# make_srpctl TARGET [KERNEL]: runs a target of the Makefile with Debian's crates, for guests with this kernel. The
+# build is shared with deb.sh. The source is the tree SRC, default this one.
 make_srpctl() {
-	local root; root=$("$top/ci/root.sh")
+	local root; root=$("$top/ci/root.sh" "${2-}")
 	mkdir -p "$cache/cargo"
-	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- bash -euc '
+	in_root "$root" "${SRC:-$top}:/src:ro" "$cache/cargo:/cargo" -- env $(cross "${2-}") bash -euc '
 		mkdir -p /tmp/src/rust/ib_srp/srp /tmp/src/docs /tmp/src/userspace-tests
 		cp -r /src/Makefile /src/debian /src/tools /tmp/src
 		cp -r /src/rust/ib_srp/srp/proto /tmp/src/rust/ib_srp/srp
@@ -187,10 +193,10 @@ make_srpctl() {
 
 # with_crates [HOST_DIR:ROOT_DIR[:ro]]... -- COMMAND...: like in_root with the toolchain root, for cargo with this
 # machine's source of crates: its certificates, proxies and cargo settings. Downloads and builds are in /host, which one
-# caller at a time may use.
+# caller at a time may use. It builds for guests with the kernel FOR.
 with_crates() {
 	local ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt} config settings root lock binds=()
-	root=$("$top/ci/root.sh")
+	root=$("$top/ci/root.sh" "${FOR-}")
 	mkdir -p "$cache"/host/{cargo,target,certs}
 	[ ! -e "$ca" ] || cp "$ca" "$cache/host/certs/ca.crt"
 	for config in "${CARGO_HOME:-$HOME/.cargo}"/config{,.toml}; do
@@ -207,7 +213,7 @@ with_crates() {
 	exec {lock}>"$cache/host.lock"
 	flock "$lock"
 	in_root "$root" "${binds[@]}" "$cache/host:/host" -- env \
-		"${settings[@]}" CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \
+		"${settings[@]}" $(cross "${FOR-}") CARGO_HOME=/host/cargo CARGO_TARGET_DIR=/host/target \
 		CARGO_HTTP_CAINFO=/host/certs/ca.crt CARGO_TERM_COLOR=never "$@" {lock}>&-
 	exec {lock}>&-
 }

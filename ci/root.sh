@@ -16,7 +16,10 @@ packages=(
 	# tests on the host, guests
 	cargo ca-certificates libibverbs-dev librdmacm-dev qemu-system-x86 e2fsprogs virtme-ng busybox-static
 )
-arm64=(gcc-aarch64-linux-gnu qemu-system-arm libstd-rust-dev:arm64 libibverbs-dev:arm64 librdmacm-dev:arm64)
+# libc6-dev has what the linker starts a program with: gcc-aarch64-linux-gnu only recommends its own.
+arm64=(
+	gcc-aarch64-linux-gnu qemu-system-arm libstd-rust-dev:arm64 libc6-dev:arm64 libibverbs-dev:arm64 librdmacm-dev:arm64
+)
 
 make_root() {
 	local m; m=$(mirror)

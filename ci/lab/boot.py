@@ -47,9 +47,9 @@ def translated(words, binds):
 def in_lab(module, kernel, binds, *words):
     """Returns the command that runs a module of the lab in the toolchain root, with what a guest boots from."""
     folders = [f"{TOP}:/srp:ro", f"{built() / 'log'}:/log", f"{CACHE}:/cache"]
-    folders += [f"{script('initramfs.sh', kernel)}:/kernel:ro", f"{script('guest.sh')}:/guest:ro", *binds]
+    folders += [f"{script('initramfs.sh', kernel)}:/kernel:ro", f"{script('guest.sh', kernel)}:/guest:ro", *binds]
     command = ["env", "PYTHONPATH=/srp/ci", "python3", "-B", "-m", f"lab.{module}", *words]
-    return in_root(script("root.sh"), folders, *command)
+    return in_root(script("root.sh", kernel), folders, *command)
 
 
 def command(kernel, *words):

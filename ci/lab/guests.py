@@ -13,6 +13,7 @@ import threading
 from . import TOP, boot, built, headers, packing, results, script
 
 BENCH = TOP / "userspace-tests/bench"
+TOOLS = ("odd-target", "user-verbs", "srpctl", "srp-target", "srp-hostile", "wss", "xorset")
 IS_TEST = re.compile(r"\d\d-")
 PRINTING = threading.Lock()
 # The soft RDMA drivers and the target sometimes stall, break connections or crash, also with the C driver, so a failed
@@ -30,6 +31,8 @@ class Lab:
         self.built = built()
         self.logs = self.built / "log"
         self.files = []
+        # The folder of the programs, for each kernel.
+        self.tools = {}
 
     def module(self, kernel, name, source=TOP, *variables):
         target = ("modules", *variables) if variables else ()
@@ -37,9 +40,12 @@ class Lab:
 
     def builds(self, guests):
         """Returns the scripts that build what these guests need, with their arguments, in any order."""
-        yield ("tools.sh",)
-        yield ("guest.sh",)
-        for kernel in sorted({g.kernel for g in guests}):
+        kernels = sorted({g.kernel for g in guests})
+        # Programs and disk are those of the architecture.
+        for kernel in {k.startswith("arm64"): k for k in kernels}.values():
+            yield "tools.sh", kernel
+            yield "guest.sh", kernel
+        for kernel in kernels:
             yield "initramfs.sh", kernel
             if self.driver != "c":
                 yield self.module(kernel, kernel)
@@ -57,9 +63,7 @@ class Lab:
         """Builds what these guests need. A build of a module has mostly one thread."""
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             list(pool.map(lambda words: script(*words), self.builds(guests)))
-        tools = script("tools.sh")
-        for name in "odd-target", "user-verbs", "srpctl", "srp-target", "srp-hostile", "wss", "xorset":
-            self.files.append(f"{tools}/{name}")
+        self.tools = {kernel: script("tools.sh", kernel) for kernel in {g.kernel for g in guests}}
         # 27-wall runs the bench.
         self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
         self.files += [f"{TOP}/tools/lio-example", f"{TOP}/README.md"]
@@ -73,7 +77,8 @@ class Lab:
         modules.append(f"{self.built}/slow_qp-{guest.kernel}/slow_qp.ko")
         if guest.kernel == "rt":
             modules += [f"{self.built}/rxe-rt/rdma_rxe.ko", f"{self.built}/srpt-rt/ib_srpt.ko"]
-        files = self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
+        files = [f"{self.tools[guest.kernel]}/{name}" for name in TOOLS]
+        files += self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
         record = self.logs / f"{name}.results"
         record.unlink(missing_ok=True)
         # A test may clean up for another 180 s.

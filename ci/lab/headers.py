@@ -16,7 +16,7 @@ from . import TOP
 
 TESTS = TOP / "userspace-tests/guest"
 KINDS = ("rxe", "siw", "vfab", "rxe+user", "siw+user")
-KERNELS = ("stock", "rt", "test", "rtdebug", "kasan")
+KERNELS = ("stock", "rt", "arm64", "arm64-16k", "test", "rtdebug", "kasan")
 SETS = ("fast", "long")
 # The adapters that ib_vfab can resemble (PERSONALITY=*).
 PERSONALITIES = (

@@ -14,7 +14,7 @@ from . import headers
 BOUND = {"fast": 600, "long": 1800}
 # With this many CPUs, a guest slows down the others.
 MANY = 5
-SELECTION = re.compile(r"([^:@=]*)(?::([a-z+*?]+))?(?:@([a-z*?]+))?")
+SELECTION = re.compile(r"([^:@=]*)(?::([a-z+*?]+))?(?:@([a-z0-9*?-]+))?")
 
 
 @dataclasses.dataclass(frozen=True)

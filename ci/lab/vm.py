@@ -104,6 +104,7 @@ class Guest:
         # A kernel for User-Mode Linux is an ELF program.
         with open(f"{kernel}/vmlinuz", "rb") as f:
             self.uml = f.read(4) == b"\x7fELF"
+        self.arm = "-arm64" in self.release
         self.peer = None
         self.is_report = reader()
         # Whether a panic is expected.
@@ -140,32 +141,35 @@ class Guest:
     def parameters(self, extra):
         """Returns the kernel parameters."""
         a = self.args
+        console = "tty0" if self.uml else "ttyAMA0" if self.arm else "ttyS0"
         append = (
-            f"console={'tty0' if self.uml else 'ttyS0'} quiet printk.time=1 printk.devkmsg=on "
+            f"console={console} quiet printk.time=1 printk.devkmsg=on "
             f"loglevel={4 if a.shell else 7} panic=-1 oops=panic "
-            "mitigations=off tsc=reliable random.trust_cpu=on net.ifnames=0 "
+            "mitigations=off random.trust_cpu=on net.ifnames=0 "
             "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 "
             f"kunit.enable={int(a.kunit)} {extra} {a.append}"
         )
+        if self.uml or self.arm:
+            return append
         # no_timer_check: without it the kernel panics if its timer does not tick in time, as in a guest without CPU
         # time.
-        if self.uml:
-            return append
         khz = None if a.icount else tsc_khz()
-        return append + " no_timer_check" + (f" tsc_early_khz={khz}" if khz else "")
+        return append + " tsc=reliable no_timer_check" + (f" tsc_early_khz={khz}" if khz else "")
 
     def machine(self, kvm):
         """Returns QEMU's arguments for a machine with our pipe as its console."""
         a = self.args
+        program, machine = ("qemu-system-aarch64", "virt") if self.arm else ("qemu-system-x86_64", "q35")
         if kvm:
             accel = ["-accel", "kvm", "-cpu", "host"]
         elif a.icount:
             accel = ["-accel", "tcg", "-icount", "shift=0,sleep=off", "-cpu", "max,la57=off,erms=off,fsrm=off"]
         else:
-            accel = ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+            # A processor with pages of 16 KiB, without pointer authentication, which TCG computes slowly.
+            accel = ["-accel", "tcg,thread=multi", "-cpu", "neoverse-n1" if self.arm else "max,la57=off"]
         return [
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-machine", "q35", *accel, "-smp", "1" if a.icount else str(a.smp), "-m", str(a.memory),
+            program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-machine", machine, *accel, "-smp", "1" if a.icount else str(a.smp), "-m", str(a.memory),
             "-device", "virtio-rng-pci", "-chardev", "stdio,id=console,signal=off",
             "-serial", "chardev:console",
         ]  # fmt: skip
@@ -189,7 +193,7 @@ class Guest:
         """Returns whether a guest boots under KVM here: /dev/kvm alone is not enough."""
         if self.args.accel != "auto":
             return self.args.accel == "kvm"
-        if self.uml or self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        if self.uml or self.arm or self.args.icount or not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
         version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
         key = hashlib.sha256(f"{version} {os.uname().release} {self.kernel_id()}".encode()).hexdigest()[:16]

@@ -16,9 +16,10 @@ fn library(out: &Path, name: &str, files: &[&str]) {
     let archive = out.join(format!("lib{name}.a"));
     // `ar` keeps the objects of an earlier build, also those with other names.
     let _ = fs::remove_file(&archive);
+    let compiler = env::var("CC").unwrap_or("gcc".into());
     for (n, file) in files.iter().enumerate() {
         let object = out.join(format!("{name}{n}.o"));
-        run(Command::new("gcc")
+        run(Command::new(&compiler)
             .args(["-Wall", "-Wextra", "-Werror", "-O2", "-fPIC", "-c", file])
             .arg("-o")
             .arg(&object));

@@ -48,8 +48,8 @@ class Command(unittest.TestCase):
                 found = boot.command("rt", "--log", "some", "--smp", 2, "--", "true")
             self.assertTrue(os.path.isdir(f"{folder}/log"))
         wanted = [
-            f"{TOP}/ci/in-root.sh", "/made-root.sh", f"{TOP}:/srp:ro", f"{folder}/log:/log", f"{CACHE}:/cache",
-            "/made-initramfs.sh-rt:/kernel:ro", "/made-guest.sh:/guest:ro", "--",
+            f"{TOP}/ci/in-root.sh", "/made-root.sh-rt", f"{TOP}:/srp:ro", f"{folder}/log:/log", f"{CACHE}:/cache",
+            "/made-initramfs.sh-rt:/kernel:ro", "/made-guest.sh-rt:/guest:ro", "--",
             "env", "PYTHONPATH=/srp/ci", "python3", "-B", "-m", "lab.vm",
             "--console", "/log/some.log", "--kernel", "rt", "--smp", "2", "--", "true",
         ]  # fmt: skip

@@ -229,15 +229,23 @@ class Builds(unittest.TestCase):
         return {words[:2] for words in ran if words[0] != "module.sh"}, folders
 
     def test_what_guests_need(self):
-        always = {("tools.sh",), ("guest.sh",)}
         scripts, folders = self.prepared(("rxe", "kasan"), ("vfab", "kasan"), ("siw", "kasan"))
-        self.assertEqual(scripts, always | {("initramfs.sh", "kasan")})
+        self.assertEqual(scripts, {(f"{name}.sh", "kasan") for name in ("tools", "guest", "initramfs")})
         self.assertEqual(folders, {"kasan", "vfab-kasan", "slow_qp-kasan"})
-        self.assertIn("/made/srpctl", self.lab.files)
+        self.assertEqual(self.lab.tools, {"kasan": "/made"})
         scripts, folders = self.prepared(("rxe", "rt"), ("vfab", "stock"))
-        more = {("initramfs.sh", "rt"), ("initramfs.sh", "stock"), ("kernel.sh", "patched")}
-        self.assertEqual(scripts, always | more)
+        once = {("guest.sh", "stock"), ("kernel.sh", "patched")}
+        each = {(f"{name}.sh", kernel) for name in ("tools", "initramfs") for kernel in ("rt", "stock")}
+        self.assertEqual(scripts, once | each)
         self.assertEqual(folders, {"rt", "rxe-rt", "srpt-rt", "slow_qp-rt", "stock", "vfab-stock", "slow_qp-stock"})
+
+    def test_two_architectures(self):
+        scripts, folders = self.prepared(("rxe", "stock"), ("rxe", "arm64"), ("vfab", "arm64-16k"))
+        kernels = ("stock", "arm64", "arm64-16k")
+        each = {(f"{name}.sh", kernel) for name in ("tools", "initramfs") for kernel in kernels}
+        self.assertEqual(scripts, {("guest.sh", "stock"), ("guest.sh", "arm64-16k")} | each)
+        self.assertEqual(folders, {*kernels, *(f"slow_qp-{kernel}" for kernel in kernels), "vfab-arm64-16k"})
+        self.assertEqual(set(self.lab.tools), set(kernels))
 
     def test_the_c_driver(self):
         self.assertEqual(self.prepared(("rxe", "stock"), driver="c")[1], {"slow_qp-stock"})

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 import contextlib
 import io
+import itertools
+import pathlib
+import tempfile
 import time
 import types
 import unittest
@@ -10,6 +13,30 @@ from lab import vm
 from lab.reports import reader
 
 INIT = "[    0.500000] Run /init as init process"
+
+
+class Machines(unittest.TestCase):
+    def command(self, release, *options):
+        """Returns the command line of a guest with this kernel."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in ("release", release), ("vmlinuz", "MZ"):
+                (pathlib.Path(folder) / name).write_text(text)
+            guest = vm.Guest(vm.arguments("vm.sh", "").parse_args(["--accel", "tcg", *options]), folder)
+            return " ".join(guest.command(types.SimpleNamespace(name="/initrd"), "job=run", guest.kvm()))
+
+    def test_an_architecture_has_its_machine(self):
+        there = {
+            "7.3.4+deb13-amd64": ("qemu-system-x86_64", "-machine q35", "console=ttyS0", "tsc=reliable"),
+            "7.3.4+deb13-arm64-16k": ("qemu-system-aarch64", "-machine virt", "console=ttyAMA0", "-cpu neoverse-n1"),
+        }
+        for release, words in there.items():
+            command = self.command(release)
+            for word in itertools.chain(*there.values()):
+                self.assertEqual(word in command, word in words, f"{release}: {word}")
+
+    def test_no_kvm_for_another_architecture(self):
+        with mock.patch.object(vm.os, "access", side_effect=AssertionError):
+            self.assertIn("-accel tcg", self.command("7.3.4+deb13-arm64", "--accel", "auto"))
 
 
 class Watching(unittest.TestCase):
