@@ -6,8 +6,9 @@ touches more pages, and each must be one request of the disk and one registratio
 counts registrations."""
 import ctypes, errno, mmap, os, random, sys, time
 
+PAGE = mmap.PAGESIZE
 REGION = 8 << 20
-ARENA = 16 << 20
+ARENA = 4096 * PAGE
 
 def scattered(rng, size):
     """Returns memory whose pages are in random order, as on a machine that has run for a while."""
@@ -35,10 +36,10 @@ def pieces(rng, total, align, most):
 
 def layout(rng, lengths, align):
     """Returns an offset in the arena for every piece: in order, shuffled or far apart, never overlapping."""
-    spans, at = [], rng.randrange(0, 4096, align)
+    spans, at = [], rng.randrange(0, PAGE, align)
     for n in lengths:
         spans.append(at)
-        at += n + rng.choice([0, 0, align, 512, 4096 - n % 4096, 4096]) // align * align
+        at += n + rng.choice([0, 0, align, 512, PAGE - n % PAGE, PAGE]) // align * align
     if at > ARENA:
         spans, at = [], 0
         for n in lengths:
@@ -50,7 +51,7 @@ def layout(rng, lengths, align):
     return [spans[i] for i in order]
 
 def pages(spans, lengths):
-    return sum((s + n - 1) // 4096 - s // 4096 + 1 for s, n in zip(spans, lengths))
+    return sum((s + n - 1) // PAGE - s // PAGE + 1 for s, n in zip(spans, lengths))
 
 def counts(path, regions):
     """Returns the requests that the disk has completed, the registrations, and the pieces of all registrations."""
@@ -108,7 +109,7 @@ def main():
         iov = [view[s:s + n] for s, n in zip(spans, lengths)]
         deepest = max(deepest, len(iov))
         how = "write" if write else "read"
-        what = f"{how} {total} bytes at {at} in {len(iov)} pieces, first at offset {spans[0] % 4096}"
+        what = f"{how} {total} bytes at {at} in {len(iov)} pieces, first at offset {spans[0] % PAGE}"
         if write:
             data = rng.randbytes(total)
             pos = 0
