@@ -44,7 +44,7 @@ test          tools    quiet  test     ci/module.sh test build/SERIES/test
 kasan         tools    quiet  kasan    ci/module.sh kasan build/SERIES/kasan
 clippy        tools    quiet  stock    ci/lint.sh clippy
 doc           tools    quiet  kasan    ci/lint.sh doc
-build         tools    quiet  rt,kasan ci/guests.sh --build
+build         tools    quiet  rt,kasan{",arm64-16k" if LONG else ""} ci/guests.sh --build
 kunit         waiting  -      kasan    ci/kunit.sh
 next          waiting  -      -        nice -n 19 ci/next.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
@@ -52,13 +52,13 @@ deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
-guests        last     -      stock,rt,kasan{",test,rtdebug" if LONG else ""} ci/guests.sh
+guests        last     -      stock,rt,kasan{",arm64-16k,test,rtdebug" if LONG else ""} ci/guests.sh
 """
 # Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
 ONLY_LONG = ("test", "kunit-test")
 # Stages on the other series. The remaining stages would need a debug kernel of that series.
 ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests" if LONG else "stock demo"
-FLAVOURS = ("stock", "rt")
+FLAVOURS = ("stock", "rt", "arm64", "arm64-16k")
 
 
 class Refused(Exception):
