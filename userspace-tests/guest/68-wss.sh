@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The storage system in user space (storage/wss): an SE, two CEs and an RS, each a host of its own, as is
-# the initiator. Verified I/O, the bytes that each link carries, and crash and restart of each role. Then the same with
-# etcd, which is down for long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
+# the initiator. Roles without the key and initiators that are not in the list are refused. Verified I/O, the bytes that
+# each link carries, and crash and restart of each role. Then the same with etcd, which is down for long, and with a
+# second SE that replaces a sleeping one. Also run by make demo-wss.
 #
 # deadline: 900
 # takes: 259
@@ -36,25 +37,42 @@ done
 ! "$program" rs --number 8 --file $files/one >$tmp/other 2>&1 || fail "an RS took a file of another one"
 grep -q 'it is object 0 of RS 7 of wss, and this is object 0 of RS 8' $tmp/other || fail "another RS: $(<$tmp/other)"
 
+new_key() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+# keys FILE KEY...: puts the keys in the place of those of the file, at once.
+keys() { (umask 077 && printf '%s\n' "${@:2}" >$1.new) && mv $1.new $1 || fail "cannot write $1"; }
+old=$(new_key) new=$(new_key)
+keys $files/keys $old
+gid ${kind}10
+half=${gid:16}
+# allows EXT...: lets the initiators with these numbers log in, and no others.
+allows() { printf "0x000000000000000%d$half\n" "$@" >$files/allow; }
+allows 0
+
 # runs HOST ARGUMENT...: starts its role.
-runs() { serve $1 "$program" "${@:2}" --status $tmp/$1.sock --listen 10.0.${number[$1]}.2:$((5555 + number[$1])); }
-# tells HOST EXPRESSION: whether the status of its role fulfils a Python expression with `s`.
-tells() {
+runs() {
+	serve $1 "$program" "${@:2}" --key $files/keys --status $tmp/$1.sock \
+		--listen 10.0.${number[$1]}.2:$((5555 + number[$1]))
+}
+# status HOST EXPRESSION: prints a Python expression with the status `s` of its role.
+status() {
 	timeout 10 python3 - $tmp/$1.sock "$2" <<-'EOF'
 		import json, socket, sys
 		with socket.socket(socket.AF_UNIX) as s:
 		    s.connect(sys.argv[1])
 		    s = json.load(s.makefile())
-		sys.exit(not eval(sys.argv[2]))
+		print(eval(sys.argv[2]))
 	EOF
 }
+# tells HOST EXPRESSION: whether the status of its role fulfils an expression.
+tells() { [ "$(status $1 "$2")" = True ]; }
 with_etcd=
 role() {
 	local system=
 	[ -z "$with_etcd" ] || system="--etcd http://$(etcd_of $1) --system wss"
 	case $1 in
 	rs) runs rs rs --number 7 --file $files/one --file $files/two $system ;;
-	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 $system ;;
+	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 --allow $files/allow \
+		$system ;;
 	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd \
 		--cache 32 ;;
 	esac
@@ -88,6 +106,43 @@ say "login: /dev/srp0 is $dev, answered by $(<$files_of_host/answers_from)"
 
 within 5 "the SE's status" tells se 's["state"] == "serving" and s["sessions"] == 1 and [m["up"] for m in s["members"]] == [True] * 2'
 within 5 "the RS's status" tells rs 's["number"] == 7 and s["engine_up"] and s["objects"][1]["blocks"] == 64 << 11'
+
+# The key is replaced without a stop. The roles that crash and connect again below have the new one.
+keys $files/keys $old $new
+keys $files/keys $new $old
+keys $files/keys $new
+# stranger NAME ARGUMENT...: starts a role without that key, on a host of its own.
+strangers=0
+stranger() {
+	serve se2 "$program" "${@:2}" --listen 10.0.5.2:$((5570 + strangers++))
+	serving[$1]=${serving[se2]}
+	unset "serving[se2]"
+}
+keys $files/old $old
+keys $files/both $old $new
+ce="--se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 4"
+members='[(m["name"], m["up"], m["epoch"], m["extents"]) for m in s["members"]]'
+before=$(status se "$members")
+# With the key this SE would take the RS, and these CEs would end those of the same numbers.
+stranger no-key-se se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd
+stranger no-key-ce ce --member 1 $ce
+stranger old-ce ce --member 2 $ce --key $files/old
+stranger both-ce ce --member 2 $ce --key $files/both
+within 20 "the RS to refuse an SE without a key" says rs 'cannot accept it: it has no key'
+within 20 "the SE to refuse a CE without a key" says se 'cannot accept it: it has no key'
+within 20 "a CE to miss its key at the SE" says se2 'role: 1, number: 0 \} has none of the keys'
+within 20 "the SE to refuse the old key" says se 'role: 2, number: 2 \} has none of the keys'
+for h in no-key-se no-key-ce old-ce both-ce; do die $h; done
+! says se2 'attached|all RS are here' || fail "a stranger was let in: $(tail -n 5 $tmp/se2)"
+equal "CEs after the strangers" "$(status se "$members")" "$before"
+: >$tmp/se2
+mark
+error=$(write_login 0 "$(login_string 0 ,initiator_ext=0000000000000002)")
+[ -n "$error" ] || fail "an initiator that is not in the list was let in"
+logged 'SRP login rejected: .*\(0x00010006\)'
+says se '2.*: login refused: it is not in the list of --allow' || fail "the SE: $(tail -n 5 $tmp/se)"
+equal "answer channels after the strangers" "$(<$files_of_host/answer_channels)" 2
+say "strangers without the key, with the old one, and not in the list: refused"
 
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
@@ -235,6 +290,8 @@ kill -STOP ${serving[se]}
 role se2
 leads se2
 at=10.0.5.2:5560
+# The list is read for each login.
+allows 0 2
 login 0 ,initiator_ext=0000000000000002
 two=$host
 way $two
