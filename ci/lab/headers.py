@@ -40,6 +40,8 @@ PARAMETERS = {
     # A second guest, which runs the script of this name.
     "peer": r"\w+",
     "swiotlb": r"force",
+    # An ACPI table of QEMU, from the file of this name.
+    "table": r"\w+",
 }
 
 

@@ -480,12 +480,22 @@ def arguments(prog, description):
     return p
 
 
+def table(name):
+    """Writes the ACPI table in a file of hexadecimal digits for QEMU, and returns the path."""
+    path = f"/tmp/{name}.table"
+    with open(f"/srp/userspace-tests/guest/{name}.hex") as hexadecimal, open(path, "wb") as f:
+        f.write(bytes.fromhex("".join(line for line in hexadecimal if not line.startswith("#"))))
+    return path
+
+
 def main():
     a = arguments("vm.sh", "Runs a command or tests in a guest.").parse_args()
     guest = Guest(a, "/kernel")
     # A kernel parameter, so that the header of a test can set it.
     if m := re.search(r"\bpeer=(\S+)", a.append):
         guest.peer = peer.Peer(guest, m[1], with_parent)
+    if m := re.search(r"\btable=(\w+)", a.append):
+        a.qemu += ["-acpitable", f"file={table(m[1])}"]
     try:
         if a.shell:
             return run_shell(guest)
