@@ -25,7 +25,7 @@ def die(why):
 
 
 def module(*patterns):
-    return next((found for pattern in patterns for found in sorted(glob.glob(pattern))), None)
+    return next((found for pattern in patterns for found in sorted(glob.glob(pattern, recursive=True))), None)
 
 
 def arguments(e):
