@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale|cores [OPTION...]: sets up the target of the bench
-# and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the other initiators, which export the same disk. For
-# scale.py, with curves instead of workloads, the target has one LUN, and there are eight targets on vfab. The output
-# goes to the second disk.
+# and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the other
+# initiators, which export the same disk. For scale.py, with curves instead of workloads, the target has one LUN, and
+# there are eight targets on vfab. The output goes to the second disk.
 #
 # deadline: 100000
 . /srp/tests/lib.sh

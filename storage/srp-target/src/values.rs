@@ -8,7 +8,7 @@ use crate::config::{Key, Kind};
 
 /// The options that are not taken yet, in order.
 pub struct Values {
-    whose: String,
+    program: String,
     list: Vec<(String, OsString)>,
 }
 
@@ -19,14 +19,14 @@ fn parsed<T: FromStr>(name: &str, text: &str, good: impl Fn(&T) -> bool) -> Resu
 
 impl Values {
     /// Splits arguments into options, each in `keys`. Only a flag has no value. Errors name the
-    /// option, and `whose` it is.
+    /// option or the program.
     pub fn new(
-        whose: &str,
+        program: &str,
         keys: &[Key],
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, String> {
         let mut this = Self {
-            whose: whose.into(),
+            program: program.into(),
             list: Vec::new(),
         };
         let mut args = args.into_iter();
@@ -34,7 +34,7 @@ impl Values {
             let name = name.to_string_lossy().into_owned();
             let known = |key: &&Key| name.strip_prefix("--") == Some(key.0);
             let value = match keys.iter().find(known) {
-                None => return Err(format!("{whose} has no option '{name}'")),
+                None => return Err(format!("{program} has no option '{name}'")),
                 Some((_, Kind::Flag)) => OsString::new(),
                 Some(_) => args.next().ok_or_else(|| format!("{name} has no value"))?,
             };
@@ -61,7 +61,7 @@ impl Values {
     }
 
     fn missing(&self, name: &str) -> String {
-        format!("{} needs {name}", self.whose)
+        format!("{} needs {name}", self.program)
     }
 
     /// Returns whether a flag is given.

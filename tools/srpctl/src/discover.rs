@@ -193,8 +193,8 @@ fn umad(sysfs: &Sysfs, port: &Port) -> Result<String> {
     let found = found.map(|folder| format!("/dev/infiniband/{}", sysfs::name(folder)));
     found.ok_or_else(|| {
         Error::NoPort(format!(
-            "{} has no management datagrams, as iWARP; ask the target's administrator, \
-             who has `srpctl target-info`",
+            "{} has no management datagrams, as iWARP: \
+             `srpctl target-info` on the target prints the command",
             port.name()
         ))
     })
