@@ -48,7 +48,8 @@ void srp_helper_dev_put(struct net_device *dev);
 unsigned int srp_helper_num_online_nodes(void);
 
 /* linux/scatterlist.h */
-void srp_helper_sg_dma_skip(struct scatterlist *sg, s64 bytes);
+u64 srp_helper_sg_dma_address(struct scatterlist *sg);
+unsigned int srp_helper_sg_dma_len(struct scatterlist *sg);
 void *srp_helper_sg_lowmem(struct scatterlist *sg);
 void srp_helper_sg_set_dma(struct scatterlist *sg, dma_addr_t addr, unsigned int len);
 

@@ -48,10 +48,14 @@ unsigned int srp_helper_num_online_nodes(void)
 }
 
 /* linux/scatterlist.h */
-void srp_helper_sg_dma_skip(struct scatterlist *sg, s64 bytes)
+u64 srp_helper_sg_dma_address(struct scatterlist *sg)
 {
-	sg_dma_address(sg) += bytes;
-	sg_dma_len(sg) -= bytes;
+	return sg_dma_address(sg);
+}
+
+unsigned int srp_helper_sg_dma_len(struct scatterlist *sg)
+{
+	return sg_dma_len(sg);
 }
 
 void *srp_helper_sg_lowmem(struct scatterlist *sg)

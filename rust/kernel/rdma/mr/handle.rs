@@ -21,7 +21,10 @@ use crate::{
         ScatterList, //
     }, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
 use kernel::{
     alloc::AllocError,
     prelude::*,
@@ -47,12 +50,75 @@ struct Mapped {
 
 /// What a region holds of a scatter list.
 struct Filled {
-    /// Number of whole entries, or last parts of one.
+    /// Number of entries that the device driver counts: none may be whole.
     entries: u32,
-    /// Number of bytes of the entry after them.
-    of_next: u32,
-    /// Number of all bytes.
+    /// Number of bytes.
     bytes: u64,
+}
+
+/// The part of a mapped list that no region holds yet.
+///
+/// # Invariants
+///
+/// `sg` is the first of `count` mapped entries, unless `count` is 0.
+struct Rest {
+    sg: *mut bindings::scatterlist,
+    count: u32,
+    /// Number of bytes of the first entry that earlier regions hold, less than it has.
+    held: u32,
+}
+
+impl Rest {
+    /// Address and length of what is left of the first entry.
+    fn first(&self) -> (u64, u32) {
+        // SAFETY: `sg` is a mapped entry by the type invariant.
+        let addr = unsafe { bindings::srp_helper_sg_dma_address(self.sg) };
+        // SAFETY: `sg` is a mapped entry by the type invariant.
+        let len = unsafe { bindings::srp_helper_sg_dma_len(self.sg) };
+        (addr + u64::from(self.held), len - self.held)
+    }
+
+    /// Lets the first entry be this part of it. Returns what [`Self::give_back`] takes.
+    fn lend(&self, (addr, len): (u64, u32)) -> (u64, u32) {
+        // SAFETY: `sg` is a mapped entry by the type invariant.
+        let whole = unsafe { bindings::srp_helper_sg_dma_len(self.sg) };
+        // SAFETY: `sg` is a mapped entry by the type invariant.
+        unsafe { bindings::srp_helper_sg_set_dma(self.sg, addr, len) };
+        (addr - u64::from(self.held), whole)
+    }
+
+    /// Reverts [`Self::lend`].
+    fn give_back(&self, (addr, len): (u64, u32)) {
+        // SAFETY: `sg` is a mapped entry by the type invariant.
+        unsafe { bindings::srp_helper_sg_set_dma(self.sg, addr, len) };
+    }
+
+    /// Leaves out the next `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if there are fewer.
+    fn skip(&mut self, mut bytes: u64) -> Result {
+        while bytes != 0 {
+            if self.count == 0 {
+                return Err(EIO);
+            }
+            let (_, len) = self.first();
+            if let Some(left) = bytes.checked_sub(len.into()) {
+                bytes = left;
+                self.held = 0;
+                self.count -= 1;
+                // SAFETY: `sg` is a mapped entry by the type invariant.
+                // INVARIANT: The entry follows; after the last one `count` is 0.
+                self.sg = unsafe { bindings::sg_next(self.sg) };
+            } else {
+                // CAST: Less than `len`.
+                self.held += bytes as u32;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The memory handle of one slot, and the object that owns the memory while it is attached.
@@ -179,17 +245,19 @@ impl<T: ScatterList> Handle<T> {
         len: u32,
         random: u64,
     ) -> Result<(u32, Segment)> {
-        let (filled, first) = self.fill(&self.own().first, list, count, random)?;
-        let used = if (filled.entries, filled.bytes) == (count, u64::from(len)) {
-            1
-        } else {
-            self.describe_more(list, (count, len), random, filled)?
-        };
-        Ok((used, first))
+        let mut begun = None;
+        if u64::from(len) <= self.regions.bytes {
+            let (filled, first) = self.fill(&self.own().first, list, count, random)?;
+            if (filled.entries, filled.bytes) == (count, u64::from(len)) {
+                return Ok((1, first));
+            }
+            begun = Some((filled, first));
+        }
+        self.describe_more(list, (count, len), random, begun)
     }
 
-    /// Continues with the regions after the first, of which `filled` tells. Returns the number of
-    /// regions.
+    /// Describes a list that needs several regions; `begun` tells of the first one. Returns the
+    /// number of regions and the segment of the first.
     #[cold]
     #[inline(never)]
     fn describe_more(
@@ -197,49 +265,61 @@ impl<T: ScatterList> Handle<T> {
         list: *mut bindings::scatterlist,
         (count, len): (u32, u32),
         random: u64,
-        mut filled: Filled,
-    ) -> Result<u32> {
-        let (mut sg, mut left, mut bytes) = (list, count, 0);
-        // The bytes of `sg` that earlier regions hold.
-        let mut held = 0;
-        let mut used = 1;
+        begun: Option<(Filled, Segment)>,
+    ) -> Result<(u32, Segment)> {
+        // INVARIANT: The list has `count` mapped entries.
+        let mut rest = Rest {
+            sg: list,
+            count,
+            held: 0,
+        };
+        // Device drivers differ in what they do if not even the first entry fits: hns keeps the
+        // pages of an earlier command.
+        let (mut filled, first) = match begun.filter(|(filled, _)| filled.entries != 0) {
+            Some(begun) => begun,
+            None => self.fill_part(&self.own().first, &rest, random)?,
+        };
+        let (mut bytes, mut used) = (0, 1);
         loop {
-            let done = filled.entries;
-            // The region holds no part of any entry: hns does this when it is out of memory.
-            if done == 0 && filled.of_next == 0 {
-                return Err(ENOMEM);
-            }
-            if filled.bytes == 0 || done > left {
+            if filled.bytes == 0 {
                 return Err(EIO);
             }
+            rest.skip(filled.bytes)?;
             bytes += filled.bytes;
-            left -= done;
-            held = filled.of_next + if done == 0 { held } else { 0 };
-            if left == 0 && bytes == u64::from(len) {
-                return Ok(used);
+            if rest.count == 0 {
+                return match bytes == u64::from(len) {
+                    true => Ok((used, first)),
+                    false => Err(EIO),
+                };
             }
             let other = used as usize - 1;
-            let Some(region) = self.own().others.get(other) else {
-                return Err(E2BIG);
-            };
-            if left == 0 {
-                return Err(EIO);
-            }
-            for _ in 0..done {
-                // SAFETY: `sg` is an entry of the list, and not the last one.
-                sg = unsafe { bindings::sg_next(sg) };
-            }
-            let random = random.rotate_left(8 * used);
-            // The entry begins later meanwhile: hns takes no offset that is no multiple of 128.
-            // SAFETY: `sg` is a mapped entry, of which the last region has left some bytes.
-            unsafe { bindings::srp_helper_sg_dma_skip(sg, held.into()) };
-            let result = self.fill(region, sg, left, random);
-            // SAFETY: `sg` is a mapped entry, and the call reverts the last one.
-            unsafe { bindings::srp_helper_sg_dma_skip(sg, -i64::from(held)) };
+            let region = self.own().others.get(other).ok_or(E2BIG)?;
             let segment;
-            (filled, segment) = result?;
+            (filled, segment) = self.fill_part(region, &rest, random.rotate_left(8 * used))?;
             *self.others.get_mut(other).ok_or(E2BIG)? = segment;
             used += 1;
+        }
+    }
+
+    /// Fills one region from `rest` on. The first entry begins later and ends earlier meanwhile, so
+    /// that it begins at no offset, which hns and qedr do not take, and fits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the device driver takes nothing, as hns without memory, otherwise its error.
+    fn fill_part(&self, region: &Region, rest: &Rest, random: u64) -> Result<(Filled, Segment)> {
+        let (addr, len) = rest.first();
+        let page = u64::from(self.regions.page_size);
+        let room = self.regions.bytes - (addr & (page - 1));
+        // CAST: At most `len`.
+        let part = u64::from(len).min(room) as u32;
+        let whole = rest.lend((addr, part));
+        let count = if part < len { 1 } else { rest.count };
+        let result = self.fill(region, rest.sg, count, random);
+        rest.give_back(whole);
+        match result {
+            Ok((Filled { entries: 0, .. }, _)) => Err(ENOMEM),
+            result => result,
         }
     }
 
@@ -255,11 +335,9 @@ impl<T: ScatterList> Handle<T> {
     ) -> Result<(Filled, Segment)> {
         let mr = region.as_raw();
         let most = left.min(self.regions.pages) as i32;
-        let mut of_next = 0;
         // SAFETY: The region is valid, of this handle, and unreachable, as `map` has checked; `sg`
         // has `left` mapped entries.
-        let n =
-            unsafe { bindings::ib_map_mr_sg(mr, sg, most, &mut of_next, self.regions.page_size) };
+        let n = unsafe { bindings::ib_map_mr_sg(mr, sg, most, null_mut(), self.regions.page_size) };
         let entries = u32::try_from(n).map_err(|_| Error::from_errno(n))?;
         // SAFETY: The region is valid, unreachable, and only this handle changes it.
         let (key, addr) = unsafe { update_fast_reg_key(mr, self.regions.iova_mask, random) };
@@ -271,12 +349,7 @@ impl<T: ScatterList> Handle<T> {
             // CAST: A region is at most as long as the list, which has a `u32` length.
             len: bytes as u32,
         };
-        let filled = Filled {
-            entries,
-            of_next,
-            bytes,
-        };
-        Ok((filled, segment))
+        Ok((Filled { entries, bytes }, segment))
     }
 
     #[inline(always)]

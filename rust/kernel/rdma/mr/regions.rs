@@ -173,6 +173,8 @@ pub struct Regions {
     pub(super) page_size: u32,
     /// Maximum number of scatter list entries per region.
     pub(super) pages: u32,
+    /// Maximum number of bytes per region.
+    pub(super) bytes: u64,
     /// See [`Limits::iova_mask`](crate::rdma::device::Limits::iova_mask).
     pub(super) iova_mask: u64,
     /// A queue pair has these regions.
@@ -224,16 +226,20 @@ impl Regions {
         if per_handle == 0 || per_handle > MAX_PER_HANDLE {
             return Err(EINVAL);
         }
-        let kind = if limits.sg_gaps {
-            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
-        } else {
-            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
+        let (kind, bytes) = match limits.sg_gaps {
+            // Entries have any length.
+            true => (bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS, 1 << 32),
+            false => (
+                bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
+                u64::from(pages) * u64::from(limits.mr_page_size),
+            ),
         };
         let mut this = Self {
             groups: KVVec::with_capacity(handles, GFP_KERNEL)?,
             kind,
             page_size: limits.mr_page_size,
             pages,
+            bytes,
             iova_mask: limits.iova_mask,
             bound: Atomic::new(false),
             dead: Atomic::new(true),

@@ -215,9 +215,11 @@ fn long_entries_are_split(soft: &Soft) -> Result {
         covers(&handle)?;
     }
     if soft.kind == Kind::Rxe {
-        too_big(soft, 4, List::new(16, &[(0, 16 * PAGE_SIZE)])?)?;
-        // Eight pages are touched, but the last page of a region that continues is not used.
-        too_big(soft, 2, List::new(16, &[(512, 7 * PAGE_SIZE)])?)?;
+        too_big(soft, 3, List::new(16, &[(0, 16 * PAGE_SIZE)])?)?;
+        // Eight pages are touched.
+        let parts = [4 * PAGE - 512, 3 * PAGE + 512];
+        becomes(soft, List::new(16, &[(512, 7 * PAGE_SIZE)])?, &parts)?;
+        too_big(soft, 1, List::new(16, &[(512, 7 * PAGE_SIZE)])?)?;
     }
     Ok(())
 }
@@ -347,35 +349,41 @@ type MapMrSg = unsafe extern "C" fn(
 /// The original `map_mr_sg`.
 static MAP_MR_SG: Atomic<usize> = Atomic::new(0);
 
-/// Takes nothing from an offset into an entry, as hns does if it is no multiple of 128.
+/// As hns: takes nothing from an offset into an entry, and if the first entry does not fit, keeps
+/// what the region had before.
 ///
 /// # Safety
 ///
-/// As for the `map_mr_sg` of the device; `offset` is not null.
-unsafe extern "C" fn takes_no_offset(
+/// As for the `map_mr_sg` of the device.
+unsafe extern "C" fn takes_whole_entries(
     mr: *mut bindings::ib_mr,
     sg: *mut bindings::scatterlist,
     count: c_int,
     offset: *mut c_uint,
 ) -> c_int {
-    // SAFETY: `offset` is valid.
-    if unsafe { *offset } != 0 {
+    // SAFETY: `offset` is null or valid.
+    if unsafe { offset.as_ref() }.is_some_and(|offset| *offset != 0) {
         return 0;
     }
     // SAFETY: `entries_are_split_without_an_offset` stored it.
     let map: MapMrSg = unsafe { core::mem::transmute(MAP_MR_SG.load(Acquire)) };
     // SAFETY: The arguments are valid for `map_mr_sg`.
-    unsafe { map(mr, sg, count, offset) }
+    let taken = unsafe { map(mr, sg, count, offset) };
+    if taken == 0 {
+        // SAFETY: The region is valid, and only the caller uses it.
+        unsafe { (*mr).length = 7 };
+    }
+    taken
 }
 
-/// An entry longer than a region, on a device that only begins at the start of an entry.
+/// An entry longer than a region, on a device that takes whole entries only.
 fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
     // SAFETY: No other test uses the device concurrently.
     let mut map_mr_sg = unsafe { Operation::new(place) };
     MAP_MR_SG.store(map_mr_sg.before().ok_or(EINVAL)? as usize, Release);
-    map_mr_sg.set(Some(takes_no_offset));
+    map_mr_sg.set(Some(takes_whole_entries));
     let mut handle = handle(soft, 8)?;
     for pieces in [
         &[(4, 14 * PAGE_SIZE)][..],

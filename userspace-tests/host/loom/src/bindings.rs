@@ -380,7 +380,13 @@ pub unsafe fn sg_next(list: *mut scatterlist) -> *mut scatterlist {
 
 pub unsafe fn sg_init_table(_: *mut scatterlist, _: u32) {}
 
-pub unsafe fn srp_helper_sg_dma_skip(_: *mut scatterlist, _: i64) {}
+pub unsafe fn srp_helper_sg_dma_address(_: *mut scatterlist) -> u64 {
+    0
+}
+
+pub unsafe fn srp_helper_sg_dma_len(_: *mut scatterlist) -> u32 {
+    0
+}
 
 pub unsafe fn srp_helper_sg_set_dma(_: *mut scatterlist, _: u64, _: u32) {}
 
