@@ -4,6 +4,7 @@
 # waits for one that is away; dracut waits for the disk. The units of the system log in to the paths that end here.
 command -v warn >/dev/null || . /lib/dracut-lib.sh
 for file in /etc/srp/targets.d/*.conf; do
+	[ -e "$file" ] || continue
 	name=${file##*/}
 	{ srpctl connect --owner initramfs --retry 90 "${name%.conf}" || warn "srpctl: ${name%.conf}: not logged in"; } &
 done

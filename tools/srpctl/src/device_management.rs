@@ -66,7 +66,10 @@ pub fn targets(
         let name = printable(&profile[64..128]);
         for first in (0..services).step_by(ENTRIES as usize) {
             let last = (first + ENTRIES).min(services) - 1;
-            let entries = get(SERVICE_ENTRIES, u32::from(slot) << 16 | last << 8 | first)?;
+            let entries = get(
+                SERVICE_ENTRIES,
+                (u32::from(slot) << 16) | (last << 8) | first,
+            )?;
             let entries = entries
                 .chunks_exact(ENTRY)
                 .take((last - first) as usize + 1);
@@ -125,7 +128,8 @@ fn id_ext(entry: &[u8]) -> Option<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let digits = bytes.iter().map(|b| format!("{b:02x}"));
+    digits.collect::<Vec<_>>().concat()
 }
 
 /// Returns the text of a field that is padded with zeros.
@@ -260,5 +264,17 @@ mod tests {
             assert!(found.is_ok_and(|found| found.is_empty()), "{filler}");
             assert!(count <= 1 + 255 * 65, "{filler}: {count}");
         }
+        // As many controllers and services as there can be.
+        let mut count = 0;
+        let found = targets(&mut |mut mad| {
+            count += 1;
+            mad[3] = GET_RESP;
+            let filler = if mad[17] == 0x10 { 0x11 } else { 0xff };
+            mad[DATA..].fill(filler);
+            mad[DATA + 2] = 0xff;
+            Ok(mad)
+        });
+        assert!(found.is_ok_and(|found| found.is_empty()));
+        assert_eq!(count, 1 + 255 * 65);
     }
 }

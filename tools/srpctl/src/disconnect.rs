@@ -93,14 +93,16 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
     failed.and(ended).and(stopped).and(forgotten)
 }
 
-/// Returns whether the root file system may be on a target. If its file cannot be read, that is a
-/// target that the initramfs has logged in to, by this path or by another.
+/// Returns whether the root file system may be on a target: the initramfs has made its session, or
+/// its file says so. If the file cannot be read, another path to the target counts, too.
 fn has_root(sysfs: &Sysfs, name: &str) -> bool {
+    let of_initramfs = |session: &&Session| session.owner.as_deref() == Some(INITRAMFS);
     if let Ok(target) = Target::named(sysfs, name) {
-        return target.initramfs;
+        // By a table of the firmware, or by a file that has changed since.
+        let own = || Session::meant(sysfs, name).unwrap_or_default();
+        return target.initramfs || own().iter().any(|session| of_initramfs(&session));
     }
     let all = Session::hosts(sysfs);
-    let of_initramfs = |session: &&Session| session.owner.as_deref() == Some(INITRAMFS);
     let key = |session: &Session| (session.id_ext.clone(), session.ioc_guid.clone());
     let roots: Vec<_> = all.iter().filter(of_initramfs).map(key).collect();
     let mut own = all
@@ -302,6 +304,21 @@ mod tests {
             }
             fs::remove_file(file).unwrap();
             assert_eq!(super::has_root(&sysfs, "one"), has_root, "{owners:?}");
+        }
+    }
+
+    /// As of a login by a table of the firmware, for which a file is saved later.
+    #[test]
+    fn the_unit_does_not_log_out_of_a_session_of_the_initramfs() {
+        for (owner, name) in [(INITRAMFS, None), (INITRAMFS, Some("one")), (OURS, None)] {
+            let root = machine();
+            let sysfs = Sysfs::below(root.path());
+            let session = &Session::meant(&sysfs, "one").unwrap()[0];
+            let zero = "0x0000000000000000";
+            Owner::record(&sysfs, session, owner, name, zero, None).unwrap();
+            assert!(!Target::named(&sysfs, "one").unwrap().initramfs);
+            let has_root = owner == INITRAMFS;
+            assert_eq!(super::has_root(&sysfs, "one"), has_root, "{owner} {name:?}");
         }
     }
 

@@ -13,12 +13,21 @@ use crate::{
     target::{End, Target},
 };
 use clap::Args;
-use std::{io, net::Ipv6Addr, path::Path, process::Command};
+use std::{
+    io,
+    net::Ipv6Addr,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 /// The class of the ports with management datagrams.
 const MADS: &str = "/sys/class/infiniband_mad";
 /// Port of RDMA/CM, which device management does not tell.
 const CM_PORT: u16 = 5555;
+
+/// Bound of all requests to an agent. It may have 255 controllers with 255 services each.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// `srpctl discover`.
 #[derive(Debug, Args)]
@@ -114,7 +123,12 @@ fn ask(sysfs: &Sysfs, port: &Port, dest: End) -> Result<Vec<Found>> {
     let path = sysfs.path(&file);
     let mut agent = umad::Agent::open(&path, device_management::CLASS)
         .map_err(|source| Error::io(Path::new(&file), source))?;
-    device_management::targets(&mut |mad| agent.ask(&route, mad)).map_err(|why| match why {
+    let end = Instant::now() + LIMIT;
+    let mut ask = |mad| match Instant::now() < end {
+        true => agent.ask(&route, mad),
+        false => Err(io::ErrorKind::TimedOut.into()),
+    };
+    device_management::targets(&mut ask).map_err(|why| match why {
         Failure::Io(e) if is_silent(&e) => Error::Late(
             "no device management agent answers: check that the target is enabled, its address, \
              and for a firewall that drops UDP 4791"

@@ -166,9 +166,11 @@ fn reason(messages: &[String], port: &Port, target: &Target) -> Option<String> {
     let id = id(target)?;
     let ours = format!("ib_srp: {}:{}", port.device, port.number);
     let dest = target.ends().ok().flatten().map(|(_, dest)| dest);
-    // Another path to the target has another address.
-    let is_at = |at: &str| match (End::parse(at), &dest) {
-        (Some(at), Some(dest)) => at.is(dest),
+    let dgid = target.dgid().ok().flatten();
+    // Another path to the target has another address or GID.
+    let is_at = |at: &str| match (End::parse(at), &dest, &dgid) {
+        (Some(at), Some(dest), _) => at.is(dest),
+        (None, _, Some(dgid)) => at == dgid,
         _ => true,
     };
     messages.iter().rev().find_map(|message| {

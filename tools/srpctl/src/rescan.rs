@@ -316,7 +316,7 @@ fn folder(sysfs: &Sysfs, name: &str) -> std::path::PathBuf {
 }
 
 /// Waits until each disk of a SCSI host has its block device.
-fn await_probes(sysfs: &Sysfs, host: u32) {
+pub fn await_probes(sysfs: &Sysfs, host: u32) {
     let end = Instant::now() + PROBES;
     let start = format!("{host}:");
     let is_probed = |device: &std::path::PathBuf| {

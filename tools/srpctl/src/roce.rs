@@ -108,7 +108,7 @@ fn mac(sysfs: &Sysfs, way: &Way, dest: SocketAddr) -> Result<[u8; 6]> {
     }
     let end = Instant::now() + SEARCH;
     loop {
-        if let Some(mac) = neighbour(interface, ip) {
+        if let Some(mac) = neighbour(interface, ip)? {
             return Ok(mac);
         }
         if Instant::now() > end {
@@ -126,11 +126,14 @@ struct Neighbour {
     lladdr: Option<String>,
 }
 
-fn neighbour(interface: &str, ip: IpAddr) -> Option<[u8; 6]> {
+/// Returns the MAC address of a neighbour, if the kernel knows it.
+fn neighbour(interface: &str, ip: IpAddr) -> Result<Option<[u8; 6]>> {
     let ip = ip.to_string();
-    let said = program::run(&["ip", "-j", "neigh", "show", "to", &ip, "dev", interface]);
-    let found: Vec<Neighbour> = serde_json::from_slice(&said.ok()?).ok()?;
-    parse(found.first()?.lladdr.as_deref()?)
+    let said = program::run(&["ip", "-j", "neigh", "show", "to", &ip, "dev", interface])
+        .map_err(|why| Error::Program(why.to_string()))?;
+    let found: Vec<Neighbour> = serde_json::from_slice(&said).unwrap_or_default();
+    let mac = found.first().and_then(|one| one.lladdr.as_deref());
+    Ok(mac.and_then(parse))
 }
 
 /// Parses a MAC address.

@@ -13,6 +13,7 @@ use crate::{
     list,
     out::say,
     port::{self, Port},
+    rescan::await_probes,
     session::Session,
     sysfs::{self, Sysfs},
     target::Target,
@@ -96,9 +97,14 @@ fn session(sysfs: &Sysfs, target: &Target, port: &Port) -> Option<Session> {
     Some(session)
 }
 
+/// The method of addressing in the first level of a LUN, as the midlayer numbers it: a target may
+/// give flat numbers, the firmware peripheral ones (SAM-5, 4.7.7).
+const METHOD: u64 = 0xc000;
+
 /// Returns the name of the disk that the firmware has booted from.
 fn disk(table: &Table, session: &Session) -> Option<String> {
-    let disk = session.disks.iter().find(|disk| disk.lun == table.lun)?;
+    let is_it = |disk: &&Disk| disk.lun & !METHOD == table.lun & !METHOD;
+    let disk = session.disks.iter().find(is_it)?;
     Some(disk.by_path.clone().unwrap_or_else(|| disk.device()))
 }
 
@@ -127,9 +133,10 @@ fn show(sysfs: &Sysfs, name: String, table: &Table) -> Shown {
     let port = port(sysfs, &target);
     let session = port.as_ref().and_then(|port| session(sysfs, &target, port));
     let options = target.options.iter();
-    let mut login: String = options
-        .map(|(name, value)| format!(" --{} {value}", name.replace('_', "-")))
-        .collect();
+    let mut login = String::new();
+    for (name, value) in options {
+        login += &format!(" --{} {value}", name.replace('_', "-"));
+    }
     if let Some(port) = &port {
         login += &format!(" --device {} --port {}", port.device, port.number);
     }
@@ -170,7 +177,8 @@ fn text(shown: &Shown) -> String {
 pub fn log_in(sysfs: &Sysfs, args: &Connect, name: &str) -> Result {
     let names = match name {
         "" => some(sysfs)?,
-        name => vec![name.to_string()],
+        name if names(sysfs).iter().any(|known| known == name) => vec![name.to_string()],
+        name => return Err(Error::NotFound(format!("there is no {FOLDER}/{name}"))),
     };
     if let (Some(_), [first, _, ..]) = (&args.save, &names[..]) {
         let why = format!(
@@ -193,7 +201,10 @@ fn log_in_by(sysfs: &Sysfs, args: &Connect, name: &str) -> Result {
     if let Some(why) = table.other_initiator() {
         eprintln!("srpctl: {name}: {why}");
     }
-    let session = connect::log_in_to(sysfs, args, &table.target().with(args)?)?;
+    let mut session = connect::log_in_to(sysfs, args, &table.target().with(args)?)?;
+    await_probes(sysfs, session.host);
+    let disks = Disk::all(sysfs, &[session.host]).remove(&session.host);
+    session.disks = disks.unwrap_or_default();
     match disk(&table, &session) {
         Some(disk) => say!("  the firmware has booted from {disk}"),
         None => {
@@ -216,7 +227,7 @@ pub enum State {
     /// There is no session.
     None,
     /// The session, and its disk with the LUN of the table.
-    Session(Session, Option<String>),
+    Session(Box<Session>, Option<String>),
 }
 
 /// Returns what the login of the table `name` is now, and what to say about its initiator.
@@ -232,7 +243,7 @@ pub fn state(sysfs: &Sysfs, name: &str) -> (State, Option<String>) {
             None => State::None,
             Some(session) => {
                 let disk = disk(&table, &session);
-                State::Session(session, disk)
+                State::Session(Box::new(session), disk)
             }
         },
     };

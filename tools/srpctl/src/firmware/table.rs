@@ -169,7 +169,7 @@ impl Table {
 fn lun(bytes: [u8; 8]) -> u64 {
     let levels = bytes.chunks_exact(2).rev();
     levels.fold(0, |lun, level| {
-        lun << 16 | u64::from(level[0]) << 8 | u64::from(level[1])
+        (lun << 16) | (u64::from(level[0]) << 8) | u64::from(level[1])
     })
 }
 
