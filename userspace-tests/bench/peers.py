@@ -28,6 +28,16 @@ class Nvme:
 
     def __init__(self, options):
         self.options = options
+        self.nqn = dict(word.partition("=")[::2] for word in options.split(",")).get("nqn")
+
+    def is_of(self, folder):
+        """Returns whether a controller or subsystem is that of the NQN."""
+        with contextlib.suppress(OSError):
+            return measure.read(f"{folder}/subsysnqn") == self.nqn
+        return False
+
+    def has(self, disk):
+        return self.is_of(f"/sys/block/{disk}/device")
 
     def connect(self):
         self.others = set(glob.glob(CONTROLLERS))
@@ -35,7 +45,7 @@ class Nvme:
             f.write(f"transport=rdma,{self.options}".encode())
 
     def disconnect(self, disk):
-        for path in set(glob.glob(CONTROLLERS)) - self.others:
+        for path in filter(self.is_of, set(glob.glob(CONTROLLERS)) - self.others):
             measure.write(f"{path}/delete_controller", "1")
 
 
@@ -44,6 +54,9 @@ class Rnbd:
 
     def __init__(self, options):
         self.options = options
+
+    def has(self, disk):
+        return os.path.isdir(f"/sys/block/{disk}/rnbd")
 
     def connect(self):
         measure.write("/sys/class/rnbd-client/ctl/map_device", self.options)
@@ -61,6 +74,10 @@ class Iscsi:
     def run(self, *what):
         command = ["iscsiadm", "-m", "node", "-T", self.iqn, "-p", self.portal, *what]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def has(self, disk):
+        session = re.search(r"/session\d+/", os.path.realpath(f"/sys/block/{disk}"))
+        return bool(session) and measure.read(f"/sys/class/iscsi_session{session[0]}targetname") == self.iqn
 
     def connect(self):
         self.run("--login")
@@ -115,7 +132,8 @@ class Peers(measure.Bench):
         """Connects, and waits for the disk."""
         before = disks()
         peer.connect()
-        self.disks = measure.wait(f"a disk of {name}", lambda: sorted(disks() - before))
+        # Another disk may come meanwhile, and what is attached is written to.
+        self.disks = measure.wait(f"a disk of {name}", lambda: sorted(filter(peer.has, disks() - before)))
         if len(self.disks) > 1:
             sys.exit(f"{name} has the disks {', '.join(self.disks)}: export one of them only")
         measure.wait(f"{self.disks[0]} of {name} to open", lambda: opens(self.disks[0]))

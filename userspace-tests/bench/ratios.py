@@ -55,7 +55,7 @@ def noise(controls, bound=BOUND):
         _, least, most = interval(ratios, level)
         if high > low * bound:
             found[key] = f"the control spans {high / low:.2f}, more than {bound:.2f}"
-        elif not least <= 1 <= most:
+        elif not least <= 1 <= most or low * bound < 1 or high > bound:
             found[key] = f"the control is {low:.3f} to {high:.3f}"
         else:
             found[key] = ""

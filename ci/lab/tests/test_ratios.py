@@ -60,6 +60,12 @@ class Noise(unittest.TestCase):
         self.assertIn("is 1.0", ratios.noise({"a": [r * 1.03 for r in self.QUIET]})["a"])
         self.assertIn("is 0.9", ratios.noise({"a": [r / 1.03 for r in self.QUIET]})["a"])
 
+    def test_a_shifted_line_of_many(self):
+        for shift in 0.8, 1.25:
+            lines = {n: [1.0, 1.01, 0.99] for n in range(25)} | {"a": [r * shift for r in (0.98, 1.0, 1.02)]}
+            found = ratios.noise(lines)
+            self.assertEqual([key for key, why in found.items() if why], ["a"])
+
     def test_too_few_rounds(self):
         few = ratios.noise({"a": [1.0, 1.0], "b": []})
         self.assertEqual(few, dict.fromkeys("ab", "too few rounds"))
