@@ -38,7 +38,7 @@ pub struct Discover {
     /// asked.
     #[arg(value_name = "ADDRESS[:PORT]")]
     addresses: Vec<String>,
-    /// RDMA device, as mlx5_0, or its node GUID
+    /// RDMA device, as mlx5_0, or its node GUID; the route to the address must lead through it
     #[arg(long, requires = "addresses")]
     device: Option<String>,
 }
