@@ -24,7 +24,7 @@ const HEADER: usize = 64;
 const QP1_QKEY: u32 = 0x8001_0000;
 /// Time until the kernel repeats a request, in milliseconds, and number of repetitions.
 const TIMEOUT_MS: u32 = 1000;
-const RETRIES: u32 = 2;
+const RETRIES: u32 = 7;
 /// Bound of the wait for a reply or the kernel's report that there is none, in milliseconds.
 const BOUND_MS: u16 = 10_000;
 
@@ -150,7 +150,7 @@ mod tests {
         let mut wanted = [0; HEADER];
         wanted[..4].copy_from_slice(&7u32.to_ne_bytes());
         wanted[8..12].copy_from_slice(&1000u32.to_ne_bytes());
-        wanted[12..16].copy_from_slice(&2u32.to_ne_bytes());
+        wanted[12..16].copy_from_slice(&7u32.to_ne_bytes());
         wanted[20..28].copy_from_slice(&[0, 0, 0, 1, 0x80, 1, 0, 0]);
         wanted[32..36].copy_from_slice(&[1, 3, 64, 0]);
         wanted[36..52].copy_from_slice(b"0123456789abcdef");
