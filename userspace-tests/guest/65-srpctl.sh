@@ -75,6 +75,7 @@ say "# srpctl connect (as nobody): $said"
 [ $status = 4 ] && says "srpctl must be run by root" || fail "as nobody: status $status: $said"
 
 # Device management tells the identifiers of the target behind an address, through the link-local GID or the address.
+within 20 "link-local addresses" link_local
 works discover 10.0.0.1:$port
 says "10.0.0.1:$port through rxe10/1: Linux SRP target"
 found="srpctl connect --id-ext ${guid#0x} --ioc-guid ${guid#0x} --dest"

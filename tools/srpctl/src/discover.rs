@@ -131,7 +131,8 @@ fn ask(sysfs: &Sysfs, port: &Port, dest: End) -> Result<Vec<Found>> {
     device_management::targets(&mut ask).map_err(|why| match why {
         Failure::Io(e) if is_silent(&e) => Error::Late(
             "no device management agent answers: check that the target is enabled, its address, \
-             and for a firewall that drops UDP 4791"
+             that it has the link-local IPv6 address of its MAC address, and for a firewall that \
+             drops UDP 4791; `srpctl target-info` on it prints the command, too"
                 .into(),
         ),
         why => Error::Program(format!("device management: {why}")),

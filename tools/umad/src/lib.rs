@@ -8,9 +8,11 @@
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::fd::{AsFd, AsRawFd},
     path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// Length of a MAD in bytes.
@@ -24,7 +26,10 @@ const HEADER: usize = 64;
 const QP1_QKEY: u32 = 0x8001_0000;
 /// Time until the kernel repeats a request, in milliseconds, and number of repetitions.
 const TIMEOUT_MS: u32 = 1000;
-const RETRIES: u32 = 7;
+const RETRIES: u32 = 4;
+/// Bound of the search for the way to a GID, and time between two tries.
+const RESOLVE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(200);
 /// Bound of the wait for a reply or the kernel's report that there is none, in milliseconds.
 const BOUND_MS: u16 = 10_000;
 
@@ -85,7 +90,7 @@ impl Agent {
         })
     }
 
-    /// Sends a request, and returns the reply. Waits up to 10 s.
+    /// Sends a request, and returns the reply. Waits up to 16 s.
     ///
     /// # Errors
     ///
@@ -95,7 +100,17 @@ impl Agent {
         self.last = self.last.wrapping_add(1);
         request[8..16].copy_from_slice(&u64::from(self.last).to_be_bytes());
         let packet = [&header(self.id, route)[..], &request[..]].concat();
-        self.file.write_all(&packet)?;
+        // The kernel resolves the GID first, which fails while the local address is new.
+        let end = Instant::now() + RESOLVE;
+        while let Err(e) = self.file.write_all(&packet) {
+            let kind = e.kind();
+            if !matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable)
+                || Instant::now() > end
+            {
+                return Err(e);
+            }
+            sleep(PAUSE);
+        }
         loop {
             let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
             if poll(&mut fds, PollTimeout::from(BOUND_MS))? == 0 {
@@ -150,7 +165,7 @@ mod tests {
         let mut wanted = [0; HEADER];
         wanted[..4].copy_from_slice(&7u32.to_ne_bytes());
         wanted[8..12].copy_from_slice(&1000u32.to_ne_bytes());
-        wanted[12..16].copy_from_slice(&7u32.to_ne_bytes());
+        wanted[12..16].copy_from_slice(&4u32.to_ne_bytes());
         wanted[20..28].copy_from_slice(&[0, 0, 0, 1, 0x80, 1, 0, 0]);
         wanted[32..36].copy_from_slice(&[1, 3, 64, 0]);
         wanted[36..52].copy_from_slice(b"0123456789abcdef");
