@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A login as the firmware has made it: QEMU has an ACPI table sBFT (sbft.hex) of a login of vfab1 at the target on vfab0,
-# at its LUN 1. `srpctl firmware` shows it, `srpctl connect --firmware` waits for adapter, subnet and target, `srpctl
-# doctor` knows the session. A saved login is that of the table.
+# A login as the firmware has made it: QEMU has an ACPI table sBFT (sbft.hex) of a login of vfab1 at the target on
+# vfab0, at its LUN 1. `srpctl firmware` shows it, `srpctl connect --firmware` waits for adapter, subnet and target,
+# `srpctl doctor` knows the session. A saved login is that of the table.
 #
 # deadline: 300
 # takes: 60
@@ -48,7 +48,8 @@ by=/dev/disk/by-path/srp-0x5eed000000000200-1-5eed000000000100-5eed000000000100-
 grep -qxF "  the firmware has booted from $by" $tmp/connect || fail "the disk: $(<$tmp/connect)"
 equal "$by" "$(readlink -f $by)" $disk
 head -c 1M /dev/urandom >$tmp/a
-dd if=$tmp/a of=$by bs=64k oflag=direct status=none && dd if=$by bs=64k count=16 iflag=direct status=none | cmp - $tmp/a ||
+dd if=$tmp/a of=$by bs=64k oflag=direct status=none &&
+	dd if=$by bs=64k count=16 iflag=direct status=none | cmp - $tmp/a ||
 	fail "what was read is wrong"
 
 ends 0 "vfab1/1" firmware

@@ -311,8 +311,8 @@ impl Connection {
         });
     }
 
-    /// Fails with `InvalidInput` for a buffer of another protection domain: the device would end the
-    /// connection when it uses the buffer.
+    /// Fails with `InvalidInput` for a buffer of another protection domain: the device would end
+    /// the connection when it uses the buffer.
     fn own(&self, buffer: &Buffer) -> io::Result<()> {
         let own = buffer.is_in(&self.device).then_some(());
         own.ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -333,8 +333,8 @@ impl Connection {
     }
 
     /// Queues an operation on a buffer, piece by piece from its start. Empty pieces are skipped; at
-    /// least one must not be empty. Fails with `InvalidInput` if the buffer is of another protection
-    /// domain.
+    /// least one must not be empty. Fails with `InvalidInput` if the buffer is of another
+    /// protection domain.
     pub fn queue(
         &mut self,
         token: u64,

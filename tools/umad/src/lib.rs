@@ -94,8 +94,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if there is no reply, `InvalidData` if it is shorter than a MAD, and the errors of
-    /// the kernel, as `EHOSTUNREACH` if there is no way to the GID.
+    /// `TimedOut` if there is no reply, `InvalidData` if it is shorter than a MAD, and the errors
+    /// of the kernel, as `EHOSTUNREACH` if there is no way to the GID.
     pub fn ask(&mut self, route: &Route, mut request: Mad) -> io::Result<Mad> {
         self.last = self.last.wrapping_add(1);
         request[8..16].copy_from_slice(&u64::from(self.last).to_be_bytes());

@@ -91,8 +91,8 @@ pair_device() {
 
 # Whether an adapter like PERSONALITY stops before a removal: no disk can be flushed, and the target learns nothing.
 stops_first() { [[ ${PERSONALITY-} =~ ^(ionic|qedr|ocrdma)$ ]]; }
-# How long a removal takes IPoIB, which real ones of these adapters do not have, in ms: with ionic's, whose verbs fail, it
-# waits for its receives and for the subnet manager.
+# How long a removal takes IPoIB, which real ones of these adapters do not have, in ms: with ionic's, whose verbs fail,
+# it waits for its receives and for the subnet manager.
 ipoib_ms=0
 [ "${PERSONALITY-}" != ionic ] || ipoib_ms=12000
 # Removes the initiator's device of path I, until `pair_device I`.

@@ -32,8 +32,8 @@ impl Domain {
         }
     }
 
-    /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or the
-    /// kernel's, forbids that.
+    /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or
+    /// the kernel's, forbids that.
     fn take(&mut self, len: usize) -> io::Result<Option<Buffer>> {
         let size = len.next_power_of_two().max(SMALL);
         if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
@@ -121,8 +121,8 @@ impl<T> Reactor<T> {
         buffer.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Returns the buffer, or a copy in the protection domain of this connection if it is of another
-    /// one.
+    /// Returns the buffer, or a copy in the protection domain of this connection if it is of
+    /// another one.
     pub fn adopt(&mut self, id: LinkId, buffer: Buffer) -> io::Result<Buffer> {
         let link = self.links.get(&id).ok_or_else(gone)?;
         if buffer.is_in(&link.domain.domain) {

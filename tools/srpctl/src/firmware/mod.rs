@@ -75,8 +75,8 @@ fn some(sysfs: &Sysfs) -> Result<Vec<String>> {
     let names = names(sysfs);
     match names.is_empty() {
         true => Err(Error::NotFound(format!(
-            "there is no {FOLDER}/{SIGNATURE}: no firmware with UEFI (iPXE) has booted this machine \
-             from an SRP disk"
+            "there is no {FOLDER}/{SIGNATURE}: no firmware with UEFI (iPXE) has booted this \
+             machine from an SRP disk"
         ))),
         false => Ok(names),
     }
@@ -161,7 +161,8 @@ fn show(sysfs: &Sysfs, name: String, table: &Table) -> Shown {
 fn text(shown: &Shown) -> String {
     let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     format!(
-        "{}: LUN {} through the port with GID {}\n  {}\n  port     {}\n  session  {}\n  disk     {}",
+        "{}: LUN {} through the port with GID {}\n  {}\n  port     {}\n  session  {}\n  \
+         disk     {}",
         shown.table,
         shown.lun,
         shown.source_gid,
