@@ -405,6 +405,14 @@ fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
         }
         check!(handle.detach()?.is_some());
     }
+    // As long as a region, and touches one page more.
+    check!(handle
+        .attach(List::new(16, &[(512, 4 * PAGE_SIZE)])?)
+        .is_ok());
+    handle.map(DataDirection::FromDevice, random_u64())?;
+    covers(&handle)?;
+    check!(soft.kind == Kind::Siw || handle.segments().count() == 2);
+    check!(handle.detach()?.is_some());
     Ok(())
 }
 
