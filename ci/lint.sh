@@ -30,6 +30,14 @@ fmt() {
 			xargs -0 rustfmt --color never "$@"' fmt "$@"
 }
 
+# rustfmt leaves comments as they are: none may be over 100 columns.
+narrow() {
+	local wide
+	wide=$(find "$src"/{rust,storage,userspace-tests,tools} -name "*.rs" -not -path "*/target/*" -print0 |
+		xargs -0 awk '/^[ \t]*\/\// && length > 100 { print FILENAME ":" FNR }')
+	[ -z "$wide" ] || { echo "comments over 100 columns:"; echo "$wide"; return 1; }
+}
+
 # Runs rustdoc with the kernel's rustc flags for the module. The examples are compiled as users of the module's crate,
 # but not run.
 doc() {
@@ -147,6 +155,6 @@ docs) drawings make ;;
 lab) lab_tests ;;
 clippy) clippy "${@:2}" ;;
 fmt) fmt ;;
-fmt-check) fmt --check && echo "fmt: clean" ;;
+fmt-check) fmt --check && narrow && echo "fmt: clean" ;;
 *) die "usage: lint.sh all|clippy|fmt|fmt-check|doc|docs|unsafe|cycles|abi|reasons|reports|bounds|pages|drawings|lab" ;;
 esac
