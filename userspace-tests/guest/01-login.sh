@@ -43,9 +43,11 @@ cmp $tmp/a $tmp/b || fail "what was read is wrong"
 dd if=${backdev[disk]} of=$tmp/c bs=4k count=256 iflag=direct status=none
 cmp $tmp/a $tmp/c || fail "the back end is wrong"
 
-# A single command for 1 MiB. Regions of cxgb4 have 512 KiB.
-wanted=1
-[ "${PERSONALITY-}" != cxgb4 ] || wanted=2
+# A single command for 1 MiB. Regions of cxgb4 and vmw_pvrdma have 512 KiB.
+case ${PERSONALITY-} in
+cxgb4 | vmw_pvrdma) wanted=2 ;;
+*) wanted=1 ;;
+esac
 if rust_driver; then
 	q=/sys/block/${dev#/dev/}
 	cat $q/queue/max_hw_sectors_kb >$q/queue/max_sectors_kb
