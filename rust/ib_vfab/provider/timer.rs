@@ -28,6 +28,9 @@ use kernel::{
     types::Opaque, //
 };
 
+#[cfg(SRP_KUNIT)]
+mod tests;
+
 /// An object with a timer.
 pub trait Expire: Send + Sync + 'static {
     /// The timer has expired. Softirq context.
@@ -116,8 +119,13 @@ impl<T: Expire> Timer<T> {
         }
     }
 
+    /// Takes the reference out. The caller has dequeued the timer.
     fn owner(&self) -> Option<Arc<T>> {
         let owner = self.owner.xchg(null_mut(), Full);
+        #[cfg(SRP_KUNIT)]
+        if owner.is_null() {
+            tests::queued_without_owner();
+        }
         // SAFETY: `owner` owns a reference, which this call alone has taken out.
         (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
     }
