@@ -140,7 +140,7 @@ finish() {
 	trap '' TERM USR1 USR2
 	for d in "${!handler[@]}"; do rule "$d" pass; done
 	for h in $(jobs -p); do [[ " $watchdog ${handler[*]} " == *" $h "* ]] || kill "$h" 2>/dev/null; done
-	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || dmsetup resume "$d"; done
+	for d in /dev/mapper/srp-*; do [ ! -b "$d" ] || resume "$d"; done
 	loaded ib_srp && for h in $(hosts); do delete_port "$h"; done
 	! declare -F undo >/dev/null || undo
 	! grep -q '\[counter\]' $tracing/trace_clock 2>/dev/null || unlisten

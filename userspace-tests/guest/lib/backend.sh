@@ -30,8 +30,10 @@ back_held() {
 	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
 	iblock "$1"
 }
+# `resume` would wait without a bound for udev's rules to have seen the event. No user needs them.
+resume() { timeout 20 dmsetup resume --noudevsync "$1"; }
 hold() { dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
-let_go() { dmsetup resume "srp-$1" || fail "cannot let back end $1 go on"; }
+let_go() { resume "srp-$1" || fail "cannot let back end $1 go on"; }
 iblock() {
 	core "$1" iblock "udev_path=${backdev[$1]}"
 }
@@ -82,7 +84,7 @@ unback() {
 	for d in "${handler[@]}"; do kill "$d"; done
 	for d in $cfg/target/core/{iblock,fileio,rd_mcp,user}_0/*; do [ ! -f "$d/control" ] || rmdir "$d"; done
 	for d in /dev/mapper/srp-*; do
-		[ ! -b "$d" ] || { dmsetup resume "$d"; dmsetup remove --retry "$d"; }
+		[ ! -b "$d" ] || { resume "$d"; dmsetup remove --retry "$d"; }
 	done
 	for d in $cfg/nullb/*/; do [ ! -d "$d" ] || { echo 0 >"$d/power"; rmdir "$d"; }; done
 	! loaded scsi_debug || rmmod scsi_debug
