@@ -23,6 +23,7 @@ extern "C" {
     fn fake_refuse(refuse: c_int);
     fn fake_again();
     fn fake_limit(bytes: c_long);
+    fn fake_slow(ms: u32);
     fn fake_open() -> c_int;
     fn fake_misuse() -> *const c_char;
 }
@@ -60,6 +61,11 @@ fn again() {
 fn limit(bytes: c_long) {
     // SAFETY: The function has no preconditions.
     unsafe { fake_limit(bytes) }
+}
+
+fn slow(time: Duration) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_slow(time.as_millis() as u32) }
 }
 
 /// Number of open contexts.
@@ -157,6 +163,14 @@ impl Pair {
         }
     }
 
+    /// Lets the peer of a connection of the client access its arena. Returns the rkey.
+    fn offer(&mut self, id: LinkId) -> u32 {
+        self.client.reactor.offer(id, ()).unwrap();
+        let has = |client: &Side| client.reactor.arena(id).is_some();
+        self.until("the arena", |_, client| has(client));
+        self.client.reactor.arena(id).unwrap().1
+    }
+
     fn connect(&mut self, to: &str) -> LinkId {
         let id = self.client.connect(to);
         self.until(to, |server, client| {
@@ -239,8 +253,7 @@ fn each_connection_has_a_domain() {
     }
     let to = ["192.0.2.1:5006", "192.0.2.1:5006", "192.0.2.2:5006"];
     let links = to.map(|to| pair.connect(to));
-    let arena = |id: &LinkId| pair.client.reactor.arena(*id).unwrap().1;
-    let keys: HashSet<u32> = links.iter().map(arena).collect();
+    let keys: HashSet<u32> = links.iter().map(|id| pair.offer(*id)).collect();
     assert_eq!(keys.len(), links.len());
     let piece = Piece {
         va: 0,
@@ -274,11 +287,16 @@ fn each_connection_has_a_domain() {
     pair.send(links[2]);
     add(0);
     let back = pair.connect(to[0]);
-    let key = pair.client.reactor.arena(back).unwrap().1;
+    let key = pair.offer(back);
     assert!(!keys.contains(&key), "{key}");
     drop(pair);
+    // Threads release the arenas of the connections that have ended.
+    let until = Instant::now() + Duration::from_secs(10);
+    while open() != 2 {
+        assert!(Instant::now() < until, "{} contexts", open());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(misuse(), "");
-    assert_eq!(open(), 2);
 }
 
 /// A buffer of one connection does not get to the queue pair of another, whose domain forbids it.
@@ -451,5 +469,52 @@ fn a_limit_of_the_kernel_takes_free_buffers() {
     limit(-1);
     assert!(buffer.is_ok(), "{:?}", buffer.err());
     assert_eq!(none.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+    assert_eq!(misuse(), "");
+}
+
+#[test]
+fn an_arena_is_registered_beside_other_connections() {
+    const WAIT: Duration = Duration::from_millis(1500);
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5012"]),
+        client: Side::new(&[]),
+    };
+    pair.client.reactor.share(Arena::new(2 << 20).unwrap());
+    let [other, shared, closed] = ["192.0.2.1:5012"; 3].map(|to| pair.connect(to));
+    slow(WAIT);
+    let begin = Instant::now();
+    for id in [shared, closed] {
+        pair.client.reactor.offer(id, ()).unwrap();
+    }
+    assert!(begin.elapsed() < WAIT / 2, "{:?}", begin.elapsed());
+    let (mut sent, mut longest) = (0, Duration::ZERO);
+    while pair.client.reactor.arena(shared).is_none() {
+        assert!(begin.elapsed() < 5 * WAIT);
+        let before = Instant::now();
+        pair.send(other);
+        longest = longest.max(before.elapsed());
+        sent += 1;
+        if sent == 10 {
+            pair.client.reactor.close(closed);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(begin.elapsed() >= WAIT && longest < WAIT / 2, "{longest:?}");
+    assert_eq!(pair.client.reactor.arena(closed), None);
+    // Its end takes as long.
+    let before = Instant::now();
+    pair.client.reactor.close(shared);
+    assert!(before.elapsed() < WAIT / 2, "{:?}", before.elapsed());
+    pair.send(other);
+
+    // A peer that comes again and again does not get a thread each time. Those that release what
+    // `shared` and `closed` had count.
+    let offer = |pair: &mut Pair| pair.client.reactor.offer(other, ());
+    let all: Vec<_> = (0..99).map(|_| offer(&mut pair).is_ok()).collect();
+    assert!(all.iter().filter(|ok| **ok).count() < 16);
+    std::thread::sleep(2 * WAIT);
+    slow(Duration::ZERO);
+    drop(pair);
     assert_eq!(misuse(), "");
 }

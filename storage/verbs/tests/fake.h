@@ -20,7 +20,7 @@
 #undef ibv_reg_mr
 
 /* READS: the RDMA READs that a queue pair issues at once. */
-enum { DEVICES = 2, DEPTH = 4096, READS = 4 };
+enum { DEVICES = 2, DEPTH = 4096, READS = 4, LARGE = 1 << 20 };
 struct queue {
 	int fds[2];
 	void *items[DEPTH];

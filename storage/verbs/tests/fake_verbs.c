@@ -11,6 +11,7 @@ static char misuse[512];
 #define KEYS 65536
 static struct mr *mrs[KEYS];
 static size_t registered, most = SIZE_MAX;
+static unsigned int slow_ms;
 static unsigned int next_key = 1;
 
 void fake_wrong(const char *what, const char *how)
@@ -240,6 +241,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 	(void)addr;
 	(void)iova;
 	(void)access;
+	if (len >= LARGE)
+		usleep(slow_ms * 1000);
 	pthread_mutex_lock(&fake_lock);
 	if (registered + len > most) {
 		pthread_mutex_unlock(&fake_lock);
@@ -265,7 +268,11 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	int ret = fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
+	int ret;
+
+	if (mr->length >= LARGE)
+		usleep(slow_ms * 1000);
+	ret = fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
 
 	pthread_mutex_lock(&fake_lock);
 	if (!ret)
@@ -429,6 +436,12 @@ void fake_limit(long bytes)
 	pthread_mutex_lock(&fake_lock);
 	most = bytes < 0 ? SIZE_MAX : registered + bytes;
 	pthread_mutex_unlock(&fake_lock);
+}
+
+/* Lets each call that registers or deregisters LARGE memory take so long. */
+void fake_slow(unsigned int ms)
+{
+	slow_ms = ms;
 }
 
 /* The first use of something that was closed or destroyed, or "". */

@@ -12,8 +12,9 @@ use std::{
 
 use srp_target::auth::{Guard, Identity, KeyFile, Verdict, Wanted, LEN, PENDING, TIME};
 use wss::{
+    ce,
     message::{Message, Role, Scope, Status},
-    peer::{fits, CE, RS, SE},
+    peer::{fits, CE, RS, SE, SILENCE},
     rs::{Action, Store},
 };
 
@@ -505,5 +506,57 @@ fn keys_change_without_a_stop() {
             panic!("mode {mode:o} is taken");
         };
         assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+}
+
+/// While the arena is registered for an RS, the CE is not silent, and takes only ALIVE.
+#[test]
+fn an_rs_answers_before_it_is_asked() {
+    let settings = ce::Settings {
+        member: 1,
+        id: [0; 16],
+        lines: 4,
+        line: 4096,
+        stores: 1,
+    };
+    let attached = |number, epoch| Message::Attached {
+        status: Status::Good,
+        number,
+        epoch,
+        boot: 0,
+    };
+    let connects = |ce: &mut ce::Engine| {
+        let all = ce.actions().into_iter().filter_map(|a| match a {
+            ce::Action::Connect { peer, .. } => Some(peer),
+            _ => None,
+        });
+        all.last().expect("a connection")
+    };
+    for early in [false, true] {
+        let mut ce = ce::Engine::new(settings, 0);
+        ce.tick(0);
+        let se = connects(&mut ce);
+        ce.connected(se, 0, 0);
+        ce.message(se, &attached(1, 5).build());
+        let rs = connects(&mut ce);
+        ce.proven(rs);
+        let mut said = Vec::new();
+        for now in (0..4 * SILENCE).step_by(SILENCE as usize / 8) {
+            ce.tick(now);
+            ce.message(se, &Message::Alive.build());
+            ce.message(rs, &Message::Alive.build());
+            said.extend(ce.actions().into_iter().filter_map(|a| match a {
+                ce::Action::Send { peer, message } if peer == rs => Some(message),
+                ce::Action::Close { .. } => panic!("{a:?}"),
+                _ => None,
+            }));
+        }
+        assert!(said.len() > 4 && said.iter().all(|m| *m == Message::Alive));
+        if !early {
+            ce.connected(rs, 4096, 7);
+        }
+        ce.message(rs, &attached(7, 5).build());
+        let closed = ce::Action::Close { peer: rs };
+        assert_eq!(ce.actions().contains(&closed), early);
     }
 }

@@ -270,7 +270,21 @@ impl Peer {
 
     /// The memory that the target may access through a connection.
     pub(crate) fn memory(&mut self, link: LinkId) -> Result<DirectBuf, Fault> {
-        let (va, key) = self.reactor.arena(link).map_err(fault)?;
+        if self.reactor.arena(link).is_none() {
+            self.reactor.offer(link, ()).map_err(fault)?;
+            let done = |reactor: &mut Reactor<()>, event| match event {
+                Event::Received { id, buffer, .. } => {
+                    let _ = reactor.receive(id, buffer);
+                    None
+                }
+                Event::Done { id, .. } if id == link => Some(Ok(())),
+                Event::Ended { id, why } if id == link => Some(Err(why)),
+                _ => None,
+            };
+            let offered = self.until("the registration of memory", done)?;
+            offered.map_err(|why| format!("the connection ended: {why:?}"))?;
+        }
+        let (va, key) = self.reactor.arena(link).ok_or("no memory")?;
         Ok(DirectBuf::new(va, key, MEMORY))
     }
 

@@ -3,21 +3,11 @@
 //! Outgoing connections, each in a thread of its own until the kernel has taken it: with iWARP it
 //! waits for TCP, for minutes if the peer's host does not answer.
 
-use std::{
-    collections::HashMap,
-    io::{self, Read, Write},
-    net::SocketAddr,
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::net::UnixStream,
-    },
-    sync::mpsc::{channel, Receiver, Sender},
-    thread,
-};
+use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd};
 
 use verbs::{Connection, Device};
 
-use super::{host::HostId, LinkId};
+use super::{host::HostId, threads::Threads, LinkId};
 
 /// Maximum number of threads for the same address.
 const TRIES: usize = 16;
@@ -39,30 +29,20 @@ type Made = (LinkId, io::Result<Connection>);
 
 pub(super) struct Connects {
     making: HashMap<LinkId, Making>,
-    sender: Sender<Made>,
-    made: Receiver<Made>,
-    woken: UnixStream,
-    wake: UnixStream,
+    threads: Threads<Made>,
 }
 
 impl Connects {
     pub(super) fn new() -> io::Result<Self> {
-        let (sender, made) = channel();
-        let (woken, wake) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        wake.set_nonblocking(true)?;
         Ok(Self {
             making: HashMap::new(),
-            sender,
-            made,
-            woken,
-            wake,
+            threads: Threads::new()?,
         })
     }
 
     /// Descriptor that is readable when a thread has ended.
     pub(super) fn fd(&self) -> RawFd {
-        self.woken.as_raw_fd()
+        self.threads.fd()
     }
 
     /// Starts a thread that connects with this private data.
@@ -77,15 +57,9 @@ impl Connects {
             let why = format!("the kernel has not answered {TRIES} earlier tries");
             return Err(io::Error::other(why));
         }
-        let (sender, mut wake) = (self.sender.clone(), self.wake.try_clone()?);
-        let work = move || {
-            let made = connection.connect(&data).map(|()| connection);
-            // Without a receiver the process ends.
-            let _ = sender.send((id, made));
-            // If the socket is full, a wakeup is already pending.
-            let _ = wake.write(&[0]);
-        };
-        thread::Builder::new().name("connect".into()).spawn(work)?;
+        self.threads.start("connect", move || {
+            (id, connection.connect(&data).map(|()| connection))
+        })?;
         self.making.insert(id, making);
         Ok(())
     }
@@ -112,10 +86,8 @@ impl Connects {
 
     /// The connections whose threads have ended. Those that the caller has closed are dropped.
     pub(super) fn made(&mut self) -> Vec<(LinkId, Making, io::Result<Connection>)> {
-        let mut bytes = [0; 256];
-        while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
+        let all = self.threads.results().into_iter();
         let making = &mut self.making;
-        let all = self.made.try_iter();
         let with = all.filter_map(|(id, made)| Some((id, making.remove(&id)?, made)));
         with.filter(|(_, making, _)| making.wanted).collect()
     }

@@ -6,7 +6,7 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use verbs::{Buffer, Device, Mapped};
 
-use super::{gone, host::HostId, LinkId, Reactor};
+use super::{gone, host::HostId, Event, LinkId, Reactor};
 
 /// Maximum registered memory per device for messages and data, in bytes.
 const MEMORY: usize = 512 << 20;
@@ -14,6 +14,12 @@ const MEMORY: usize = 512 << 20;
 const MESSAGES: usize = MEMORY / 2;
 /// Buffers up to this size are exempt from the limit, because each response needs one.
 const SMALL: usize = 4096;
+
+/// Maximum number of threads that register or release an arena: the peers may come again and again.
+const OFFERS: usize = 16;
+
+/// An arena that a thread has registered for the peer of a connection, and the token for that.
+pub(super) type Offer<T> = (LinkId, T, io::Result<Arc<Mapped>>);
 
 /// A protection domain with its free buffers.
 pub(super) struct Domain {
@@ -30,6 +36,11 @@ impl Domain {
             free: HashMap::new(),
             mapped: None,
         }
+    }
+
+    /// Ends the domain. Returns the arena, which takes long to release.
+    pub(super) fn end(self) -> Option<Arc<Mapped>> {
+        self.mapped
     }
 
     /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or
@@ -83,18 +94,55 @@ impl<T> Reactor<T> {
         domain.buffers(receives, len)
     }
 
-    /// Registers the arena for the peer of a connection, and for no other. Returns its address and
-    /// rkey.
-    pub fn arena(&mut self, id: LinkId) -> io::Result<(u64, u32)> {
-        let domain = &mut self.links.get_mut(&id).ok_or_else(gone)?.domain;
-        if let Some(mapped) = &domain.mapped {
-            return Ok((mapped.va(), mapped.key()));
+    /// Registers the arena for the peer of a connection, and for no other, in a thread: this takes
+    /// seconds for many GiB. [`Event::Done`] follows with the token, or [`Event::Ended`].
+    pub fn offer(&mut self, id: LinkId, token: T) -> io::Result<()>
+    where
+        T: Send + 'static,
+    {
+        let domain = self.links.get(&id).ok_or_else(gone)?.domain.domain.clone();
+        let arena = self.arena.clone().ok_or_else(gone)?;
+        self.releases.results();
+        if self.offers.running() + self.releases.running() >= OFFERS {
+            let why = format!("{OFFERS} other connections have the memory registered");
+            return Err(io::Error::other(why));
         }
-        let arena = self.arena.as_ref().ok_or_else(gone)?;
-        let mapped = domain.domain.map(arena, true)?;
-        let place = (mapped.va(), mapped.key());
-        domain.mapped = Some(mapped);
-        Ok(place)
+        self.offers.start("register", move || {
+            let mapped = domain.map(&arena, true);
+            (id, token, mapped)
+        })
+    }
+
+    /// Takes the arenas that are registered.
+    pub(super) fn offered(&mut self) {
+        for (id, token, mapped) in self.offers.results() {
+            match (self.links.get_mut(&id), mapped) {
+                (Some(link), Ok(mapped)) => {
+                    let earlier = link.domain.mapped.replace(mapped);
+                    self.release(earlier);
+                    let buffer = None;
+                    self.happened.push_back(Event::Done { id, token, buffer });
+                }
+                (Some(_), Err(e)) => {
+                    let why = format!("cannot register the memory, see `ulimit -l`: {e}");
+                    self.end(id, Some(why));
+                }
+                (None, mapped) => self.release(mapped.ok()),
+            }
+        }
+    }
+
+    /// Deregisters an arena in a thread, as it takes long. Without a thread the caller does it.
+    pub(super) fn release(&mut self, mapped: Option<Arc<Mapped>>) {
+        if let Some(mapped) = mapped {
+            let _ = self.releases.start("release", move || drop(mapped));
+        }
+    }
+
+    /// Address and rkey of the arena for the peer of a connection, once it is registered.
+    pub fn arena(&self, id: LinkId) -> Option<(u64, u32)> {
+        let mapped = self.links.get(&id)?.domain.mapped.as_ref()?;
+        Some((mapped.va(), mapped.key()))
     }
 
     /// The arena for operations of this side on a connection.

@@ -97,6 +97,7 @@ impl<T> Reactor<T> {
             self.cm_event(event);
         }
         self.made();
+        self.offered();
         let hosts: Vec<_> = self.hosts.keys().copied().collect();
         for host in hosts {
             for id in self.ask(host) {

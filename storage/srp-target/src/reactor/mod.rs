@@ -10,6 +10,7 @@ mod guarded;
 mod host;
 mod link;
 mod login;
+mod threads;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -26,9 +27,11 @@ use crate::{auth::Guard, proto::cmd::DirectBuf};
 pub use event::Event;
 
 use connect::Connects;
+use domain::Offer;
 use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
+use threads::Threads;
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
@@ -59,6 +62,8 @@ pub struct Reactor<T> {
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
     connects: Connects,
+    offers: Threads<Offer<T>>,
+    releases: Threads<()>,
     names: HashMap<Key, LinkId>,
     /// Connections whose end is not told. `names` does not show it: a destroyed identifier may have
     /// given its key to another connection.
@@ -98,6 +103,8 @@ impl<T> Reactor<T> {
             waiting: HashMap::new(),
             wanted: HashMap::new(),
             connects: Connects::new()?,
+            offers: Threads::new()?,
+            releases: Threads::new()?,
             names: HashMap::new(),
             open: HashSet::new(),
             next: 1,
@@ -111,7 +118,7 @@ impl<T> Reactor<T> {
         })
     }
 
-    /// Shares this memory. The peer of a connection has access after [`Reactor::arena`]. Call it
+    /// Shares this memory. The peer of a connection has access after [`Reactor::offer`]. Call it
     /// before any connection is made.
     pub fn share(&mut self, arena: Arena) {
         self.arena = Some(arena);
@@ -121,7 +128,7 @@ impl<T> Reactor<T> {
     pub fn fds(&self) -> Vec<RawFd> {
         let devices = self.hosts.values().map(|h| &h.device);
         let devices = devices.flat_map(|d| [d.fd(), d.trouble_fd()]);
-        let own = [self.events.fd(), self.connects.fd()];
+        let own = [self.events.fd(), self.connects.fd(), self.offers.fd()];
         own.into_iter().chain(devices).collect()
     }
 
@@ -148,7 +155,13 @@ impl<T> Reactor<T> {
     /// Removes a connection. Returns whether it existed.
     fn forget(&mut self, id: LinkId) -> bool {
         self.names.retain(|_, name| *name != id);
-        self.links.remove(&id);
+        if let Some(Link {
+            connection, domain, ..
+        }) = self.links.remove(&id)
+        {
+            drop(connection);
+            self.release(domain.end());
+        }
         self.waiting.remove(&id);
         self.wanted.remove(&id);
         if let Some(making) = self.connects.get(id) {

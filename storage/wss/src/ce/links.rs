@@ -50,6 +50,16 @@ impl Engine {
         }
     }
 
+    /// Handles a connection to an RS that has no access to the arena yet: [`Engine::connected`]
+    /// follows. Until then neither side is silent.
+    pub fn proven(&mut self, peer: Peer) {
+        if let Some(to) = self.whose(peer) {
+            let pulse = Pulse::new(self.now);
+            let link = self.link(to);
+            (link.arena, link.state) = (None, State::Attaching(pulse));
+        }
+    }
+
     /// Handles an established connection. The peer can access the arena at `va` with rkey `key`.
     pub fn connected(&mut self, peer: Peer, va: u64, key: u32) {
         let Some(to) = self.whose(peer) else {
@@ -58,7 +68,7 @@ impl Engine {
         let epoch = if to == To::Se { 0 } else { self.epoch };
         let (pulse, member) = (Pulse::new(self.now), self.settings.member);
         let link = self.link(to);
-        link.arena = (va, key);
+        link.arena = Some((va, key));
         link.state = State::Attaching(pulse);
         self.send(
             peer,
@@ -182,7 +192,10 @@ impl Engine {
         else {
             return;
         };
-        let (peer, (va, key)) = (link.peer, link.arena);
+        let peer = link.peer;
+        let Some((va, key)) = link.arena else {
+            return;
+        };
         let mut messages = Vec::new();
         for flight in self
             .flights
@@ -224,7 +237,11 @@ impl Engine {
         if let Some(pulse) = link.state.pulse() {
             pulse.heard(now);
         }
-        let (up, attaching) = (link.state.up(), matches!(link.state, State::Attaching(_)));
+        let asked = link.arena.is_some();
+        let (up, attaching) = (
+            link.state.up(),
+            matches!(link.state, State::Attaching(_)) && asked,
+        );
         let message = Message::parse(bytes);
         match (to, &message) {
             (_, Ok(Message::Alive)) => {}

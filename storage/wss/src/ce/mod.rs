@@ -146,8 +146,8 @@ struct Link {
     state: State,
     /// Number of the RS, once it is known.
     number: Option<u32>,
-    /// RDMA address of the arena for the peer, and its rkey.
-    arena: (u64, u32),
+    /// RDMA address of the arena for the peer, and its rkey, once it has access.
+    arena: Option<(u64, u32)>,
     /// Epoch of this CE that the peer has rejected.
     stale: u64,
 }
@@ -158,7 +158,7 @@ impl Link {
             peer: 0,
             state: State::Idle(0),
             number: None,
-            arena: (0, 0),
+            arena: None,
             stale: 0,
         }
     }

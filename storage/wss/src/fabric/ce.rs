@@ -23,6 +23,8 @@ const RECEIVES: usize = 2;
 pub(super) enum Token {
     Fetched(JobId),
     Sent(JobId),
+    /// The arena is registered for the peer.
+    Offered,
 }
 
 pub(super) struct Ce {
@@ -201,20 +203,12 @@ impl Role for Ce {
                     return;
                 };
                 // Only an RS has access to the arena.
-                let arena = match self.to_se == Some(peer) {
-                    true => Ok((0, 0)),
-                    false => reactor.arena(id),
-                };
-                match arena {
-                    Ok((va, key)) => self.engine.connected(peer, va, key),
-                    Err(e) => {
-                        tracing::error!(
-                            "connection {id}: cannot register the cache, see `ulimit -l`: {e}"
-                        );
-                        reactor.close(id);
-                        self.closed(id);
-                    }
+                if self.to_se == Some(peer) {
+                    return self.engine.connected(peer, 0, 0);
                 }
+                self.engine.proven(peer);
+                let result = reactor.offer(id, Token::Offered);
+                self.check(reactor, id, result);
             }
             Event::Received { id, buffer, len } => {
                 let Some(peer) = self.made.peer(id) else {
@@ -234,6 +228,13 @@ impl Role for Ce {
                 match token {
                     Token::Fetched(job) => self.engine.fetched(job),
                     Token::Sent(job) => self.engine.sent(job),
+                    Token::Offered => {
+                        if let (Some(peer), Some((va, key))) =
+                            (self.made.peer(id), reactor.arena(id))
+                        {
+                            self.engine.connected(peer, va, key);
+                        }
+                    }
                 }
             }
             Event::Ended { id, why } => {
