@@ -45,6 +45,8 @@ const REST: u64 = 10_000;
 const AGAIN: u64 = 200;
 /// Maximum number of parts in flight per node.
 const DEPTH: usize = 32;
+/// Maximum length of the data of all commands, in bytes. One command is always accepted.
+const HELD: usize = 256 << 20;
 
 /// Parameters of a client.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,8 @@ pub enum Outcome {
     /// Too many nodes are lost or do not answer. A write may have been done in part, or may still
     /// be done until another write of its blocks starts.
     Failed,
+    /// Refused: the data of the others take all memory. Nothing has been done.
+    Busy,
     /// Cancelled; no part of the command is in flight.
     Over,
 }
@@ -172,6 +176,8 @@ pub struct Client {
     open: bool,
     ready: bool,
     commands: BTreeMap<CommandId, Command>,
+    /// Length of the data of all commands, in bytes.
+    bytes: usize,
     parts: BTreeMap<u64, Part>,
     /// Stripe and number of each part.
     stripes: BTreeSet<(u64, u64)>,
@@ -219,6 +225,7 @@ impl Client {
             open: false,
             ready: false,
             commands: BTreeMap::new(),
+            bytes: 0,
             parts: BTreeMap::new(),
             stripes: BTreeSet::new(),
             sent: BTreeMap::new(),

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, PATIENCE};
+use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, HELD, PATIENCE};
 use crate::{
     layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
     map::State,
@@ -47,6 +47,8 @@ pub(super) struct Command {
     pub(super) since: u64,
     pub(super) parts: usize,
     pub(super) data: Vec<u8>,
+    /// Length of the data of the command, read or written.
+    len: usize,
     pub(super) failed: bool,
     /// Whether the command is already answered or cancelled.
     pub(super) dead: bool,
@@ -83,17 +85,22 @@ impl Client {
                 outcome: Outcome::Failed,
             });
         };
+        let len = count as usize * BLOCK;
+        if self.bytes > 0 && self.bytes + len > HELD {
+            return self.actions.push(Action::Answer {
+                command: id,
+                outcome: Outcome::Busy,
+            });
+        }
+        self.bytes += len;
         let list = spans(&size, lba, count.into());
         let write = data.is_some();
         let bytes = data.unwrap_or_default();
         let command = Command {
             since: self.now,
             parts: list.len(),
-            data: if write {
-                Vec::new()
-            } else {
-                vec![0; count as usize * BLOCK]
-            },
+            data: if write { Vec::new() } else { vec![0; len] },
+            len,
             failed: false,
             dead: false,
             cancelled: false,
@@ -168,21 +175,21 @@ impl Client {
         let Some(command) = self.commands.get_mut(&id).filter(|c| c.parts == 0) else {
             return;
         };
+        let (len, dead) = (command.len, command.dead && !command.cancelled);
         let outcome = match () {
             () if command.cancelled => Outcome::Over,
-            // The command has already been answered.
-            () if command.dead => {
-                self.commands.remove(&id);
-                return;
-            }
             () if command.failed => Outcome::Failed,
             () => Outcome::Good(std::mem::take(&mut command.data)),
         };
         self.commands.remove(&id);
-        self.actions.push(Action::Answer {
-            command: id,
-            outcome,
-        });
+        self.bytes -= len;
+        // A dead command has already been answered.
+        if !dead {
+            self.actions.push(Action::Answer {
+                command: id,
+                outcome,
+            });
+        }
     }
 
     /// Fails the commands that cannot be executed.
@@ -493,5 +500,57 @@ impl Client {
             };
             self.send(n, message, data);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{client::Settings, layout::Size};
+
+    /// Whether a command was told to be busy.
+    fn busy(client: &mut Client, id: CommandId) -> bool {
+        let told = |action: &Action| match action {
+            Action::Answer { command, outcome } => *command == id && *outcome == Outcome::Busy,
+            _ => false,
+        };
+        client.actions().iter().any(told)
+    }
+
+    #[test]
+    fn data_over_the_bound_is_refused_as_busy() {
+        let settings = Settings {
+            id: 1,
+            pause: 0,
+            lease: 3000,
+        };
+        let mut client = Client::new(settings, 0);
+        client.size = Some(Size {
+            cell: 128,
+            stripes: 1000,
+        });
+        let count = 4 << 20;
+        let last = (HELD / count) as u64;
+        for id in 0..last {
+            client.command(id, 0, (count / BLOCK) as u32, None);
+            assert!(!busy(&mut client, id), "{id}");
+        }
+        let write = || Some(vec![0; BLOCK]);
+        client.command(last, 9, 1, write());
+        assert!(busy(&mut client, last));
+        assert_eq!(client.commands.len() as u64, last);
+        // A command that ends gives its part back, and no more.
+        client.cancel(0);
+        client.command(last + 1, 9, 1, write());
+        assert!(!busy(&mut client, last + 1));
+        client.command(last + 2, 0, (count / BLOCK) as u32, None);
+        assert!(busy(&mut client, last + 2));
+        for id in 1..last + 2 {
+            client.cancel(id);
+        }
+        assert_eq!((client.bytes, client.commands.len()), (0, 0));
+        // A command that has more alone is accepted.
+        client.command(last + 3, 0, (HELD / BLOCK) as u32 + 1, None);
+        assert!(!busy(&mut client, last + 3));
     }
 }

@@ -41,6 +41,7 @@ impl World {
             let what = match &outcome {
                 Outcome::Good(_) => "good",
                 Outcome::Failed => "failed",
+                Outcome::Busy => "busy",
                 Outcome::Over => "over",
             };
             format!("command {id} {what}")
@@ -51,7 +52,7 @@ impl World {
                 self.cancelled += 1;
                 self.ends(&command, false);
             }
-            Outcome::Failed => {
+            Outcome::Failed | Outcome::Busy => {
                 self.failed += 1;
                 self.ends(&command, false);
             }
