@@ -13,7 +13,7 @@
 mod channel_login;
 mod events;
 mod ib_cm;
-mod nexus;
+mod login_context;
 mod rdma_cm;
 mod throttle;
 
@@ -55,11 +55,11 @@ use kernel::{
 use throttle::Permit;
 
 pub use ib_cm::Service;
-pub use nexus::{
+pub use login_context::{
     AnswerNode,
     Destination,
+    LoginContext, //
     LoginParams,
-    Nexus, //
 };
 pub use rdma_cm::Address;
 pub use throttle::Throttle;
@@ -84,7 +84,7 @@ pub enum Purpose {
 
 /// A login in progress.
 pub struct Login<'a> {
-    nexus: &'a Arc<Nexus>,
+    logins: &'a Arc<LoginContext>,
     owner: Arc<dyn Owner>,
     purpose: Purpose,
     pd: Arc<Pd>,
@@ -108,14 +108,14 @@ impl<'a> Login<'a> {
     ///
     /// [`LoginFailure::Removed`] if the session is ending, [`LoginFailure::Signal`] after a signal.
     pub fn new(
-        nexus: &'a Arc<Nexus>,
+        logins: &'a Arc<LoginContext>,
         owner: Arc<dyn Owner>,
         pd: Arc<Pd>,
         purpose: Purpose,
         patience: Msecs,
     ) -> Result<Self, LoginFailure> {
         let this = Self {
-            nexus,
+            logins,
             owner,
             purpose,
             pd,
@@ -126,15 +126,15 @@ impl<'a> Login<'a> {
         };
         while !this.is_over() {
             // The end of the session interrupts the wait.
-            let permit = nexus.waiting.run(|| match this.is_over() {
+            let permit = logins.waiting.run(|| match this.is_over() {
                 true => Ok(None),
-                false => nexus.throttle.acquire(PERMIT_MS),
+                false => logins.throttle.acquire(PERMIT_MS),
             });
             match permit {
                 Ok(Some(permit)) => {
                     this.permit.set(Some(permit));
                     if purpose != Purpose::More {
-                        nexus.status.statistics.login_tries.increment();
+                        logins.status.statistics.login_tries.increment();
                     }
                     return Ok(this);
                 }
@@ -161,7 +161,7 @@ impl<'a> Login<'a> {
     ///
     /// If the first channel fails, the session ends, or a signal arrives.
     pub fn first(&self) -> Result<(Channels, KVec<Granted>), LoginFailure> {
-        let (nexus, status) = (self.nexus, &self.nexus.status);
+        let (logins, status) = (self.logins, &self.logins.status);
         let (first, leader) = self.lead(None)?;
         let mut channels = Channels::default();
         channels.push(first).map_err(memory)?;
@@ -183,7 +183,7 @@ impl<'a> Login<'a> {
         let others = channels.iter().skip(1);
         let granted = self.follow("channels", others, Some(leader))?;
         // CAST: At most `wanted` channels, of 16 bits.
-        for (index, _) in (channels.len() as u16..).zip(&nexus.params.answers_from) {
+        for (index, _) in (channels.len() as u16..).zip(&logins.params.answers_from) {
             let answers = self.channel(index, &channels).map_err(no_channel)?;
             channels.push_answer_channel(answers).map_err(memory)?;
         }
@@ -235,7 +235,7 @@ impl<'a> Login<'a> {
 
     /// Creates a channel, see [`Channel::new`]. Sleeps.
     fn channel(&self, index: u16, answered: &[Arc<Connection>]) -> Result<Arc<Connection>> {
-        Channel::new(&self.nexus.status, &self.owner, index, &self.pd, answered)
+        Channel::new(&self.logins.status, &self.owner, index, &self.pd, answered)
     }
 
     /// Connects the first channel, and creates it if not given. The target drops the channels of an
@@ -268,7 +268,7 @@ impl<'a> Login<'a> {
             Some(why) if self.purpose == Purpose::More && granted.is_empty() => return Err(why),
             Some(why) => session_log!(
                 Warning,
-                self.nexus.status,
+                self.logins.status,
                 "only {} of {wanted} {name} connected: {}",
                 granted.len(),
                 format_args!("{why}")
@@ -311,9 +311,9 @@ impl<'a> Login<'a> {
         throttle: &Arc<Throttle>,
         request: impl FnOnce() -> Result<(), LoginFailure>,
     ) -> Result<(), LoginFailure> {
-        let nexus = self.nexus;
+        let logins = self.logins;
         let now = ktime_get();
-        let asked = match Arc::ptr_eq(throttle, &nexus.throttle) {
+        let asked = match Arc::ptr_eq(throttle, &logins.throttle) {
             true => self.asked.get().unwrap_or(now),
             // Each answering peer has a time limit of its own.
             false => now,
@@ -326,14 +326,14 @@ impl<'a> Login<'a> {
             Purpose::Again => left.min(OPEN_AGAIN_MS),
         };
         let timeout = Err(LoginFailure::Timeout("connect request"));
-        nexus.waiting.run(|| {
+        logins.waiting.run(|| {
             if self.is_over() {
                 return Err(LoginFailure::Removed);
             }
             if limit == 0 {
                 return timeout;
             }
-            match nexus.waiting.at_most(limit, request) {
+            match logins.waiting.at_most(limit, request) {
                 (Err(LoginFailure::Signal), _) if self.is_over() => Err(LoginFailure::Removed),
                 // Only the process of a first login may have other signals.
                 (Err(LoginFailure::Signal), over) if over || self.purpose != Purpose::First => {
@@ -362,7 +362,7 @@ impl<'a> Login<'a> {
 
     /// Whether to abandon this login.
     fn is_over(&self) -> bool {
-        let state = self.nexus.status.state();
+        let state = self.logins.status.state();
         state.is_ending() || self.purpose != Purpose::Again && state.is_lost()
     }
 }

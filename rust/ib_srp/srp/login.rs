@@ -101,7 +101,7 @@ pub fn log_in(
             Warning,
             session,
             "login at {} failed: {}",
-            fmt!("{}", session.nexus.params.destination),
+            fmt!("{}", session.logins.params.destination),
             format_args!("{why}")
         );
         session.remove(LOGOUT_PATIENCE_MS);
@@ -157,7 +157,7 @@ fn set_up(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.nexus.params.destination),
+        fmt!("{}", session.logins.params.destination),
         granted.len()
     );
     session.scan()

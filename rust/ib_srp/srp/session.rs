@@ -30,8 +30,8 @@ use super::{
     channels::Channels,
     connect::{
         Login,
+        LoginContext,
         LoginParams,
-        Nexus,
         Purpose,
         Throttle, //
     },
@@ -135,8 +135,8 @@ pub struct Session {
     key: Key,
     /// The list that the session is on.
     registry: Arc<dyn Registry>,
-    /// The nexus of the first login and of each reconnect.
-    pub(super) nexus: Arc<Nexus>,
+    /// The context of the first login and of each reconnect.
+    pub(super) logins: Arc<LoginContext>,
     queues: Queues,
     /// Work items that end the channels in parallel.
     workers: WorkerPool,
@@ -189,12 +189,12 @@ impl Session {
         rounds.resize(count, Rounds::default(), GFP_KERNEL)?;
         let status = Status::new(port, params.target, geometry)?;
         let interrupt = TimedInterrupt::new(queues.ending.clone())?;
-        let nexus = Nexus::new(params, status, throttle, interrupt)?;
+        let logins = LoginContext::new(params, status, throttle, interrupt)?;
         Arc::pin_init(
             pin_init!(Self {
                 key,
                 registry,
-                nexus,
+                logins,
                 queues: queues.clone(),
                 workers,
                 recovery <- new_spinlock_irq!(Recovery::default(), "Session::recovery"),
@@ -216,7 +216,7 @@ impl Session {
 
     /// The status, readable without a lock.
     pub fn status(&self) -> &Arc<Status> {
-        &self.nexus.status
+        &self.logins.status
     }
 
     /// Logs a line about the session, see [`Status::log`].
@@ -275,7 +275,7 @@ impl Session {
         host: Arc<SessionHost>,
         descriptors: u32,
     ) -> Result {
-        self.nexus.need_descriptors(descriptors);
+        self.logins.need_descriptors(descriptors);
         let mut live = self.live.lock();
         // Both states are set before the teardown takes the lock.
         if self.status().state().is_lost() || self.status().state().is_ending() {
@@ -313,7 +313,7 @@ impl Session {
                 pd.ok_or(LoginFailure::Removed)?
             }
         };
-        Login::new(&self.nexus, self.clone(), pd, purpose, patience)
+        Login::new(&self.logins, self.clone(), pd, purpose, patience)
     }
 
     /// The channels and the host, if the login has created them.

@@ -101,8 +101,8 @@ impl Sessions {
         let other = list
             .all
             .iter()
-            .find(|s| s.nexus.params.destination.is_like(to));
-        let throttle = other.map(|other| Ok(other.nexus.throttle.clone()));
+            .find(|s| s.logins.params.destination.is_like(to));
+        let throttle = other.map(|other| Ok(other.logins.throttle.clone()));
         let throttle = throttle.unwrap_or_else(Throttle::new)?;
         let session = Session::new(
             self.port.clone(),

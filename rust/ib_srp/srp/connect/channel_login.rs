@@ -151,16 +151,16 @@ impl<'a> Candidate<'a> {
         connection: Option<&Arc<Connection>>,
         multichannel: MultiChannel,
     ) -> Result<Self, LoginFailure> {
-        let nexus = login.nexus;
+        let logins = login.logins;
         let (destination, owner, throttle) = match connection.and_then(|c| c.as_answer_channel()) {
             Some((number, owner)) => {
-                let from = nexus.params.answers_from.get(number);
+                let from = logins.params.answers_from.get(number);
                 let from = from.ok_or(LoginFailure::Removed)?;
                 (&from.destination, owner, &from.throttle)
             }
-            None => (&nexus.params.destination, &login.owner, &nexus.throttle),
+            None => (&logins.params.destination, &login.owner, &logins.throttle),
         };
-        let cm = destination.channel_login(nexus, owner, throttle)?;
+        let cm = destination.channel_login(logins, owner, throttle)?;
         cm.resolve()?;
         Ok(Self {
             login,
@@ -223,7 +223,7 @@ impl<'a> Candidate<'a> {
     /// Creates the queue pair, and sends the login request.
     fn request(&mut self) -> Result<(), LoginFailure> {
         let login = self.login;
-        let (status, params) = (&login.nexus.status, &login.nexus.params);
+        let (status, params) = (&login.logins.status, &login.logins.params);
         if self.connection.is_none() {
             self.connection = Some(login.channel(0, &[]).map_err(no_channel)?);
         }
@@ -262,7 +262,7 @@ impl<'a> Candidate<'a> {
         let granted = self.check(requested, response);
         let granted = granted.inspect_err(refuse)?;
         let timeout = self.cm.confirm().inspect_err(refuse)?;
-        self.login.nexus.allow_time(timeout);
+        self.login.logins.allow_time(timeout);
         let events = self.cm.events();
         let disconnected = |_| LoginFailure::Disconnected;
         events.set_in_use(true).map_err(disconnected)?;
@@ -285,7 +285,7 @@ impl<'a> Candidate<'a> {
         }
         let granted = response.check(requested).map_err(LoginFailure::Response)?;
         // The midlayer keeps the limits of the first login.
-        if u32::from(granted.descriptors) < self.login.nexus.needed_descriptors() {
+        if u32::from(granted.descriptors) < self.login.logins.needed_descriptors() {
             return Err(LoginFailure::Shrunk);
         }
         Ok(granted)

@@ -15,7 +15,7 @@ use super::{
         Events,
         StepEnd, //
     },
-    Nexus, //
+    LoginContext, //
 };
 use crate::{
     errno,
@@ -98,7 +98,7 @@ struct TargetPort {
 /// The login of a channel by `ib_cm`.
 #[pin_data]
 pub(super) struct IbCm {
-    nexus: Arc<Nexus>,
+    logins: Arc<LoginContext>,
     service_id: u64,
     to: TargetPort,
     id: Arc<Id<Events>>,
@@ -108,7 +108,7 @@ pub(super) struct IbCm {
 
 impl IbCm {
     pub(super) fn begin(
-        nexus: &Arc<Nexus>,
+        logins: &Arc<LoginContext>,
         events: Arc<Events>,
         service: &Service,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
@@ -118,21 +118,21 @@ impl IbCm {
             cm_qpn: None,
             redirects: 0,
         };
-        Self::make(nexus, events, service.service_id, to, Stage::Begin)
+        Self::make(logins, events, service.service_id, to, Stage::Begin)
     }
 
     fn make(
-        nexus: &Arc<Nexus>,
+        logins: &Arc<LoginContext>,
         events: Arc<Events>,
         service_id: u64,
         to: TargetPort,
         stage: Stage,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
-        let port = nexus.status.port();
+        let port = logins.status.port();
         let id = Id::new(port.device(), port.number(), to.pkey, events).map_err(no_identifier)?;
         let this = Arc::pin_init(
             pin_init!(Self {
-                nexus: nexus.clone(),
+                logins: logins.clone(),
                 service_id,
                 to,
                 id,
@@ -145,7 +145,7 @@ impl IbCm {
 
     /// Whether the port is RoCE: GIDs are IP addresses, and there are no LIDs.
     fn is_roce(&self) -> bool {
-        let port = self.nexus.status.port();
+        let port = self.logins.status.port();
         port.device().fabric(port.number()) == Fabric::Roce
     }
 }
@@ -155,7 +155,7 @@ impl ChannelLogin for IbCm {
         let mut stage = self.stage.lock();
         // After a redirection the path may be known.
         if let Stage::Begin = &*stage {
-            let port = self.nexus.status.port();
+            let port = self.logins.status.port();
             let (device, number) = (port.device(), port.number());
             let sgid = device
                 .gid(number, 0)
@@ -200,8 +200,8 @@ impl ChannelLogin for IbCm {
             &Request {
                 service_id: self.service_id,
                 private_data,
-                responder_resources: self.nexus.responder_resources(),
-                retry_count: self.nexus.params.retry_count,
+                responder_resources: self.logins.responder_resources(),
+                retry_count: self.logins.params.retry_count,
                 rnr_retry_count: RNR_RETRY_COUNT,
                 remote_cm_qpn: self.to.cm_qpn,
             },
@@ -234,13 +234,13 @@ impl ChannelLogin for IbCm {
     fn confirm(&self) -> Result<u32, LoginFailure> {
         let timeout = self
             .id
-            .confirm(self.nexus.params.ack_timeout)
+            .confirm(self.logins.params.ack_timeout)
             .map_err(|e| match e {
                 errno::ENOTCONN => LoginFailure::Disconnected,
                 e => LoginFailure::Step("queue pair", e),
             })?;
         if let Stage::Asked(path, true) = &*self.stage.lock() {
-            *self.nexus.reached.lock() = Some(Gid(path.dgid()));
+            *self.logins.reached.lock() = Some(Gid(path.dgid()));
         }
         Ok(timeout)
     }
@@ -258,7 +258,7 @@ impl ChannelLogin for IbCm {
             .follow(&self.to.dgid, self.to.redirects)
             .map_err(LoginFailure::BadRedirect)?;
         if let Some(pkey) = to.pkey {
-            let port = self.nexus.status.port();
+            let port = self.logins.status.port();
             port.device()
                 .pkey_index(port.number(), pkey)
                 .map_err(|_| LoginFailure::BadRedirect(RedirectError::OtherPartition(pkey)))?;
@@ -279,6 +279,6 @@ impl ChannelLogin for IbCm {
         };
         let events = self.events().renew();
         let events = events.map_err(no_identifier)?;
-        Self::make(&self.nexus, events, self.service_id, to, stage)
+        Self::make(&self.logins, events, self.service_id, to, stage)
     }
 }

@@ -9,7 +9,7 @@ use super::{
         RNR_RETRY_COUNT, //
     },
     events::Events,
-    Nexus, //
+    LoginContext, //
 };
 use crate::{
     errno,
@@ -60,7 +60,7 @@ pub struct Address {
 
 /// The login of a channel by `rdma_cm`.
 pub(super) struct RdmaCm {
-    nexus: Arc<Nexus>,
+    logins: Arc<LoginContext>,
     src: Option<SocketAddr>,
     dest: SocketAddr,
     id: Arc<Id<Events>>,
@@ -68,12 +68,12 @@ pub(super) struct RdmaCm {
 
 impl RdmaCm {
     pub(super) fn begin(
-        nexus: &Arc<Nexus>,
+        logins: &Arc<LoginContext>,
         events: Arc<Events>,
         to: &Address,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
         let id = Id::new(&to.net, events).map_err(no_identifier)?;
-        let params = &nexus.params;
+        let params = &logins.params;
         if let Some(tos) = params.tos {
             id.set_service_type(tos);
         }
@@ -81,7 +81,7 @@ impl RdmaCm {
             id.set_ack_timeout(timeout).map_err(no_identifier)?;
         }
         let this = Self {
-            nexus: nexus.clone(),
+            logins: logins.clone(),
             src: to.src,
             dest: to.dest,
             id,
@@ -98,7 +98,7 @@ impl ChannelLogin for RdmaCm {
     }
 
     fn route(&self) -> Result<(), LoginFailure> {
-        let port = self.nexus.status.port();
+        let port = self.logins.status.port();
         if !self.id.is_on(port.device(), port.number()) {
             return Err(LoginFailure::OtherPort);
         }
@@ -113,14 +113,14 @@ impl ChannelLogin for RdmaCm {
 
     fn request(&self, what: &Requested) -> Result<(), LoginFailure> {
         if what.multichannel == MultiChannel::Single {
-            *self.nexus.bound.lock() = self.id.src_addr();
+            *self.logins.bound.lock() = self.id.src_addr();
         }
         let request = LoginReqRdma::new(what);
         self.id
             .connect(&ConnectParam {
                 private_data: request.as_bytes(),
-                responder_resources: self.nexus.responder_resources(),
-                retry_count: self.nexus.params.retry_count,
+                responder_resources: self.logins.responder_resources(),
+                retry_count: self.logins.params.retry_count,
                 rnr_retry_count: RNR_RETRY_COUNT,
             })
             .map_err(|e| match e {

@@ -102,7 +102,7 @@ impl Io {
     }
 
     fn params(&self) -> &LoginParams {
-        &self.session.nexus.params
+        &self.session.logins.params
     }
 
     /// The counters of each channel, connected or not; answer channels come last.
@@ -195,7 +195,7 @@ attribute_group! {
         pkey: 0o444, show = |io: &Io, page| line(page, fmt!("{:#06x}", service(io)?.pkey));
         sgid: 0o444, show = |io: &Io, page| line(page, io.params().sgid);
         dgid: 0o444,
-            show = |io: &Io, page| line(page, io.session.nexus.reached.lock().ok_or(ENOENT)?);
+            show = |io: &Io, page| line(page, io.session.logins.reached.lock().ok_or(ENOENT)?);
         orig_dgid: 0o444, show = |io: &Io, page| line(page, service(io)?.dgid);
         req_lim: 0o444, show = |io: &Io, page| line(page, least_credits(io));
         zero_req_lim: 0o444,
@@ -204,7 +204,7 @@ attribute_group! {
             };
         src: 0o444,
             show = |io: &Io, page| {
-                line(page, fmt!("{}", io.session.nexus.bound.lock().ok_or(ENOENT)?))
+                line(page, fmt!("{}", io.session.logins.bound.lock().ok_or(ENOENT)?))
             };
         dest: 0o444, show = |io: &Io, page| line(page, fmt!("{}", address(io)?.dest));
         local_ib_port: 0o444, show = |io: &Io, page| line(page, io.status().port().number());

@@ -380,8 +380,8 @@ fn opens_a_channel(soft: &Soft) -> Result {
     check!(counts.read_bytes() > 0 && counts.write_bytes() == 0);
     check_eq!((counts.credit_waits.get(), counts.busy.get()), (0, 0));
     // Computed from the response: 7 retries of at least 4.096 us * 2^17, times four, plus a second.
-    check!(session.nexus.time_allowed() >= 7 * 4 * 536 + 1000);
-    let reached = *session.nexus.reached.lock();
+    check!(session.logins.time_allowed() >= 7 * 4 * 536 + 1000);
+    let reached = *session.logins.reached.lock();
     check_eq!(reached.map(|gid| gid.0), Some(soft.device.gid(1, 0)?));
     drop((channels, host));
 

@@ -113,7 +113,7 @@ impl Session {
         let ended = self.ended();
         match self.schedule(|recovery| recovery.remove(ktime_get(), patience, ended)) {
             Remove::TearDown => {
-                self.nexus.waiting.interrupt();
+                self.logins.waiting.interrupt();
                 // The work item is not queued yet: only the first call queues it.
                 let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
             }

@@ -191,7 +191,7 @@ impl Session {
             Ending::EndCommands => {}
         }
         // A login that adds channels sees the loss, and must not connect a channel from here on.
-        self.nexus.waiting.interrupt();
+        self.logins.waiting.interrupt();
         Connect::cancel_sync(self);
         self.forget_rounds();
         if let Some(channels) = &channels {

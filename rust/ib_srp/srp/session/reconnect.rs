@@ -246,7 +246,7 @@ impl Session {
             return;
         }
         self.on(|recovery| recovery.fill().flap(ktime_get()));
-        let Some(from) = self.nexus.params.answers_from.get(number) else {
+        let Some(from) = self.logins.params.answers_from.get(number) else {
             return;
         };
         let from = &from.destination;

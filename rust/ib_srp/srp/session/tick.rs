@@ -91,7 +91,7 @@ impl Session {
 
     /// The request timeout of a disk, in milliseconds.
     pub(in crate::srp) fn command_time(&self) -> Msecs {
-        DISK_TIMEOUT_MS.max(self.nexus.time_allowed())
+        DISK_TIMEOUT_MS.max(self.logins.time_allowed())
     }
 
     /// A command was refused for lack of a credit: checks whether credits come, until no command
@@ -208,7 +208,7 @@ impl DelayedItem<TICK> for Session {
         }
         if due.reconnect {
             this.begin_reconnect();
-            this.nexus.waiting.interrupt();
+            this.logins.waiting.interrupt();
         }
         if due.moved {
             let out = channels.iter().any(|channel| channel.is_probed());

@@ -130,10 +130,10 @@ impl Scene {
     /// Runs `act` in a session that is connecting, then ends the session.
     fn with(&self, more: &str, act: impl FnOnce(&Arc<Session>, &Events) -> Result) -> Result {
         let session = self.stand.session(&self.target, more)?;
-        let nexus = &session.nexus;
+        let logins = &session.logins;
         let topspin =
-            matches!(&nexus.params.destination, Destination::Ib(service) if service.topspin);
-        let events = Events::new(session.clone(), nexus.throttle.clone(), topspin)?;
+            matches!(&logins.params.destination, Destination::Ib(service) if service.topspin);
+        let events = Events::new(session.clone(), logins.throttle.clone(), topspin)?;
         let result = act(&session, &events);
         self.stand.end(&session);
         result
@@ -433,14 +433,14 @@ fn a_target_that_asks_for_time(soft: &Soft) -> Result {
         told(events, ib_cm::Event::Later(200));
         check!(events.is_deferred());
         // The request counts as a sign of life, once.
-        check!(session.nexus.throttle.silence(Ktime::MIN) < 200);
+        check!(session.logins.throttle.silence(Ktime::MIN) < 200);
         while events.is_deferred() {
             told(events, ib_cm::Event::Later(70_000));
             fsleep(Delta::from_millis(10));
             check!(passed() < 10_000);
         }
         check!(passed() >= 200);
-        check!(session.nexus.throttle.silence(Ktime::MIN) >= 200);
+        check!(session.logins.throttle.silence(Ktime::MIN) >= 200);
         told(events, ib_cm::Event::Later(70_000));
         check!(!events.is_deferred());
         Ok(())

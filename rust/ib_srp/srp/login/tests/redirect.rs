@@ -90,7 +90,7 @@ fn follows(
         check_eq!(get::<48>(&next.data, 16), get::<48>(&first.data, 16));
         check!(get::<8>(&next.data, 8) != get::<8>(&first.data, 8));
     }
-    let reached = *session.nexus.reached.lock();
+    let reached = *session.logins.reached.lock();
     check_eq!(reached.map(|gid| gid.0), Some(first.dgid));
     target.has_heard(|heard| &heard.confirmed, 1)?;
     stand.end(&session);

@@ -72,7 +72,7 @@ impl Destination {
     /// Returns a login of one channel for `owner`; all logins at this destination share `throttle`.
     pub(super) fn channel_login(
         &self,
-        nexus: &Arc<Nexus>,
+        logins: &Arc<LoginContext>,
         owner: &Arc<dyn Owner>,
         throttle: &Arc<Throttle>,
     ) -> Result<Arc<dyn ChannelLogin>, LoginFailure> {
@@ -80,8 +80,8 @@ impl Destination {
         let events = Events::new(owner.clone(), throttle.clone(), topspin);
         let events = events.map_err(no_identifier)?;
         match self {
-            Self::Rdma(address) => RdmaCm::begin(nexus, events, address),
-            Self::Ib(service) => IbCm::begin(nexus, events, service),
+            Self::Rdma(address) => RdmaCm::begin(logins, events, address),
+            Self::Ib(service) => IbCm::begin(logins, events, service),
         }
     }
 }
@@ -139,10 +139,10 @@ pub struct LoginParams {
     pub tos: Option<u8>,
 }
 
-/// One of our ports and the target port that it logs in at: an I_T nexus in SAM's terms. All logins
-/// of a session are for the same nexus.
+/// What all logins of a session share: one of our ports and one target port, an I_T nexus in SAM's
+/// terms.
 #[pin_data]
-pub struct Nexus {
+pub struct LoginContext {
     /// The parameters of all logins.
     pub params: LoginParams,
     /// Status of the session.
@@ -164,8 +164,8 @@ pub struct Nexus {
     pub reached: Mutex<Option<Gid>>,
 }
 
-impl Nexus {
-    /// Returns a nexus without a login.
+impl LoginContext {
+    /// Returns the context of a session without a login.
     ///
     /// # Errors
     ///
@@ -184,8 +184,8 @@ impl Nexus {
                 waiting,
                 descriptors: Atomic::new(0),
                 time_allowed: Atomic::new(0),
-                bound <- new_mutex!(None, "Nexus::bound"),
-                reached <- new_mutex!(None, "Nexus::reached"),
+                bound <- new_mutex!(None, "LoginContext::bound"),
+                reached <- new_mutex!(None, "LoginContext::reached"),
             }),
             GFP_KERNEL,
         )
