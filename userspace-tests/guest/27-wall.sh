@@ -86,7 +86,7 @@ for (point, peer), those in runs.items():
         assert abs(ios - line["ios"]) <= depth, (point, peer, ios, line["ios"])
         mean = sum(int(ns) * n for ns, n in line["bins"].items()) / ios / 1e9
         assert line["iops"] * mean < 1.1 * depth + 1, (point, peer, line["iops"], mean)
-        # The time without I/O: fio submits nothing while it waits for a CPU, which at depth 1 is most of the time.
+        # The time without I/O. fio submits nothing while it waits for a CPU; at depth 1 it mostly waits.
         if (lacking := 0.2 - line["iops"] * mean / depth) >= 0:
             print(int(lacking * 1e6) + 1, point, line["iops"], mean)
     assert abs(float(row["iops"]) - sum(line["iops"] for line in those) / 2) <= 1, (row, those[0]["iops"])

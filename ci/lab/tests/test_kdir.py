@@ -165,7 +165,7 @@ class Kdir(unittest.TestCase):
         self.refused("SOURCE=/nonexistent is not there", "can", "7.3.4-arch1-1", k, SOURCE="/nonexistent")
         self.assertEqual(self.run_it("can", "7.3.4-arch1-1", k, SOURCE=str(self.folder)), (0, ""))
 
-    # What cannot work.
+    # Kernel trees for which no module can be built.
 
     def test_each_option(self):
         for i, option in enumerate(o for o in OPTIONS if o != "CONFIG_RUST=y"):

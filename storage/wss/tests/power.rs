@@ -110,7 +110,7 @@ fn a_lost_answer_tells_nothing() {
     assert!(owed > 30, "{owed}");
 }
 
-/// The session ends in the SE before the flush does, so there is no answer.
+/// If the SE ends the session before it has ended a flush, it does not respond to the flush.
 #[test]
 fn a_flush_of_an_ending_session_tells_nothing() {
     let mut owed = 0;

@@ -267,7 +267,7 @@ impl Client {
         std::array::from_fn(|n| self.partners[n].repaired)
     }
 
-    /// Number of stripes that a node got without the blocks that cannot be computed.
+    /// Number of stripes that were rebuilt on a node except for blocks that cannot be computed.
     pub fn incomplete(&self) -> u64 {
         self.incomplete
     }

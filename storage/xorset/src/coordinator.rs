@@ -49,7 +49,7 @@ pub struct View {
     pub map: Option<(u64, String)>,
     /// Holder of the client key.
     pub client: Option<u64>,
-    /// Holder of the key of each node.
+    /// For each node, the holder of its key.
     pub nodes: [Option<u64>; NODES],
 }
 

@@ -58,7 +58,7 @@ pub enum Message {
         cell: u16,
         /// Number of stripes.
         stripes: u64,
-        /// The set that its file belongs to; 0: none.
+        /// The set that the node's file belongs to; 0 if it belongs to none.
         set: u64,
     },
     /// Client to node: use this map, which is the payload.

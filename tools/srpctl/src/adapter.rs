@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of RDMA adapters that hold: rdma-core renames adapters (`rocep1s0`), but not in the
-//! initramfs. The node GUID of an adapter is the same there.
+//! Stable names of RDMA adapters. rdma-core renames adapters (`rocep1s0`), except in the initramfs,
+//! so the node GUID identifies an adapter.
 
 use crate::sysfs::{self, Sysfs};
 

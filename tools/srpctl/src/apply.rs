@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srpctl apply`: makes the sessions what the files in targets.d say.
+//! `srpctl apply`: makes the sessions match the files in targets.d.
 
 use crate::{
     adapter, boot,

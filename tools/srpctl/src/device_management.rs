@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The SRP targets of an I/O unit, as its device management agent tells them (InfiniBand
+//! The SRP targets of an I/O unit, as its device management agent reports them (InfiniBand
 //! Architecture volume 1, chapter 16.3; SRP, annex B).
 
 use std::fmt;
@@ -29,7 +29,7 @@ const SERVICE: &[u8] = b"SRP.T10:";
 pub enum Failure {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The agent rejects a request. With the attribute.
+    /// The agent rejects the request for this attribute, with this status.
     #[error("{0} is rejected with status 0x{1:04x}")]
     Status(&'static str, u16),
     /// The reply does not belong to the request.

@@ -30,7 +30,7 @@ struct Subject {
     port: u32,
 }
 
-/// What has happened.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum What {

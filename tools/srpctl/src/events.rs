@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srpctl events`. Device events and lines of the kernel log say when to look; the difference
-//! between two looks at sysfs says what has happened. So no event is lost with a message.
+//! `srpctl events`. A device event or a line of the kernel log triggers a look at sysfs; the events
+//! are the differences between two looks. So a lost message loses no event.
 
 use crate::{
     cli::Events,

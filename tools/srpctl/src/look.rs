@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The difference between two looks at the sessions.
+//! The differences between two snapshots of the sessions, as events.
 
 use crate::{
     boot,
@@ -110,7 +110,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Returns a watcher, and the event that begins the output.
+    /// Returns a watcher, and the first event to print.
     pub fn new(mut before: Look, now: SystemTime) -> (Self, Event) {
         before.0.retain(|_, seen| seen.ready);
         let sessions = before.0.len();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The parts of the manual that do not come from the command line, in roff.
+//! The parts of the manual, in roff, that are not generated from the command line.
 
 use crate::{
     cli::{OPTIONS, TIMEOUTS},
@@ -137,7 +137,7 @@ UUID=... /srv ext4 _netdev,nofail 0 2
 srpctl\\-connect(8), srp\\-connect@.service(8), fstab(5)
 ";
 
-/// srp-connect@.service(8) from the name on.
+/// The page srp-connect@.service(8), from its NAME line on.
 const UNIT: &str = "\
 srp\\-connect@.service, srp\\-generator \\- log in to SRP targets at boot
 .SH SYNOPSIS

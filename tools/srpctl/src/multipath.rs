@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Multipath maps, and what stays of one without some of its paths.
+//! Multipath maps, and what a map can still do without some of its paths.
 
 use crate::sysfs::{self, Sysfs};
 use std::path::Path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attempts until one succeeds.
+//! Repeats an action until it succeeds or its time is over.
 
 use crate::error::Result;
 use std::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way of a MAD to an IP address on RoCE.
+//! The route of a MAD to an IP address on RoCE.
 //!
 //! The kernel matches a reply with its request by the destination GID of the IPv6 header
 //! (`rcv_has_same_gid()` in `drivers/infiniband/core/mad.c`), so replies through IPv4 are lost.

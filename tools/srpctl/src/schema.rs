@@ -3,8 +3,9 @@
 //! Checks output against the JSON schemas in tools/srpctl/schema. Each command with `--json` has
 //! one. A test of the command passes its output to [`check`].
 //!
-//! Debian has no crate for this. Of JSON Schema this knows the keywords that the schemas use; any
-//! other one is an error. Beyond JSON Schema, a property that the schema does not name is an error.
+//! Debian has no crate for this. This module knows the keywords of JSON Schema that the schemas
+//! use; any other keyword is an error. Beyond JSON Schema, a property that the schema does not name
+//! is an error.
 
 use crate::cli::Cli;
 use clap::CommandFactory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The signals that end a program which runs until it is told to stop.
+//! The signals that stop a command without an end of its own.
 
 use nix::sys::{
     signal::{SigSet, Signal},

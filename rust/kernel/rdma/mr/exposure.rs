@@ -37,7 +37,7 @@ impl Exposure {
         Self(Atomic::new(0))
     }
 
-    /// Returns whether the peer can reach nothing.
+    /// Returns whether no region is reachable by the peer.
     #[inline(always)]
     pub(super) fn is_none(&self) -> bool {
         self.0.load(Acquire) == 0

@@ -78,7 +78,7 @@
 //!
 //! # Functions that wait
 //!
-//! Each function, with the condition that it waits for:
+//! For each function, the condition that it waits for:
 //!
 //! - `__scsi_remove_device()`, scsi_sysfs.c; `scsi_forget_host()`, scsi_scan.c;
 //!   `blk_mq_destroy_queue()`: the queue freezes, so all requests have ended.

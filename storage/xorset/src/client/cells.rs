@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-/// Maximum number of stripes that are remembered for a node. With more, all are rebuilt.
+/// Maximum number of stripes in a set. A node with more bad ones is rebuilt as a whole.
 const MOST: usize = 1 << 20;
 
 /// The valid stripes of a node.

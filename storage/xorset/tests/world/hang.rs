@@ -44,7 +44,7 @@ impl World {
         self.slots[n].hang = Some(hang);
     }
 
-    /// Makes the file of a node slow in a random way for a random time.
+    /// Delays random kinds of access to the file of a node, for a random time.
     pub fn hang_any(&mut self, n: usize) {
         let until = self.now + [300, 2000, 5000, 9000, 16_000][self.rng.below(5) as usize];
         let all = Hang {

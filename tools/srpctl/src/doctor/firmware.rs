@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The login that the firmware has made to boot from an SRP disk.
+//! The firmware's login, if it booted from an SRP disk.
 
 use super::{machine::Machine, Report};
 use crate::{

@@ -198,7 +198,7 @@ mod tests {
         assert!(made.bad(check)[0].starts_with(&format!(
             "note: {IMAGE} cannot be listed: lsinitramfs is not installed; lsinitrd is not"
         )));
-        // As dracut lists it.
+        // The format of lsinitrd, dracut's program.
         let line = |path: &str| format!("-rw-r--r-- 1 root root 9 Nov 28 15:00 {path}\n");
         let text: String = list(OURS).lines().map(line).collect();
         made.says(&LIST.replace("lsinitramfs", "lsinitrd"), &text);

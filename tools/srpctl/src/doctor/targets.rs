@@ -2,9 +2,9 @@
 
 //! The targets of /etc/srp/targets.d: the session, or why there is none.
 //!
-//! Without `--ask` no connect request is sent: a target writes each to its log. A session that runs
-//! shows that the target can be reached. Without one the reason of the last login is in the kernel
-//! log, and the route and the neighbour are looked up.
+//! Without `--ask` no connect request is sent: a target writes each to its log. A running session
+//! shows that the target can be reached. Without a session, this module reads the reason of the
+//! last login from the kernel log, and looks up the route and the neighbour.
 
 use super::{ask::ask, machine::Machine, port::Port, Report};
 use crate::{

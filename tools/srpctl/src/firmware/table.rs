@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The SRP boot firmware table (sBFT), by which a firmware tells the system how it has logged in.
+//! The SRP boot firmware table (sBFT), in which the firmware describes its login.
 //!
 //! GIDs, GUIDs, port identifiers and the LUN are as on the wire, the other numbers little-endian:
 //! every released iPXE writes them so. The offsets are those of the draft that it refers to.
