@@ -75,13 +75,14 @@ class Tree:
             if COPIES.match(functions[i]) and insns[i] > LARGE * calls[i] and layers[i] in COPY:
                 layers[i] = COPY[layers[i]]
             self.calls[name] = self.calls.get(name, 0) + calls[i]
-        # For functions without a side: the number of their calls of functions with a side.
+        # For functions without a side: the number of their calls for each side. A call of another function without a
+        # side is one call, however many calls it makes.
         callees = [{} for _ in range(n)]
         for i in range(n - 1, 1, -1):
-            those = {sides[i]: calls[i]} if sides[i] else callees[i]
-            if not sides[parents[i]]:
+            those = {sides[i]: 1} if sides[i] else callees[i]
+            if not sides[parents[i]] and (whole := sum(those.values())):
                 for side, weight in those.items():
-                    callees[parents[i]][side] = callees[parents[i]].get(side, 0) + weight
+                    callees[parents[i]][side] = callees[parents[i]].get(side, 0) + calls[i] * weight / whole
         shares = [{"other": 1}] * n
         below = [0] * n
         for i in range(2, n):
@@ -229,4 +230,5 @@ def main():
     return status
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
