@@ -8,8 +8,8 @@
 
 use crate::bindings;
 
-/// Returns a random 16-bit number of the kernel's generator. It takes a quarter of the time of a
-/// 64-bit number. Callable in any context.
+/// Returns a random 16-bit number of the kernel's generator. It takes a third of the instructions
+/// of a 64-bit number. Callable in any context.
 pub fn random_u16() -> u16 {
     // SAFETY: The function has no preconditions.
     unsafe { bindings::get_random_u16() }

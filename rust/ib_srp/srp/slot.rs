@@ -97,6 +97,9 @@ pub struct Cell {
     /// [`RECALLED`] and the generation of the last command recalled from the target; 0 if there is
     /// none. A response to that command may arrive when another command has the slot.
     recalled: Atomic<u64>,
+    /// Random bits for the next generations, the next 16 lowest; 0 if none are left. Accessed like
+    /// the slot, except that [`Self::claim`] reads them first.
+    random: Atomic<u64>,
 }
 
 fn number(tag: scsi::Tag) -> u32 {
@@ -120,6 +123,7 @@ impl Cell {
             lun: Atomic::new(0),
             tag: Atomic::new(0),
             recalled: Atomic::new(0),
+            random: Atomic::new(0),
         }
     }
 
@@ -129,11 +133,22 @@ impl Cell {
     }
 
     /// Takes the slot for a new command of the unit that the midlayer numbers `lun`, if it is free.
-    /// `random` becomes the upper half of its generation.
-    #[inline]
-    pub fn claim(&self, random: u16, lun: u64, tag: scsi::Tag) -> Option<Held<'_>> {
+    /// The upper half of its generation is a part of a random number from `draw`, which has four:
+    /// a number costs less than four of 16 bits.
+    #[inline(always)]
+    pub fn claim(&self, draw: impl FnOnce() -> u64, lun: u64, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
-        let mut slot = self.acquire(from, from.claim(random)?)?;
+        if from.state() != State::Free {
+            return None;
+        }
+        let random = match self.random.load(Relaxed) {
+            0 => draw(),
+            left => left,
+        };
+        // If this succeeds, no other command has taken the slot, and these bits, since `from`.
+        // CAST: The lower bits.
+        let mut slot = self.acquire(from, from.claim(random as u16)?)?;
+        self.random.store(random >> 16, Relaxed);
         // The unit and the tag usually equal those of the previous command.
         if self.lun.load(Relaxed) != lun {
             slot.lun = Lun::from_int(lun);

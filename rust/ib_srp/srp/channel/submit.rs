@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     errno::ENOTCONN,
-    random::random_u16,
+    random::random_u64,
     scsi::{
         self,
         Busy,
@@ -64,12 +64,11 @@ impl Connection {
             cmd.done(ScsiResult::DID_ERROR);
             return Ok(());
         };
-        let random = random_u16();
         // The slot with the index of the tag is free, unless a command of a hardware queue without
         // an open channel has it.
-        match cell.claim(random, cmd.lun(), tag) {
+        match cell.claim(random_u64, cmd.lun(), tag) {
             Some(slot) => self.send(posting, cmd, slot, index),
-            None => self.queue_anywhere(posting, cmd, random, tag),
+            None => self.queue_anywhere(posting, cmd, tag),
         }
     }
 
@@ -80,12 +79,11 @@ impl Connection {
         &self,
         posting: &rcu::Guard,
         cmd: Command,
-        random: u16,
         tag: scsi::Tag,
     ) -> Result<(), Rejected> {
         let lun = cmd.lun();
         let mut slots = (0u16..).zip(&self.slots);
-        match slots.find_map(|(index, cell)| Some((index, cell.claim(random, lun, tag)?))) {
+        match slots.find_map(|(index, cell)| Some((index, cell.claim(random_u64, lun, tag)?))) {
             Some((index, slot)) => self.send(posting, cmd, slot, index),
             None => self.busy(cmd),
         }

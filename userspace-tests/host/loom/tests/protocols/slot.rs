@@ -34,7 +34,7 @@ fn lun(number: u8) -> Lun {
 fn two_commands(cell: &Cell) {
     for number in 1..3u8 {
         let slot = cell
-            .claim(0, lun(number).to_int(), tag(number.into()))
+            .claim(|| 0, lun(number).to_int(), tag(number.into()))
             .expect("free");
         slot.release_after(Event::Post);
         if number == 1 {
@@ -85,7 +85,7 @@ fn slot_for_unit() {
 fn slot_recalled() {
     model("slot_recalled", 3, || {
         let cell = cell();
-        let slot = cell.claim(0, lun(1).to_int(), tag(1)).expect("free");
+        let slot = cell.claim(|| 0, lun(1).to_int(), tag(1)).expect("free");
         let posted = slot.word().with_state(State::Posted);
         slot.release_after(Event::Post);
         let handler = {
