@@ -24,10 +24,14 @@ LAYERS = (
 COPY = {"driver": "copy", "device": "copy by the device"}
 DEVICE = ("device", COPY["device"])
 OWN = ("driver", "ib_core")
+SIDES = ("initiator", "target")
 # Fields of the plugin: parent, function, calls, instructions, stores to lines last written by another CPU.
 WIDTH = 5
 # Functions that wait for a lock.
 CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock\S* |rwsem_down_\w+_slowpath ")
+# Calls that the table has for each side, and one that has none.
+CALLS = {"__queue_work ": "works queued", "try_to_wake_up ": "wake-ups"}
+SWITCH = "__switch_to"
 TOP = 10
 
 
@@ -63,6 +67,7 @@ class Tree:
         self.subtrees = {}  # subtree -> instructions of the initiator, including callees
         self.user = tree[WIDTH + 3]
         self.shared = {}  # (side, contended locks or lines of another CPU) -> count
+        self.called = dict.fromkeys(((s, what) for s in SIDES for what in CALLS.values()), 0)
         n = len(tree) // WIDTH
         parents, calls, insns, lines = tree[0::WIDTH], tree[2::WIDTH], tree[3::WIDTH], tree[4::WIDTH]
         functions, sides, layers = [""] * n, [None] * n, ["other"] * n
@@ -100,6 +105,8 @@ class Tree:
                     calls[i] * bool(CONTENDED.match(functions[i])),
                 ):
                     self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
+            for side in SIDES if functions[i] in CALLS else ():
+                self.called[side, CALLS[functions[i]]] += calls[i] * shares[i].get(side, 0)
             if layers[i] not in DEVICE:
                 below[i] = insns[i] * shares[i].get("initiator", 0)
         for i in range(n - 1, 1, -1):
@@ -118,7 +125,7 @@ class Tree:
 class Runs:
     def __init__(self):
         self.machine = {}
-        # (device, workload, variant) -> a list of (layers, functions, sides, shared, subtrees, target), per I/O
+        # (device, workload, variant) -> a list of (layers, functions, sides, shared, subtrees, target, called), per I/O
         self.runs = {}
 
     def read(self, name, rules):
@@ -140,9 +147,11 @@ class Runs:
                 elif side == "target":
                     target[layer] = target.get(layer, 0) + insns / ios
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
+            called = {f"{side}: {what}": n / ios for (side, what), n in tree.called.items()}
+            called["both: context switches"] = tree.calls.get(SWITCH, 0) / ios
             subtrees = {what: n / ios for what, n in tree.subtrees.items()}
             self.runs.setdefault((device, line["workload"], line["variant"]), []).append(
-                (layers, functions, sides, shared, subtrees, target)
+                (layers, functions, sides, shared, subtrees, target, called)
             )
 
     @staticmethod
@@ -162,13 +171,15 @@ class Runs:
                 yield workload, device, variant, layer, n
             yield workload, device, variant, "driver + ib_core", own
             yield workload, device, variant, "initiator", whole
-            layers, whole = self.medians([t for *_, t in those])
+            layers, whole = self.medians([t for *_, t, _ in those])
             for layer, n in layers.items():
                 yield workload, device, variant, f"target: {layer}", n
             yield workload, device, variant, "target: all", whole
             if any(those[0][3].values()):
                 for what in those[0][3]:
                     yield workload, device, variant, what, statistics.median(run[3][what] for run in those)
+            for what in those[0][6]:
+                yield workload, device, variant, what, statistics.median(run[6][what] for run in those)
             for what in those[0][4]:
                 below = statistics.median(run[4][what] for run in those)
                 yield workload, device, variant, f"with all below: {what}", below

@@ -19,12 +19,16 @@ class Names:
         return (n, name, module), ""
 
 
-def split(*nodes):
-    """Returns the instructions of each function by side. A node is (parent, function, calls, instructions)."""
+def tree(*nodes):
+    """Returns what paths.py knows. A node is (parent, function, calls, instructions)."""
     nodes = (0, "", 0, 0), (0, "user ", 0, 0), *nodes
     flat = [n for parent, name, *counts in nodes for n in (parent, NAMES.index(name), *counts, 0)]
-    parts = paths.Tree(paths.Rules(paths.RULES, paths.SUBTREES), flat, Names()).parts
-    return {(function, side): n for (side, _, function), n in parts.items()}
+    return paths.Tree(paths.Rules(paths.RULES, paths.SUBTREES), flat, Names())
+
+
+def split(*nodes):
+    """Returns the instructions of each function by side."""
+    return {(function, side): n for (side, _, function), n in tree(*nodes).parts.items()}
 
 
 class Sides(unittest.TestCase):
@@ -56,3 +60,14 @@ class Sides(unittest.TestCase):
     def test_what_calls_no_side(self):
         found = split((0, "process_one_work ", 5, 50), (2, "blk_mq_run_work_fn ", 5, 5))
         self.assertEqual(found, {("process_one_work ", "other"): 50, ("blk_mq_run_work_fn ", "other"): 5})
+
+    def test_works_queued(self):
+        found = tree(
+            (0, "process_one_work ", 2, 2),
+            (2, "ib_cq_poll_work ib_core", 1, 1),
+            (3, "__queue_work ", 2, 1),
+            (2, "scsi_done scsi_mod", 1, 1),
+            (5, "__queue_work ", 5, 1),
+        ).called
+        self.assertEqual((found["target", "works queued"], found["initiator", "works queued"]), (2, 5))
+        self.assertEqual(found["target", "wake-ups"], 0)
