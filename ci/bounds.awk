@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Reports endless waits in the shell scripts of tests: a `wait` (use `reap`), a loop without a counter, a list or a
-# check of the time, a command that never ends. Reports tests without a deadline, too. `within` and `reap` are in
-# lib/time.sh, the deadline is in lib.sh.
+# check of the time, a command that never ends, a change by dmsetup, which waits for udev (use `dm`). Reports tests
+# without a deadline, too. `within` and `reap` are in lib/time.sh, `dm` in lib/backend.sh, the deadline is in lib.sh.
 
 function bad(what) { print FILENAME ":" FNR ": " what ": " $0 }
 function close_loop() { if (loop != "" && !bounded) print loop; loop = "" }
@@ -33,6 +33,9 @@ loop != "" {
 	if (RLENGTH <= indent && code ~ /^[ \t]*done/) close_loop()
 }
 code ~ command "wait([ \t;)]|$)" && FILENAME !~ /guest\/lib\.sh$/ { bad("`wait` in the place of `reap`") }
+code ~ command "dmsetup (create|remove|resume|suspend|message|mknodes)" && code !~ /--noudevsync/ {
+	bad("`dmsetup` in the place of `dm`")
+}
 code ~ command "(while|until) [^-=]" {
 	if (code ~ /(while|until) (IFS=[^ ]* )?read |\$#|SECONDS|\$now/ || $0 ~ /while \[ "\$1" != /) next
 	if (code ~ /[; \t]done/) {

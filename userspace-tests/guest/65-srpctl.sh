@@ -21,7 +21,7 @@ dest=10.0.0.1:$port
 wrong=${guid%?}e
 [ $wrong != $guid ] || wrong=${guid%?}d
 
-undo() { dmsetup remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
+undo() { dm remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
 # srpctl ARGUMENT...: sets `said` and `status` to the output and exit status, and prints both.
 srpctl() {
@@ -140,9 +140,9 @@ says "rxe10/1 (w0): give the address of a target"
 mkfs.ext4 -q $disk && mkdir $tmp/mnt && mount $disk $tmp/mnt || fail "cannot mount $disk"
 refused "${disk#/dev/} is mounted at $tmp/mnt" disconnect --all
 umount $tmp/mnt
-dmsetup create layer --table "0 2048 linear $disk 0" || fail "dmsetup"
+dm create layer --table "0 2048 linear $disk 0" || fail "dmsetup"
 refused "layer (device mapper) is made of ${disk#/dev/}" disconnect $host
-dmsetup remove --retry layer
+dm remove --retry layer
 ours=$host
 login 0 ,initiator_ext=1
 theirs=$host

@@ -20,9 +20,9 @@ refuses() {
 fabric 1
 null_blk disk 64
 modprobe -q dm_delay
-dmsetup create srp-slow --table "0 $((64 * 2048)) delay ${backdev[disk]} 0 200 ${backdev[disk]} 0 0" ||
+dm create srp-slow --table "0 $((64 * 2048)) delay ${backdev[disk]} 0 200 ${backdev[disk]} 0 0" ||
 	fail "no dm-delay in this kernel"
-dmsetup mknodes
+dm mknodes
 backdev[slow]=/dev/mapper/srp-slow
 iblock slow
 target 0

@@ -22,7 +22,7 @@ chmod +x "$program"
 
 files=/dev/shm/wss-files
 undo() {
-	! dmsetup info srp-wss >/dev/null 2>&1 || dmsetup message srp-wss 0 fail_if_no_path
+	! dmsetup info srp-wss >/dev/null 2>&1 || dm message srp-wss 0 fail_if_no_path
 	unmake_hosts
 	rm -rf $files
 }
@@ -242,9 +242,9 @@ way() {
 	local table
 	table="0 $((96 << 11)) multipath 1 queue_if_no_path 0 1 1 round-robin 0 1 1 $(disk $1 0) 1"
 	if [ ! -b /dev/mapper/srp-wss ]; then
-		dmsetup create srp-wss --table "$table" || fail "no dm-multipath in this kernel"
+		dm create srp-wss --table "$table" || fail "no dm-multipath in this kernel"
 	else
-		dmsetup suspend --noflush --nolockfs srp-wss && dmsetup load srp-wss --table "$table" && dmsetup resume srp-wss ||
+		dm suspend --noflush --nolockfs srp-wss && dm load srp-wss --table "$table" && resume srp-wss ||
 			fail "the table of srp-wss"
 	fi
 }
@@ -325,7 +325,7 @@ still_right "an SE without its key was refused"
 backdev[wss]=$files/one
 settle wss
 backdev=()
-dmsetup remove --retry srp-wss || fail "cannot remove srp-wss"
+dm remove --retry srp-wss || fail "cannot remove srp-wss"
 
 logout $one
 logout $two

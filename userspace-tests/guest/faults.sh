@@ -145,8 +145,8 @@ undo() {
 	pkill multipathd
 	pkill -CONT multipathd
 	for i in $(dmsetup ls --target multipath | awk '/\(/ {print $1}'); do
-		dmsetup message $i 0 fail_if_no_path
-		dmsetup remove --retry $i
+		dm message $i 0 fail_if_no_path
+		dm remove --retry $i
 	done
 	rm -f /run/udev/rules.d/*multipath.rules
 	nft flush ruleset

@@ -69,7 +69,7 @@ untarget() {
 core() { :; }
 # Flush first, because the target would otherwise respond from the page cache.
 hold() {
-	blockdev --flushbufs "${backdev[$1]}" && dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"
+	blockdev --flushbufs "${backdev[$1]}" && dm suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"
 }
 back_ram() { back_file "$@"; }
 back_user() { fail "srp-target has no such back end"; }

@@ -24,15 +24,17 @@ null_blk() {
 back_held() {
 	null_blk "$1" "$2"
 	modprobe -q dm_mod
-	dmsetup create "srp-$1" --table "0 $(($2 * 2048)) linear ${backdev[$1]} 0" || fail "no device mapper in this kernel"
-	dmsetup mknodes
+	dm create "srp-$1" --table "0 $(($2 * 2048)) linear ${backdev[$1]} 0" || fail "no device mapper in this kernel"
+	dm mknodes
 	backdev[$1]=/dev/mapper/srp-$1
 	within 5 "${backdev[$1]}" test -b "${backdev[$1]}"
 	iblock "$1"
 }
-# `resume` would wait without a bound for udev's rules to have seen the event. No user needs them.
-resume() { timeout 20 dmsetup resume --noudevsync "$1"; }
-hold() { dmsetup suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
+# A change of a device waits for udev's rules, in dmsetup without a bound.
+dm() { timeout 20 dmsetup "$@"; }
+# No user of `resume` needs the rules.
+resume() { dm resume --noudevsync "$1"; }
+hold() { dm suspend --nolockfs "srp-$1" || fail "cannot hold back end $1"; }
 let_go() { resume "srp-$1" || fail "cannot let back end $1 go on"; }
 iblock() {
 	core "$1" iblock "udev_path=${backdev[$1]}"
@@ -84,7 +86,7 @@ unback() {
 	for d in "${handler[@]}"; do kill "$d"; done
 	for d in $cfg/target/core/{iblock,fileio,rd_mcp,user}_0/*; do [ ! -f "$d/control" ] || rmdir "$d"; done
 	for d in /dev/mapper/srp-*; do
-		[ ! -b "$d" ] || { resume "$d"; dmsetup remove --retry "$d"; }
+		[ ! -b "$d" ] || { resume "$d"; dm remove --retry "$d"; }
 	done
 	for d in $cfg/nullb/*/; do [ ! -d "$d" ] || { echo 0 >"$d/power"; rmdir "$d"; }; done
 	! loaded scsi_debug || rmmod scsi_debug
