@@ -111,6 +111,33 @@ impl Side {
         }
     }
 
+    /// Sends messages over a connection until something of the client is done that takes `wait`
+    /// from `begin`. Closes another connection after ten.
+    fn send_beside(
+        &mut self,
+        other: LinkId,
+        closed: LinkId,
+        begin: Instant,
+        wait: Duration,
+        done: impl Fn(&Side) -> bool,
+    ) {
+        let (mut sent, mut longest) = (0, Duration::ZERO);
+        while !done(&self.client) {
+            assert!(begin.elapsed() < 5 * wait);
+            let before = Instant::now();
+            self.send(other);
+            longest = longest.max(before.elapsed());
+            sent += 1;
+            if sent == 10 {
+                self.client.reactor.close(closed);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = begin.elapsed();
+        println!("{sent} messages in {took:?}, the slowest in {longest:?}");
+        assert!(took >= wait && longest < wait / 2, "{longest:?}");
+    }
+
     fn connect(&mut self, to: &str) -> LinkId {
         let to: SocketAddr = to.parse().unwrap();
         self.reactor.connect(to, b"test", 4, LEN).unwrap()
@@ -385,24 +412,8 @@ fn a_connect_that_waits_delays_no_other_connection() {
     let begin = Instant::now();
     let slow = pair.client.connect("192.0.2.2:9");
     let closed = pair.client.connect("192.0.2.2:9");
-    let mut longest = Duration::ZERO;
-    let mut sent = 0;
-    while !pair.client.connected.contains(&slow) {
-        assert!(begin.elapsed() < 5 * WAIT);
-        let before = Instant::now();
-        pair.send(other);
-        longest = longest.max(before.elapsed());
-        sent += 1;
-        if sent == 10 {
-            pair.client.reactor.close(closed);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    println!(
-        "{sent} messages in {:?}, the slowest in {longest:?}",
-        begin.elapsed()
-    );
-    assert!(begin.elapsed() >= WAIT && longest < WAIT / 2, "{longest:?}");
+    let done = |client: &Side| client.connected.contains(&slow);
+    pair.send_beside(other, closed, begin, WAIT, done);
     pair.send(slow);
     std::thread::sleep(WAIT);
     pair.client.turn();
@@ -488,19 +499,8 @@ fn an_arena_is_registered_beside_other_connections() {
         pair.client.reactor.offer(id, ()).unwrap();
     }
     assert!(begin.elapsed() < WAIT / 2, "{:?}", begin.elapsed());
-    let (mut sent, mut longest) = (0, Duration::ZERO);
-    while pair.client.reactor.arena(shared).is_none() {
-        assert!(begin.elapsed() < 5 * WAIT);
-        let before = Instant::now();
-        pair.send(other);
-        longest = longest.max(before.elapsed());
-        sent += 1;
-        if sent == 10 {
-            pair.client.reactor.close(closed);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(begin.elapsed() >= WAIT && longest < WAIT / 2, "{longest:?}");
+    let done = |client: &Side| client.reactor.arena(shared).is_some();
+    pair.send_beside(other, closed, begin, WAIT, done);
     assert_eq!(pair.client.reactor.arena(closed), None);
     // Its end takes as long.
     let before = Instant::now();

@@ -234,6 +234,17 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return fake_destroy(pd->context, &((struct pd *)pd)->freed, "ibv_dealloc_pd");
 }
 
+/* A registration or its end takes long. */
+static void wait_for(size_t len)
+{
+	unsigned int ms;
+
+	pthread_mutex_lock(&fake_lock);
+	ms = len < LARGE ? 0 : slow_ms;
+	pthread_mutex_unlock(&fake_lock);
+	usleep(ms * 1000);
+}
+
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
 {
 	struct mr *mr = calloc(1, sizeof(*mr));
@@ -241,8 +252,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 	(void)addr;
 	(void)iova;
 	(void)access;
-	if (len >= LARGE)
-		usleep(slow_ms * 1000);
+	wait_for(len);
 	pthread_mutex_lock(&fake_lock);
 	if (registered + len > most) {
 		pthread_mutex_unlock(&fake_lock);
@@ -270,8 +280,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	int ret;
 
-	if (mr->length >= LARGE)
-		usleep(slow_ms * 1000);
+	wait_for(mr->length);
 	ret = fake_destroy(mr->context, &((struct mr *)mr)->freed, "ibv_dereg_mr");
 
 	pthread_mutex_lock(&fake_lock);
@@ -441,7 +450,9 @@ void fake_limit(long bytes)
 /* Lets each call that registers or deregisters LARGE memory take so long. */
 void fake_slow(unsigned int ms)
 {
+	pthread_mutex_lock(&fake_lock);
 	slow_ms = ms;
+	pthread_mutex_unlock(&fake_lock);
 }
 
 /* The first use of something that was closed or destroyed, or "". */
