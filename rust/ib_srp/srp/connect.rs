@@ -269,9 +269,8 @@ impl<'a> Login<'a> {
             Some(why) => session_log!(
                 Warning,
                 self.logins.status,
-                "only {} of {wanted} {name} connected: {}",
-                granted.len(),
-                format_args!("{why}")
+                "only {} of {wanted} {name} connected: {why}",
+                granted.len()
             ),
             None => {}
         }

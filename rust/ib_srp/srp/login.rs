@@ -100,9 +100,8 @@ pub fn log_in(
         session_log!(
             Warning,
             session,
-            "login at {} failed: {}",
-            fmt!("{}", session.logins.params.destination),
-            format_args!("{why}")
+            "login at {} failed: {why}",
+            session.logins.params.destination
         );
         session.remove(LOGOUT_PATIENCE_MS);
         sessions.wait_gone(&session);
@@ -157,7 +156,7 @@ fn set_up(
         Info,
         session,
         "logged in at {}: {} channels of {depth} commands",
-        fmt!("{}", session.logins.params.destination),
+        session.logins.params.destination,
         granted.len()
     );
     session.scan()

@@ -138,11 +138,8 @@ impl Cell {
     #[inline(always)]
     pub fn claim(&self, draw: impl FnOnce() -> u64, lun: u64, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();
-        if from.state() != State::Free {
-            return None;
-        }
         let random = match self.random.load(Relaxed) {
-            0 => draw(),
+            0 if from.state() == State::Free => draw(),
             left => left,
         };
         // If this succeeds, no other command has taken the slot, and these bits, since `from`.

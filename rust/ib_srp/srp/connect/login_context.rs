@@ -87,7 +87,7 @@ impl Destination {
 }
 
 /// The address, or the port's GID.
-impl fmt::Display for Destination {
+impl core::fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rdma(address) => fmt::Display::fmt(&address.dest, f),

@@ -280,7 +280,7 @@ fn least_credits(io: &Io) -> i32 {
 fn show_answers_from(io: &Io, page: &mut Page<'_>) -> Result {
     let mut before = "";
     for from in &with_answers(io)?.params().answers_from {
-        page.emit(fmt!("{before}{}", from.destination))?;
+        page.emit(format_args!("{before}{}", from.destination))?;
         before = " ";
     }
     page.emit(fmt!("\n"))

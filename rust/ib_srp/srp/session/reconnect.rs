@@ -252,18 +252,8 @@ impl Session {
         let from = &from.destination;
         // The pauses limit the rate of these log lines.
         match why {
-            None => session_log!(
-                Warning,
-                self,
-                "the answer channel to {} is lost",
-                fmt!("{from}")
-            ),
-            Some(why) => session_log!(
-                Warning,
-                self,
-                "no answer channel to {}: {why}",
-                fmt!("{from}")
-            ),
+            None => session_log!(Warning, self, "the answer channel to {from} is lost"),
+            Some(why) => session_log!(Warning, self, "no answer channel to {from}: {why}"),
         }
     }
 
