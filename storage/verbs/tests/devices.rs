@@ -111,33 +111,6 @@ impl Side {
         }
     }
 
-    /// Sends messages over a connection until something of the client is done that takes `wait`
-    /// from `begin`. Closes another connection after ten.
-    fn send_beside(
-        &mut self,
-        other: LinkId,
-        closed: LinkId,
-        begin: Instant,
-        wait: Duration,
-        done: impl Fn(&Side) -> bool,
-    ) {
-        let (mut sent, mut longest) = (0, Duration::ZERO);
-        while !done(&self.client) {
-            assert!(begin.elapsed() < 5 * wait);
-            let before = Instant::now();
-            self.send(other);
-            longest = longest.max(before.elapsed());
-            sent += 1;
-            if sent == 10 {
-                self.client.reactor.close(closed);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let took = begin.elapsed();
-        println!("{sent} messages in {took:?}, the slowest in {longest:?}");
-        assert!(took >= wait && longest < wait / 2, "{longest:?}");
-    }
-
     fn connect(&mut self, to: &str) -> LinkId {
         let to: SocketAddr = to.parse().unwrap();
         self.reactor.connect(to, b"test", 4, LEN).unwrap()
@@ -211,6 +184,33 @@ impl Pair {
         let before = self.server.all_received();
         self.client.reactor.send(id, None, b"a message").unwrap();
         self.until("a message", |server, _| server.all_received() > before);
+    }
+
+    /// Sends messages over a connection until something of the client is done that takes `wait`
+    /// from `begin`. Closes another connection after ten.
+    fn send_beside(
+        &mut self,
+        other: LinkId,
+        closed: LinkId,
+        begin: Instant,
+        wait: Duration,
+        done: impl Fn(&Side) -> bool,
+    ) {
+        let (mut sent, mut longest) = (0, Duration::ZERO);
+        while !done(&self.client) {
+            assert!(begin.elapsed() < 5 * wait);
+            let before = Instant::now();
+            self.send(other);
+            longest = longest.max(before.elapsed());
+            sent += 1;
+            if sent == 10 {
+                self.client.reactor.close(closed);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = begin.elapsed();
+        println!("{sent} messages in {took:?}, the slowest in {longest:?}");
+        assert!(took >= wait && longest < wait / 2, "{longest:?}");
     }
 }
 
