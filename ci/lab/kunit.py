@@ -50,7 +50,7 @@ def verdicts(ktap):
 def main():
     kernel = sys.argv[1] if len(sys.argv) > 1 else "kasan"
     folder, log = built() / f"kunit-{kernel}", f"kunit-{kernel}"
-    build("module.sh", kernel, folder, TOP, "modules", "SRP_KUNIT=1", "SRP_VFAB=1")
+    build("module.sh", kernel, folder, TOP, "modules", "SRP_KUNIT=1", "SRP_VFAB=1", "KRUSTFLAGS=-Dwarnings")
     modules = [f"{folder}/rust/{name}.ko" for name in ("ib_srp", "ib_vfab")]
     console = built() / f"log/{log}.log"
     suites = os.environ.get("SUITES")

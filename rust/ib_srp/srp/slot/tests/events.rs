@@ -5,7 +5,7 @@
 use super::Event;
 
 /// All events.
-pub const ALL: [Event; 9] = [
+pub(super) const ALL: [Event; 9] = [
     Event::Claim,
     Event::Cancel,
     Event::Post,
