@@ -35,7 +35,7 @@ enum Action {
 }
 
 impl Action {
-    /// Returns what the action does, and what it has done.
+    /// Returns the words for the action before and after it is done.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::None => ("nothing to do", "nothing to do"),
@@ -175,8 +175,8 @@ impl Item {
         item.replace(sysfs, &target, differing)
     }
 
-    /// Replaces the sessions that differ from the file, each with how it does. None is as the file
-    /// says.
+    /// Replaces the sessions of a file, none of which matches the file. Each comes with its
+    /// difference.
     fn replace(
         mut self,
         sysfs: &Sysfs,
@@ -309,7 +309,7 @@ pub fn other_options(
     whose: &str,
 ) -> Option<String> {
     let mut made = Target::of_login(&Owner::of(sysfs, session)?.login?)?;
-    // Whether a host name and an address are one place, others decide.
+    // The caller decides whether a host name and an address are the same place.
     if made.host().is_some() || target.host().is_some() {
         made.set("dest", target.option("dest")?.into());
     }
@@ -381,7 +381,7 @@ fn compare(sysfs: &Sysfs, units: Option<&[String]>, lookup: Lookup<'_>) -> Resul
         let sessions = all.iter().filter(of_name);
         Item::removed(sysfs, &name, sessions.cloned().collect())
     });
-    // A session that ends is that of no other file.
+    // A session that is about to end belongs to no other file.
     let is_ending = |session: &Session| {
         let name = session.target.as_ref();
         session.is_ours() && name.is_some_and(|name| !names.contains(name))

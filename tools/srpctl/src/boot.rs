@@ -171,7 +171,7 @@ mod tests {
                 "srp-connect@wrong.service"
             ]
         );
-        // Each waits for the network, except that of the root.
+        // Each unit waits for the network, except the one for the root disk.
         let waits = |link: &&String| {
             let file = below.path(format!("/{link}.d/network.conf"));
             fs::read_to_string(file).is_ok_and(|text| text == NETWORK)

@@ -51,8 +51,8 @@ fn one(sysfs: &Sysfs, argument: &str) -> Result<Target> {
     Target::parse(argument, &target::read(path)?)
 }
 
-/// Refuses each file whose session is that of an earlier one: one port or one way to choose it, and
-/// one key.
+/// Refuses each file that describes the session of an earlier file: the same port, or the same way
+/// to choose it, and the same key.
 fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
     for i in 0..files.len() {
         let (earlier, later) = files.split_at_mut(i);
@@ -181,10 +181,10 @@ fn with_parameters(sysfs: &Sysfs, name: &str, target: &Target) -> Result {
     answers(target, count.saturating_add(polled)).map_err(bad)
 }
 
-/// What a session is known by: the port, or all that chooses it, and the key.
+/// Identifies a session: the port, or all that chooses it, and the key.
 type Known = (String, (String, String, String));
 
-/// Returns what a session is known by, if the file alone says it.
+/// Returns what identifies the session of a file, if the file alone determines that.
 fn session(sysfs: &Sysfs, target: &Target) -> Option<Known> {
     let device = target.device.as_deref();
     let device = device.map(|device| adapter::lasting(sysfs, device));

@@ -94,8 +94,9 @@ impl Attempt {
 }
 
 /// Excludes other logins of the same session, and chooses the initiator extension of another path.
-/// A path that is away holds up no other: its login takes half a minute. Logins that choose exclude
-/// each other, as do all with the C driver, which does not show whose session is new.
+/// An unreachable path delays no other: its login takes half a minute. Logins that choose an
+/// extension exclude each other, as do all logins with the C driver, which does not show whose
+/// session is new.
 fn locks(sysfs: &Sysfs, target: &mut Target, port: &Port, another_path: bool) -> Result<Vec<Lock>> {
     let (id_ext, ioc_guid, initiator_ext) = target.key()?;
     let all = format!("login-{}-{}-{id_ext}-{ioc_guid}", port.device, port.number);
@@ -203,7 +204,7 @@ fn all(sysfs: &Sysfs, args: &Connect) -> Result {
     result
 }
 
-/// Checks that a login can begin, so that a session which ends for it does not end in vain.
+/// Checks that a login can begin, before a session is ended for it.
 pub fn check(sysfs: &Sysfs, target: &Target) -> Result {
     Timeouts::of_module(sysfs).with(&target.timeouts)?;
     let resolved = target.resolved(&resolve::system)?;
@@ -423,7 +424,7 @@ fn ended() -> Error {
     Error::Login("the session ended right after the login; see the kernel log".into())
 }
 
-/// Checks that the existing session is the wanted one. The key alone does not tell.
+/// Checks that the existing session is the wanted one. The key alone does not show that.
 fn agree(sysfs: &Sysfs, session: &Session, target: &Target, name: Option<&str>) -> Result {
     let host = session.name();
     let other = |what: String| {

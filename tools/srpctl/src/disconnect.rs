@@ -98,7 +98,7 @@ pub fn run(sysfs: &Sysfs, args: &Disconnect) -> Result {
 fn has_root(sysfs: &Sysfs, name: &str) -> bool {
     let of_initramfs = |session: &&Session| session.owner.as_deref() == Some(INITRAMFS);
     if let Ok(target) = Target::named(sysfs, name) {
-        // By a table of the firmware, or by a file that has changed since.
+        // The initramfs may have used a table of the firmware, or an older version of the file.
         let own = || Session::meant(sysfs, name).unwrap_or_default();
         return target.initramfs || own().iter().any(|session| of_initramfs(&session));
     }
@@ -115,8 +115,8 @@ fn say(session: &Session) {
     say!("{}: logged out", session.name());
 }
 
-/// Logs out of sessions without a word, and stops these units. Fails if a disk is in use. The lock
-/// is that of [`unit::lock`].
+/// Logs out of sessions and stops these units, without output. Fails if a disk is in use. The lock
+/// comes from [`unit::lock`].
 pub fn log_out(sysfs: &Sysfs, _lock: &Lock, sessions: &[Session], units: &[String]) -> Result {
     let (ending, failed) = begin(sysfs, sessions, false, true)?;
     let stopped = unit::stop(units);
@@ -137,9 +137,9 @@ fn forget(sysfs: &Sysfs, targets: &[String]) -> Result {
     result.and(unit::reload())
 }
 
-/// Begins the logout of all sessions, or, without `force`, of none if a disk is in use; `layers`
-/// is that of [`Holders::of`]. Returns the ending sessions and the first error of the others. Fails
-/// if no session is ending.
+/// Begins the logout of all sessions, or, without `force`, of none if a disk is in use; `layers` is
+/// as for [`Holders::of`]. Returns the ending sessions and the first error of the others. Fails if
+/// no session is ending.
 fn begin<'a>(
     sysfs: &Sysfs,
     sessions: &'a [Session],

@@ -23,7 +23,7 @@ use std::{
 
 /// The class of the ports with management datagrams.
 const MADS: &str = "/sys/class/infiniband_mad";
-/// Port of RDMA/CM, which device management does not tell.
+/// Port of RDMA/CM, which device management does not report.
 const CM_PORT: u16 = 5555;
 
 /// Bound of all requests to an agent. It may have 255 controllers with 255 services each.

@@ -233,7 +233,8 @@ mod tests {
         fs::remove_file(&path).unwrap();
         mkfifo(&path, Mode::S_IRWXU).unwrap();
         let (tell, told) = mpsc::channel();
-        // The thread is not joined, so a read that does not end is a failure, no hang.
+        // The thread is not joined, so a read that does not end fails the test and does not hang
+        // it.
         thread::spawn(move || tell.send(edit(&sysfs, "disk1", "true", |_| false)));
         let error = told.recv_timeout(Duration::from_secs(20)).unwrap();
         let error = error.unwrap_err();

@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const DISKS: Duration = Duration::from_secs(30);
 /// Time between two looks at the disks while events arrive.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Looks at the disks after an event: that of a removal comes before the end of the removal.
+/// Number of looks at the disks after an event. The event of a removal precedes its end.
 const LOOKS: u32 = 3;
 
 /// Prints what happens, until a signal arrives.
@@ -163,7 +163,7 @@ mod tests {
         let channels = folder.path().join("sys/class/scsi_host/host9/ch_count");
         let (stop, mut signal) = UnixStream::pair().unwrap();
         let (tell, told) = mpsc::channel();
-        // The thread is not joined, so a signal that is not seen is a failure, no hang.
+        // The thread is not joined, so a missed signal fails the test and does not hang it.
         thread::spawn(move || {
             let sources = Sources {
                 uevents: Uevents::listen().unwrap(),

@@ -129,7 +129,7 @@ mod tests {
                     );
                     reports += 1;
                 }
-                // The rest is neither of SRP nor a fault, and must not pass for one.
+                // All other lines are neither about SRP nor faults, and must have no explanation.
                 _ => {
                     let ours = OURS.iter().any(|start| row.starts_with(start));
                     assert_eq!(page.find(row).is_some(), ours, "{row}");

@@ -60,7 +60,7 @@ impl Holders {
 struct Device {
     /// Number in the format of `mountinfo`.
     number: String,
-    /// The name that administrators know: that of the device mapper, or the kernel's.
+    /// The name that administrators know: the device mapper's, or the kernel's.
     shown: String,
 }
 

@@ -21,7 +21,7 @@ struct Seen {
     session: Session,
     /// Inode of the host's directory, because host numbers are reused.
     inode: u64,
-    /// The remote port is there. It comes after the host, and ends the login.
+    /// The remote port exists. It is created after the host, and completes the login.
     ready: bool,
     lost: u64,
     tries: u64,
@@ -435,7 +435,7 @@ mod tests {
             "connection lost: again",
         ];
         assert_eq!(machine.see(), of_nine(&all));
-        // The error is that of the loss before.
+        // The error is still the one of the previous loss.
         machine.put(9, "statistics/connections_lost", "6");
         let unknown = of_nine(&["connection lost: reason unknown"]);
         assert_eq!(machine.see()[1..], unknown);

@@ -114,7 +114,7 @@ impl Page {
             // A row is about this line; a paragraph is about several.
             Some(((entry.advice.is_some(), score), entry))
         });
-        // Of equal ones the first.
+        // Among equal scores the first entry wins.
         let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map(|(_, entry)| entry)
     }

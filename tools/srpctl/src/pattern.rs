@@ -77,7 +77,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Returns whether no word goes on at this place.
+/// Returns whether there is a word boundary at this place.
 fn is_edge(line: &str, at: usize) -> bool {
     let before = line[..at].chars().next_back();
     let after = line[at..].chars().next();

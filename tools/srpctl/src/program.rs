@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time that a program may take. One that reads a disk waits as long as the disk is away.
+/// Time that a program may take. A program that reads a disk blocks while the disk is unreachable.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Why a program has no output.
@@ -19,10 +19,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub enum Failure {
     #[error("{0} is not installed")]
     Missing(String),
-    /// It is killed.
+    /// The program has exceeded its time, and is killed.
     #[error("{} has not ended within {} s", .0, .1.as_secs_f32())]
     Late(String, Duration),
-    /// With what it says.
+    /// The program has failed, with this output.
     #[error("{}: {}", .0, .1.lines().next().unwrap_or("failed without a message"))]
     Failed(String, String),
 }
@@ -59,7 +59,7 @@ pub fn within(limit: Duration, command: &[&str]) -> Output {
             Some(status) => break status,
             None if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
             None => {
-                // One that waits for a disk ends with the wait, so this does not wait for it.
+                // A program that waits for a disk cannot end earlier, so do not wait for its end.
                 let _ = child.kill();
                 return Err(Failure::Late(program.to_string(), limit));
             }

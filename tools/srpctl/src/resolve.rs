@@ -159,7 +159,7 @@ pub fn first<T>(
     let why: Vec<String> = failed.iter().map(why).collect();
     let why = format!("{}: {}", host.unwrap_or_default(), why.join("; "));
     let kinds = || failed.iter().map(|(_, error)| error);
-    // An error that does not pass would be hidden by retries.
+    // Retries would hide a permanent error.
     if kinds().any(|error| !error.may_pass()) {
         return Err(Error::Usage(why));
     }

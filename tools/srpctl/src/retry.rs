@@ -12,7 +12,7 @@ use std::{
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Calls `attempt` until it succeeds, has failed for good, or `seconds` have passed.
+/// Calls `attempt` until it succeeds, has failed permanently, or `seconds` have passed.
 pub fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
     let end = Instant::now().checked_add(Duration::from_secs(seconds));
     let mut pause = PAUSE;

@@ -114,7 +114,7 @@ fn mac(sysfs: &Sysfs, way: &Way, dest: SocketAddr) -> Result<[u8; 6]> {
         if Instant::now() > end {
             return Err(none());
         }
-        // An error is that of an earlier datagram.
+        // An error belongs to an earlier datagram, so ignore it.
         let _ = UdpSocket::bind((way.local, 0)).map(|s| s.send_to(&[], (ip, DISCARD)));
         thread::sleep(Duration::from_millis(100));
     }

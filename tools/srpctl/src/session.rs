@@ -192,7 +192,7 @@ impl Session {
         // Otherwise, the sessions that match the file and are not on record under another one.
         let target = Target::named(sysfs, name)?;
         let key = target.key()?;
-        // A session whose file has gone is that of another file only if it leads to the same place.
+        // A session whose file is gone belongs to another file only if it leads to the same place.
         let leads_there = |session: &Self| {
             session.target.is_none()
                 || target.host().is_some()

@@ -209,7 +209,7 @@ mod tests {
         let unreadable = details(&sysfs, &sessions, None);
         assert_eq!(unreadable[0].losses, None);
         schema::check("show", &unreadable);
-        // A file that is not the kernel's has one record.
+        // This file stands for the kernel log. A read returns all of it as one record.
         let log = "3,1,1000000,-;scsi host9: ib_srp: rxe0:1 target \
                    00:00:00:00:00:00:00:01:00:00:00:00:00:00:00:02: connection lost: x\n";
         fs::write(folder.path().join("dev/kmsg"), log).unwrap();

@@ -118,7 +118,7 @@ mod tests {
             Err(e) => panic!("{e}"),
         }
         let (tell, told) = mpsc::channel();
-        // The thread is not joined, so a wait is a failure, no hang.
+        // The thread is not joined, so a wait fails the test and does not hang it.
         thread::spawn(move || tell.send(events.take()));
         let (found, lost) = told.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!lost);

@@ -116,7 +116,8 @@ fn sessions_of_one_port_have_paths_of_their_own() {
         (path(7), path(8), path(9)),
         (plain.clone(), extended, plain)
     );
-    // All have the path by the adapter's name. The rules let one without the extension win.
+    // All sessions have the path by the adapter's name. By the rules, one without an extension gets
+    // it.
     for host in 7..10 {
         assert_eq!(device(host), by_name, "host{host}");
     }
@@ -200,7 +201,7 @@ fn the_smallest_free_number_is_taken() {
         machine.disk(disk, 7, lun, sequence);
         assert_eq!(machine.number(disk, 7), number, "{disk}");
     }
-    // A late event of the removed disk takes nothing from the new one.
+    // A late event of the removed disk does not affect the new one.
     machine.run(&["sd1"]);
     machine.disk("sd7", 7, 7, 23);
     assert_eq!(machine.number("sd7", 7), 5);

@@ -22,7 +22,7 @@ fn put(root: &Path, name: &str, text: &str) {
     fs::write(root.join(&FOLDER[1..]).join(name), text).unwrap();
 }
 
-/// Compares without systemd; `storage` is 10.0.0.1 and another.
+/// Compares without systemd. The host name `storage` has two addresses, one of them 10.0.0.1.
 fn found(sysfs: &Sysfs) -> Vec<Item> {
     let lookup = |name: &str| match name {
         "storage" => Ok(vec![
@@ -132,7 +132,7 @@ fn timeouts_are_set_in_place() {
     assert_eq!(item.action, Action::SetTimeouts);
     assert_eq!(item.why.as_deref(), Some("dev_loss_tmo is 600, not 60"));
     item.apply(&sysfs).unwrap();
-    // As sysfs, which ends a line.
+    // A file in sysfs ends with a newline.
     fs::write(port.join("dev_loss_tmo"), "60\n").unwrap();
     assert_eq!(actions(&sysfs), one(Action::None));
 }
@@ -305,11 +305,11 @@ fn one_of_two_sessions_is_enough() {
     record(&sysfs, 9, "one", login);
     record(&sysfs, 10, "one", login);
     assert_eq!(actions(&sysfs), one(Action::None));
-    // The other is a path that the administrator has added.
+    // The other session is a path that the administrator has added.
     put(root.path(), "one.conf", &format!("{ONE}tos = 3\n"));
     let item = found(&sysfs).remove(0);
     assert_eq!((item.action, hosts(&item)), (Action::LogInAgain, vec![10]));
-    // Neither is that of the file.
+    // Neither session matches the file.
     put(root.path(), "one.conf", &ONE.replace("rxe1", "rxe7"));
     let item = found(&sysfs).remove(0);
     assert_eq!(

@@ -237,7 +237,7 @@ fn a_path_that_is_away_delays_no_login() {
     };
     let zero = "-0x0000000000000000.lock";
     assert_eq!(names(&mut target, false), [zero]);
-    // One that chooses waits for all that do. 0 is that of the file.
+    // A login that chooses an extension waits for all others that do. The file's extension is 0.
     let mut another = target.clone();
     let mut chosen = names(&mut another, true);
     chosen.sort();

@@ -19,7 +19,7 @@ const ROCE: u64 = 4791;
 /// Families and TCP ports of targets.
 type Ends = BTreeSet<(&'static str, Option<u16>)>;
 
-/// Returns those of all targets.
+/// Returns the families and ports of all targets.
 fn ends(machine: &Machine<'_>) -> Ends {
     let targets = boot::files(machine.sysfs).into_iter();
     let targets = targets.filter_map(|(_, target)| target.ok());

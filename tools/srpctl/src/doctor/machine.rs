@@ -167,7 +167,7 @@ pub mod tests {
             self.outputs.insert(command.to_string(), Err(why));
         }
 
-        /// Makes a program one that does not end.
+        /// Makes a program hang.
         pub fn hangs(&mut self, command: &str) {
             let program = command.split(' ').next().unwrap().to_string();
             let why = Failure::Late(program, Duration::from_secs(20));

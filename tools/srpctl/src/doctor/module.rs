@@ -16,7 +16,7 @@ struct File {
     signed: bool,
 }
 
-/// Returns what modinfo tells about the file that modprobe loads.
+/// Returns what modinfo reports about the file that modprobe loads.
 fn file(machine: &Machine<'_>) -> Result<File, Failure> {
     let text = machine.output(&["modinfo", "ib_srp"])?;
     let field = |name: &str| {
@@ -54,7 +54,7 @@ fn content(machine: &Machine<'_>, path: &str) -> Option<Vec<u8>> {
 }
 
 /// Returns whether the loaded module is of this file, or `None` if neither a srcversion nor a build
-/// ID tells.
+/// ID shows that.
 fn is_loaded(machine: &Machine<'_>, file: &File) -> Option<bool> {
     let loaded = machine.text("/sys/module/ib_srp/srcversion");
     if let (Some(loaded), Some(of_file)) = (loaded, &file.srcversion) {
@@ -83,7 +83,7 @@ fn wants_signature(machine: &Machine<'_>) -> bool {
 pub fn check(machine: &Machine<'_>, report: &mut Report) {
     let file = match file(machine) {
         Ok(file) => Some(file),
-        // It is told as a program that does not end.
+        // A program that hangs has a finding of its own.
         Err(Failure::Late(..)) => None,
         Err(why @ Failure::Missing(_)) => {
             let what = format!("which module modprobe loads is not known: {why}");

@@ -208,7 +208,7 @@ mod tests {
         let mut made = two_paths();
         made.put(FILE, GOOD);
         assert_eq!(made.bad(check), [""; 0]);
-        // A file of conf.d counts, and the program counts before all files.
+        // A file of conf.d counts, and the program's output takes precedence over all files.
         made.put(
             "/etc/multipath/conf.d/x.conf",
             "overrides {\nno_path_retry fail\n}\n",

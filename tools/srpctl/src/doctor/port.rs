@@ -411,7 +411,7 @@ pub mod tests {
         assert!(no_address.bad(check)[0].starts_with("error: rxe0/1 has no network interface"));
         made.lacks("ip -j addr");
         assert!(made.bad(check)[1].starts_with("note: rxe0/1: its addresses are not known: ip is"));
-        // A target with a link-local address needs no other.
+        // For a target with a link-local address, one of the port suffices.
         no_address.says("ip -j addr", &ADDR.replace("global", "link"));
         no_address.put(
             "/etc/srp/targets.d/disk1.conf",

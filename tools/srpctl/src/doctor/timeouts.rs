@@ -46,7 +46,7 @@ pub fn check(machine: &Machine<'_>, report: &mut Report) {
                 format!("$EDITOR {FOLDER}/{name}.conf; or change {parameters}"),
             ),
         }
-        // One with `onboot = false` has no unit.
+        // A target with `onboot = false` has no unit.
         if !target.manual {
             of_unit(machine, &unit(&name), report);
         }

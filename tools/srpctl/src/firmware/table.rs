@@ -10,10 +10,10 @@ use crate::{
     target::Target,
 };
 
-/// The signature, and the name of the only table in sysfs; of several it is followed by a number.
+/// The signature. Also the name of the table in sysfs; if there are several, a number follows.
 pub const SIGNATURE: &str = "sBFT";
 
-/// Length of the header of an ACPI table, and of that with the offsets of the parts.
+/// Length of the header of an ACPI table, without and with the offsets of the parts.
 const ACPI: usize = 36;
 const HEADER: usize = ACPI + 12;
 /// The only revision.
@@ -91,7 +91,7 @@ impl Bytes<'_> {
 }
 
 impl Table {
-    /// Reads a table, which may be anything.
+    /// Parses a table, which may have any content.
     pub fn parse(bytes: &[u8]) -> Result<Self, Wrong> {
         let table = Bytes(bytes);
         let signature = table.get::<4>("signature", 0)?;
@@ -116,7 +116,7 @@ impl Table {
         let srp = table.part("SRP offset", ACPI + 2)?;
         let ib = table.part("InfiniBand offset", ACPI + 4)?;
         let pkey = table.le16("P_Key", ib + 40)?;
-        // The highest bit is that of a full member.
+        // The highest bit marks a full member.
         if pkey & 0x7fff == 0 {
             return Err(("P_Key", format!("{pkey:04x} is not that of a partition")));
         }
@@ -151,8 +151,8 @@ impl Table {
         target
     }
 
-    /// Returns what to say if the firmware has logged in as another initiator than the driver does,
-    /// whose GUID is always that of the port.
+    /// Returns what to say if the firmware has logged in with another GUID than the driver, which
+    /// always uses the port's.
     pub fn other_initiator(&self) -> Option<String> {
         let port = Guid(self.source_gid.interface_id());
         (self.initiator_guid != port).then(|| {
