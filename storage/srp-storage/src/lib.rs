@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What roles tell of themselves over their sockets, as text, JSON or for Prometheus.
+//! Reads the status of roles from their sockets, and formats it as text, as JSON or for Prometheus.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 

@@ -97,7 +97,7 @@ impl List {
     }
 }
 
-/// The list of a target, and whom it has refused.
+/// The list of a target, and the initiators that it has refused.
 #[derive(Default)]
 pub struct Access {
     list: Option<List>,

@@ -116,7 +116,7 @@ impl Disk {
         self.read_only
     }
 
-    /// What the status tells of the disk, which is called `name`.
+    /// Returns the status of the disk, which is called `name`.
     pub fn status(&self, name: &str) -> serde_json::Value {
         let c = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -219,7 +219,7 @@ impl Disk {
 mod tests {
     use super::*;
 
-    /// The kernel tells of a lost write once, to one of those that flush.
+    /// The kernel reports a lost write once, to one of the threads that flush.
     #[test]
     fn each_flush_after_a_failed_one_fails() {
         let path = std::env::temp_dir().join(format!("disk-{}", std::process::id()));

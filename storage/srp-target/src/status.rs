@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a role tells about itself, over a local socket. The role publishes a snapshot at each tick,
-//! and a thread of its own answers, so a role that hangs is still told of: its snapshot is old.
+//! The status of a role, over a local socket. The role publishes a snapshot at each tick, and a
+//! separate thread answers readers. So even a role that hangs has a status: an old snapshot.
 
 use std::{
     io::{self, Write},
@@ -23,7 +23,7 @@ pub const PAUSE: Duration = Duration::from_secs(1);
 /// Publishes snapshots of a role.
 pub struct Board {
     begin: Instant,
-    /// What never changes.
+    /// The part that never changes.
     head: Map<String, Value>,
     last: Mutex<(Instant, Value)>,
 }

@@ -66,7 +66,7 @@ fn only_initiators_in_the_list_log_in() {
     assert_eq!(reason, Some(0x0001_0006));
     assert!(said.len() == 1 && said[0].contains("--allow"), "{said:?}");
     assert_eq!(login(&mut testbed, 3, 1), (Some(0x0001_0006), vec![]));
-    // The session from before goes on.
+    // The existing session continues.
     assert!(testbed.target.has_session(&[1; 16]));
     assert_eq!(login(&mut testbed, 4, 2).0, None);
     assert_eq!(login(&mut testbed, 5, 3).0, None);
@@ -117,7 +117,7 @@ fn an_initiator_sees_its_units() {
             assert_eq!(answer.sense, wanted, "{channel} {unit}");
         }
     }
-    // Task management is no way to the unit of others either.
+    // Task management does not reach the unit of another initiator, either.
     for (unit, good) in [(1, true), (2, false)] {
         let request = TskMgmt {
             tag: 1000 + unit,

@@ -303,7 +303,7 @@ fn a_stop_waits_for_what_is_stable() {
     assert_eq!(testbed.none(1, &[0; 6]).status, 0);
 }
 
-/// A unit without UNMAP is not thin: it tells no granularity, and has UNMAP refused.
+/// A unit without UNMAP is not thin: it reports no granularity, and UNMAP is refused.
 #[test]
 fn a_unit_that_frees_no_space() {
     let mut testbed = Testbed::new(settings(), 0, false);

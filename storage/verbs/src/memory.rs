@@ -42,7 +42,7 @@ pub(crate) struct Inner {
 /// What keeps the context of a device open.
 pub(crate) enum Hold {
     /// An identifier of the device: librdmacm closes its context when the device is removed and its
-    /// last identifier is destroyed. Its key tells of the removal.
+    /// last identifier is destroyed. Its key identifies the event of the removal.
     Cm(Id),
     /// The context is our own.
     Opened(#[allow(dead_code)] Context),

@@ -78,7 +78,7 @@ fn lose_unflushed(world: &mut World) {
     });
 }
 
-/// The answer that tells of a loss does not arrive: the flush that is sent again tells of it.
+/// The answer that reports a loss does not arrive: the repeated flush reports it.
 fn tell_again(mut world: World) -> bool {
     let owed = world.initiators[0].owed.is_some();
     assert_eq!(world.told, 0);
@@ -345,8 +345,8 @@ fn replace_se(world: &mut World) {
     });
 }
 
-/// A new SE knows none of the writes before it, and tells of their loss: both initiators, also if
-/// they log in, or write, after or before the loss.
+/// A new SE knows none of the earlier writes. It reports their loss to both initiators, whether
+/// they log in or write before or after the loss.
 #[test]
 fn a_new_se_tells_of_lost_writes() {
     let mut owed = 0;

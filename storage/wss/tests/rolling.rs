@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each role is stopped and started again under I/O, as an update of the package does, and what
-//! the roles tell of themselves meanwhile.
+//! Each role is stopped and started again under I/O, as an update of the package does. Checks the
+//! status of the roles, too.
 
 mod world;
 

@@ -290,7 +290,7 @@ fn a_role_without_a_key() {
 fn a_role_with_a_wrong_key() {
     let (keys, other) = (Keys::new(&[1]), Keys::new(&[2]));
     let mut rs = Rs::new(&keys);
-    // It does not care that the RS has another key.
+    // This caller also accepts the key of the RS.
     let both = Keys::new(&[2, 1]);
     let mut caller = both.guard(A_CE, &[]);
     assert!(rs.attach(&mut caller, A_CE).is_err());
@@ -325,7 +325,7 @@ fn a_replayed_handshake() {
 fn a_reflected_handshake() {
     let keys = Keys::new(&[1]);
     let mut rs = Rs::new(&keys);
-    // The HMAC of the RS in the place of that of the caller.
+    // The caller returns the HMAC of the RS as its own.
     let link = rs.connect();
     rs.message(link, &hello(A_CE));
     let mut proof = rs.said(link);
@@ -387,7 +387,7 @@ fn a_handshake_that_stops() {
         (caller.late(TIME - 1), caller.late(TIME)),
         (vec![], vec![1])
     );
-    // Many of them end one another, and not an honest one.
+    // Many unfinished connections end one another, and not an honest one.
     let all: Vec<_> = (0..PENDING).map(|_| rs.connect()).collect();
     let honest = rs.attach(&mut keys.guard(A_CE, &[]), A_CE).unwrap();
     rs.only(all[0], "one more than there may be");
@@ -475,7 +475,7 @@ fn keys_change_without_a_stop() {
             rs.serves("a change of keys");
         }
     }
-    // Files that are wrong change nothing, and are told once.
+    // Invalid files change nothing, and are reported once.
     let lines = [
         ("", "it has no key"),
         ("# no key\n\n", "it has no key"),

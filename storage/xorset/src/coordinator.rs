@@ -5,7 +5,8 @@
 
 use crate::layout::NODES;
 
-/// Lifetime of a node key without renewal, in milliseconds. That of the client key is configurable.
+/// Lifetime of a node key without renewal, in milliseconds. The lifetime of the client key is
+/// configurable.
 pub const TTL: u64 = 3000;
 
 /// An exclusive key.

@@ -128,7 +128,7 @@ fn only_what_has_changed_is_rebuilt() {
     }
 }
 
-/// A node that dies amid a rebuild needs the rest of it, and what is written meanwhile.
+/// A node that dies during a rebuild needs the remaining stripes, and those written meanwhile.
 #[test]
 fn a_rebuild_goes_on() {
     for seed in 0..40 {
@@ -152,7 +152,7 @@ fn a_rebuild_goes_on() {
     }
 }
 
-/// All is rebuilt if the file is another one, or the client.
+/// All stripes are rebuilt if the node has another file, or another client has taken over.
 #[test]
 fn all_is_rebuilt() {
     for seed in 0..20 {

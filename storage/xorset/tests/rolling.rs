@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Each node and the client are stopped and started again under I/O, as an update of the package
-//! does, and what they tell of themselves meanwhile.
+//! does. Checks their status, too.
 
 mod world;
 

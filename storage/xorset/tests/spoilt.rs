@@ -172,7 +172,8 @@ fn writes_with_bad_parities_on_three_nodes() {
     }
 }
 
-/// While one node is out, another has a bad block: all is read, and the first is rebuilt.
+/// While one node is out, another has a bad block: all blocks are read, and the first node is
+/// rebuilt.
 #[test]
 fn a_bad_block_and_a_lost_node() {
     for seed in 0..40 {

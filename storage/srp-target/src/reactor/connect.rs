@@ -12,7 +12,7 @@ use super::{host::HostId, threads::Threads, LinkId};
 /// Maximum number of threads for the same address.
 const TRIES: usize = 16;
 
-/// A connection that a thread has.
+/// A connection that a thread establishes.
 pub(super) struct Making {
     pub(super) to: SocketAddr,
     pub(super) host: HostId,

@@ -41,10 +41,9 @@ impl<T> Reactor<T> {
         Ok(id)
     }
 
-    /// Accepts a connection request if it is of another role, which has the private data `plain`
-    /// without and `keyed` with a key. Returns `None` if it is of no role, and otherwise whether
-    /// the role has the connection now. If this side has a guard, it has it after
-    /// [`Event::Connected`].
+    /// Accepts a connection request from another role. Its private data is `plain` without a key,
+    /// and `keyed` with one. Returns `None` if the request is not from a role, otherwise whether
+    /// the connection can be used now. With a guard it can be used after [`Event::Connected`].
     pub fn welcome(
         &mut self,
         id: LinkId,

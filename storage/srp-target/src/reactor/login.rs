@@ -15,7 +15,7 @@ use super::{connect::Making, gone, Event, LinkId, Reactor};
 /// Time between two tries to listen at an address whose device is gone.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// An address to listen at. If it is not that of all devices, the listener ends with its device.
+/// An address to listen at. Unless it is the wildcard address, the listener ends with its device.
 pub(super) struct Door {
     at: SocketAddr,
     listener: Option<Listener>,

@@ -65,8 +65,8 @@ pub struct Reactor<T> {
     offers: Threads<Offer<T>>,
     releases: Threads<()>,
     names: HashMap<Key, LinkId>,
-    /// Connections whose end is not told. `names` does not show it: a destroyed identifier may have
-    /// given its key to another connection.
+    /// Connections whose end is not reported yet. `names` does not show that: a destroyed
+    /// identifier may have given its key to another connection.
     open: HashSet<LinkId>,
     next: LinkId,
     happened: VecDeque<Event<T>>,

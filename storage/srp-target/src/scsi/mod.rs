@@ -84,7 +84,7 @@ impl Unit {
         Self::with(geometry, Some(disk), id)
     }
 
-    /// What the status tells of the unit, which is called `name`.
+    /// Returns the status of the unit, which is called `name`.
     pub fn status(&self, name: &str) -> serde_json::Value {
         match &self.disk {
             Some(disk) => disk.status(name),

@@ -314,7 +314,7 @@ impl<B: Buffer> Target<B> {
         std::mem::take(&mut self.actions)
     }
 
-    /// What the status tells of the target.
+    /// Returns the status of the target.
     pub fn status(&self) -> serde_json::Value {
         let units = self.units.iter().enumerate();
         let units: Vec<_> = units.map(|(n, u)| u.status(&n.to_string())).collect();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the status tells of a CE.
+//! The status of a CE.
 
 use serde_json::{json, Value};
 
 use super::Engine;
 
 impl Engine {
-    /// What the status tells of the CE.
+    /// Returns the status of the CE.
     pub fn status(&self) -> Value {
         let stores = self.stores.iter().enumerate().map(|(n, link)| {
             json!({

@@ -35,7 +35,7 @@ pub(super) struct Ce {
     tried: usize,
     stores: Vec<SocketAddr>,
     made: Made,
-    /// The last connection to an SE.
+    /// The most recent connection to an SE.
     to_se: Option<Peer>,
     stopping: bool,
 }

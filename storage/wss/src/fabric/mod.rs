@@ -167,7 +167,7 @@ pub trait Role {
     fn shutdown(&mut self);
     /// Returns whether nothing is left to do.
     fn idle(&self) -> bool;
-    /// What the status tells of the role.
+    /// Returns the status of the role.
     fn status(&self) -> Value;
     /// The reason if the role has failed.
     fn failed(&self) -> Option<String> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transfers that wait for memory. Those of other connections may have all of it for a moment,
-//! which must end no connection. If no operation of this process has any, its end cannot free some:
-//! then the limit of locked memory is too low, or others have it.
+//! Transfers that wait for memory. Transfers of other connections may use all memory for a moment,
+//! which must not end a connection. If no operation of this process is in flight, none can free
+//! memory: the limit of locked memory is too low, or other processes use it.
 
 use std::collections::VecDeque;
 
-/// Time in milliseconds after which a transfer is given up that no operation delays.
+/// Time in milliseconds after which a waiting transfer is given up, if no operation is in flight.
 const PATIENCE: u64 = 2000;
 
 /// The waiting transfers, in order.

@@ -194,7 +194,7 @@ pub struct Store {
 
 impl Store {
     /// Creates an RS with this number, and with objects of these sizes in blocks. `boot` differs
-    /// from that of an earlier RS if writes of that one may be lost, as by a power loss.
+    /// from that of an earlier RS if a power loss may have taken writes of the earlier one.
     pub fn new(number: u32, boot: u64, objects: Vec<u64>, now: u64) -> Self {
         Self {
             number,

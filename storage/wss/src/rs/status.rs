@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the status tells of an RS.
+//! The status of an RS.
 
 use serde_json::{json, Value};
 
 use super::{Store, Who};
 
 impl Store {
-    /// What the status tells of the RS; its caller knows the files.
+    /// Returns the status of the RS, without its files, which the caller knows.
     pub fn status(&self) -> Value {
         let members = self.members.iter().map(|(n, epoch)| {
             let here = |who| matches!(who, Who::Ce(m, _) if m == *n);

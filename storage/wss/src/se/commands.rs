@@ -276,7 +276,7 @@ impl<B: Buffer> Engine<B> {
         match &job.stage {
             Stage::Waiting => self.over(task, Outcome::Over),
             Stage::Flushing(..) => {
-                // One that an RS has may fail, which concerns all initiators.
+                // Keep a flush that was sent to an RS: it may fail, which concerns all initiators.
                 let mine = |r: &Request| matches!(r.what, What::Flush(t, _) if t == task);
                 self.requests.retain(|_, r| r.sent.is_some() || !mine(r));
                 self.over(task, Outcome::Over);

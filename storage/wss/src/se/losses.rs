@@ -4,9 +4,9 @@
 //!
 //! After such a loss the next command of each initiator on a unit concerned gets UNIT ATTENTION,
 //! and its flushes of the unit fail until one of these answers has arrived: a flush that succeeds
-//! promises all writes before it. The completion of an answer shows that it has arrived.
-//! An SE does not know the writes that earlier ones have answered, and takes it that each initiator
-//! has some in each object, until it has flushed the object.
+//! promises all writes before it. The completion of an answer shows that it has arrived. An SE does
+//! not know the writes that earlier SEs have answered. It assumes that each initiator has some in
+//! each object, until it has flushed the object.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -110,8 +110,8 @@ impl Losses {
         this.gone = None;
     }
 
-    /// Records the end of the session of an initiator. Too many without a session: one is
-    /// forgotten, preferably one that is to be told the same as a stranger.
+    /// Records the end of the session of an initiator. If too many have no session, one is
+    /// forgotten, preferably one that would be told the same as an unknown initiator.
     pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
         self.ends += 1;
         if let Some(this) = self.initiators.get_mut(initiator) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the status tells of an SE.
+//! The status of an SE.
 
 use serde_json::{json, Value};
 use srp_target::target::Buffer;
@@ -9,7 +9,7 @@ use super::Engine;
 use crate::map::Map;
 
 impl<B: Buffer> Engine<B> {
-    /// What the status tells of the SE.
+    /// Returns the status of the SE.
     pub fn status(&self) -> Value {
         // Each second: counts only, as there may be millions of extents.
         let owned = |n: u32| -> u64 { self.maps.iter().map(|map| map.owned(n)).sum() };

@@ -246,7 +246,7 @@ impl World {
         match node {
             Node::Se => {
                 self.se = None;
-                // An SE that ends before it has told of a loss tells nothing.
+                // An SE that ends before it has reported a loss reports nothing.
                 self.attached.clear();
                 for initiator in &mut self.initiators {
                     initiator.owed = None;
@@ -320,7 +320,7 @@ impl World {
             ends.extend(self.history.lost(n * OBJECT as usize + block, value));
             self.disks[n][range.clone()].copy_from_slice(&self.durable[n][range]);
         }
-        // An SE that has not seen the boot before a loss cannot tell of it.
+        // An SE that has not seen the boot number before a loss cannot detect the loss.
         let lost = ends.into_iter().filter(|_| self.attached.contains(&n));
         let lost = lost.min();
         for initiator in &mut self.initiators {

@@ -272,7 +272,7 @@ impl Client {
         }
         self.open = true;
         for n in 0..NODES {
-            // This client has not written without a node that its first map has as up.
+            // A node that is up in this client's first map lacks no write of this client.
             if !self.ready && map.states[n] == State::Up {
                 self.partners[n].cells = Cells::all();
             }

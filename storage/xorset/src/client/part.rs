@@ -370,7 +370,7 @@ impl Client {
                     if now < partner.next {
                         break;
                     }
-                    // Make up for late calls, but not for those of a whole outage.
+                    // Catch up after late calls, except after an outage.
                     partner.next = partner.next.max(now.saturating_sub(TICK)) + pause;
                 }
                 let cell = Cell {
@@ -508,7 +508,7 @@ mod tests {
     use super::*;
     use crate::{client::Settings, layout::Size};
 
-    /// Whether a command was told to be busy.
+    /// Whether a command was refused as busy.
     fn busy(client: &mut Client, id: CommandId) -> bool {
         let told = |action: &Action| match action {
             Action::Answer { command, outcome } => *command == id && *outcome == Outcome::Busy,
@@ -549,7 +549,7 @@ mod tests {
             client.cancel(id);
         }
         assert_eq!((client.bytes, client.commands.len()), (0, 0));
-        // A command that has more alone is accepted.
+        // A single command is accepted even if it has more data.
         client.command(last + 3, 0, (HELD / BLOCK) as u32 + 1, None);
         assert!(!busy(&mut client, last + 3));
     }

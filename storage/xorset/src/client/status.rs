@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the status tells of a client.
+//! The status of a client.
 
 use serde_json::{json, Value};
 
@@ -8,7 +8,7 @@ use super::Client;
 use crate::{layout::NODES, map::State};
 
 impl Client {
-    /// What the status tells of the client.
+    /// Returns the status of the client.
     pub fn status(&self) -> Value {
         let map = self.map.as_ref();
         let stripes = self.size.map_or(0, |s| s.stripes);

@@ -180,7 +180,7 @@ fn named(file: &Path, e: io::Error) -> io::Error {
     io::Error::other(format!("{}: {e}", file.display()))
 }
 
-/// Checks the files of a role. That of a node may be in use.
+/// Checks the files of a role. A node's file may be in use.
 pub fn check(options: Options) -> io::Result<()> {
     match options {
         Options::Node {

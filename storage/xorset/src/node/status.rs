@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the status tells of a node.
+//! The status of a node.
 
 use serde_json::{json, Value};
 
@@ -8,7 +8,7 @@ use super::Node;
 use crate::{journal::Media, layout::NODES};
 
 impl<M: Media> Node<M> {
-    /// What the status tells of the node.
+    /// Returns the status of the node.
     pub fn status(&self) -> Value {
         let others = (0..NODES).filter(|n| *n != self.number).map(|n| {
             let waits = self.relays.values().filter(|r| r.waits & 1 << n != 0);
