@@ -133,8 +133,8 @@ impl Cell {
     }
 
     /// Takes the slot for a new command of the unit that the midlayer numbers `lun`, if it is free.
-    /// The upper half of its generation is a part of a random number from `draw`, which has four:
-    /// a number costs less than four of 16 bits.
+    /// The upper half of its generation is a quarter of a random number from `draw`: one number of
+    /// 64 bits costs less than four of 16.
     #[inline(always)]
     pub fn claim(&self, draw: impl FnOnce() -> u64, lun: u64, tag: scsi::Tag) -> Option<Held<'_>> {
         let from = self.word();

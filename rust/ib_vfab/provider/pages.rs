@@ -170,8 +170,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Creates lists with room for `most` pages or pieces each. Nothing is described from an offset
-    /// into an entry that is no multiple of `offsets`. May sleep.
+    /// Creates lists with room for `most` pages or pieces each. Nothing is described if the offset
+    /// into the first entry is not a multiple of `offsets`. May sleep.
     ///
     /// # Errors
     ///

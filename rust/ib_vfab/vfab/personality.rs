@@ -93,7 +93,7 @@ pub struct Regions {
     pub variant: Variant,
     /// The addresses that a region may have.
     pub iova: Iova,
-    /// `map_mr_sg` takes nothing from an offset into an entry that is no multiple of this.
+    /// `map_mr_sg` maps nothing if the offset into the first entry is not a multiple of this.
     pub offsets: u32,
     /// The keys with which LOCAL_INV of an unregistered region succeeds, without effect.
     pub free_keys: FreeKeys,
@@ -195,7 +195,7 @@ pub struct Verbs {
     pub modify: Answer,
     /// Creation of a completion queue, queue pair or region.
     pub create: Answer,
-    /// `ib_dereg_mr`: the region stays.
+    /// `ib_dereg_mr`. If it fails, the region still exists.
     pub dereg: Answer,
     /// `ib_post_send`, `ib_post_recv`
     pub post: Answer,

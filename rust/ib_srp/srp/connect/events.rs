@@ -146,8 +146,7 @@ impl Events {
         }
     }
 
-    /// Sets whether the channel is in use: the session then loses its connection with that of the
-    /// channel.
+    /// Sets whether the channel is in use. If it is, the end of its connection ends the session's.
     ///
     /// # Errors
     ///

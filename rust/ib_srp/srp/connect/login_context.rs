@@ -105,7 +105,7 @@ pub struct AnswerNode {
 }
 
 impl AnswerNode {
-    /// Returns the node at this destination.
+    /// Describes the node at this destination, with a throttle of its own.
     ///
     /// # Errors
     ///

@@ -221,8 +221,8 @@ impl Fill {
     }
 }
 
-/// Random delay in milliseconds that spreads the attempts of a timer of whole seconds: at most a
-/// sixteenth of `reconnect_delay`, and at most a second.
+/// Random delay in milliseconds that spreads attempts which a timer of whole seconds starts: at
+/// most a sixteenth of `reconnect_delay`, and at most a second.
 pub fn spread_ms(reconnect_delay_s: u32, random: u16) -> u32 {
     let most = reconnect_delay_s.saturating_mul(1000) / 16;
     part(most.min(1000), random)

@@ -256,7 +256,7 @@ impl<T: ScatterList> Handle<T> {
         self.describe_more(list, (count, len), random, begun)
     }
 
-    /// Describes a list that needs several regions; `begun` tells of the first one. Returns the
+    /// Describes a list that needs several regions; `begun` describes the first one. Returns the
     /// number of regions and the segment of the first.
     #[cold]
     #[inline(never)]

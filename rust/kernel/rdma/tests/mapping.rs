@@ -349,8 +349,8 @@ type MapMrSg = unsafe extern "C" fn(
 /// The original `map_mr_sg`.
 static MAP_MR_SG: Atomic<usize> = Atomic::new(0);
 
-/// As hns: takes nothing from an offset into an entry, and if the first entry does not fit, keeps
-/// what the region had before.
+/// As hns: maps nothing from an offset into an entry. If the first entry does not fit, the region
+/// keeps its earlier content.
 ///
 /// # Safety
 ///
