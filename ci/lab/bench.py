@@ -13,7 +13,7 @@ from . import TOP, boot, build, built, in_root, script
 BENCH = TOP / "userspace-tests/bench"
 OUT = TOP / "build/bench"
 MIB = 1 << 20
-# Workloads of data for the comparison with other initiators, and those of it that soft-RoCE runs, too.
+# Workloads with data for the comparison with other initiators, and the subset that soft-RoCE also runs.
 COMPARED = re.compile(r"(4k|16k|128k|1m)-")
 SMALL = re.compile(r"4k-")
 # The curves by the device and the number of CPUs that they need.

@@ -41,7 +41,7 @@ class Lab:
     def builds(self, guests):
         """Returns the scripts that build what these guests need, with their arguments, in any order."""
         kernels = sorted({g.kernel for g in guests})
-        # Programs and disk are those of the architecture.
+        # The programs and the disk are built for the guest's architecture.
         for kernel in {k.startswith("arm64"): k for k in kernels}.values():
             yield "tools.sh", kernel
             yield "guest.sh", kernel

@@ -16,7 +16,7 @@
 . "$(dirname "$0")/lib.sh"
 
 begin
-# The debug kernels are slow and test less. Most is tested on the stock kernel.
+# The debug kernels are slow, so they run fewer tests than the stock kernel.
 rounds 40 100
 volume=$rounds
 rounds 1 3

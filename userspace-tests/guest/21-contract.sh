@@ -31,7 +31,7 @@ become() {
 	! loaded ib_srp || unload_srp || fail "rmmod: $(cat "$tmp/rmmod")"
 	insmod "${@:2}" || fail "insmod ${*:2}"
 }
-# identifiers FILE: records which identifiers a target receives. Those of Topspin and Cisco need zeros and the node's
+# identifiers FILE: records which identifiers a target receives. Topspin and Cisco targets need zeros and the node's
 # GUID.
 identifiers() {
 	local on ioc ports='i_port_id \([0-9a-f:]*\), t_port_id \([0-9a-f:]*\)'

@@ -38,7 +38,7 @@ done
 grep -q 'it is object 0 of RS 7 of wss, and this is object 0 of RS 8' $tmp/other || fail "another RS: $(<$tmp/other)"
 
 new_key() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
-# keys FILE KEY...: puts the keys in the place of those of the file, at once.
+# keys FILE KEY...: replaces the content of the file by these keys, atomically.
 keys() { (umask 077 && printf '%s\n' "${@:2}" >$1.new) && mv $1.new $1 || fail "cannot write $1"; }
 old=$(new_key) new=$(new_key)
 keys $files/keys $old
@@ -123,7 +123,7 @@ keys $files/both $old $new
 ce="--se 10.0.1.2:5556 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd --cache 4"
 members='[(m["name"], m["up"], m["epoch"], m["extents"]) for m in s["members"]]'
 before=$(status se "$members")
-# With the key this SE would take the RS, and these CEs would end those of the same numbers.
+# With the key, this SE would take over the RS, and these CEs would replace those with the same numbers.
 stranger no-key-se se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd
 stranger no-key-ce ce --member 1 $ce
 stranger old-ce ce --member 2 $ce --key $files/old

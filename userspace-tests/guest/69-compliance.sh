@@ -32,7 +32,7 @@ refused() {
 #   succeeds.
 # - a READ of 32 MiB exceeds the kernel's limit.
 known='test_writesame1[06]_invalid_dataout_size.c:|test_writesame16_unmap.c:(190|193) '
-# suite FAMILY: runs tests of libiscsi. SCSI contains a test that calls iSCSI directly and crashes; ALL is without it.
+# suite FAMILY: runs tests of libiscsi. SCSI contains a test that calls iSCSI directly and crashes; ALL leaves it out.
 # Each failed assertion is a line with the file of the test.
 suite() {
 	local status

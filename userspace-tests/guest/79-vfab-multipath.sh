@@ -31,7 +31,7 @@ back() {
 	at_port $1 up
 	within 60 "ACTIVE again" all_active $1
 }
-# by WHAT OURS OURS: uses these two ports of ours; the target's are those of one adapter.
+# by WHAT OURS OURS: uses these two initiator ports. Both target ports are on one adapter.
 by() {
 	local r host0 host1
 	tport=([0]=vfab0/1 [1]=vfab0/2) iport=([0]=$2 [1]=$3)

@@ -61,7 +61,7 @@ names_hold() {
 }
 for i in 1 2 3; do
 	names_hold "in round $i"
-	# Both sessions have the path by the adapter's name. The one without an initiator_ext gets it.
+	# Both sessions have the same path by the adapter's name. The session without an initiator_ext gets it.
 	leads srp-$device-1-$target-lun-0 $disk_a
 	changed
 done

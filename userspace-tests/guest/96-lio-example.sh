@@ -19,7 +19,7 @@ PATH=$tmp/bin:$PATH
 example() { login=$(lio-example "$@" 2>&1) || fail "lio-example $*: $login"; }
 # info: sets `said` to what target-info prints.
 info() { said=$(srpctl target-info 2>&1) || fail "target-info: $said"; }
-# Runs the commands that add what the target lacks. One may need what another adds.
+# Runs the commands that add what the target lacks. A command may need what another one adds.
 complete() {
 	local round commands
 	for round in 1 2 3 4 5; do
