@@ -15,7 +15,7 @@
 begin
 # A manager whose sweep finds its own port without a cable looks again at its next one.
 SWEEP=1
-rig
+testbed
 attach 0
 trace $host
 verify $dev2

@@ -14,7 +14,7 @@ begin
 # rxe cannot handle the loss of a part of an RDMA READ response (a warning in rxe_comp.c, also with the C driver), so
 # writes use immediate data.
 writes() { echo 8; }
-rig
+testbed
 retries=7
 netem 0 loss 0%
 attach 0

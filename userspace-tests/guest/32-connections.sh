@@ -14,7 +14,7 @@
 begin
 # The first reconnect attempt is immediate and must succeed: the next one would be too late.
 reconnect_delay=60 fast_io_fail=15
-rig
+testbed
 # In a slow guest TCP waits longer before each retry.
 for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=1; done
 attach 0

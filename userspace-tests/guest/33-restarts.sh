@@ -13,7 +13,7 @@
 
 begin
 fast_io_fail=20
-rig
+testbed
 
 off() { timeout 60 bash -c 'echo 0 >"$1/enable"' _ ${tpg[0]} || fail "cannot disable the target"; }
 on() { echo 1 >${tpg[0]}/enable || fail "cannot enable the target"; }

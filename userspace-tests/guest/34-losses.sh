@@ -16,7 +16,7 @@
 
 begin
 [ -n "${LONG-}" ] || { fast_io_fail=3 dev_loss=10; }
-rig
+testbed
 
 # states FROM: checks that since FROM the remote port has gone through all states in the right order.
 states() {

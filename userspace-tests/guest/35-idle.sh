@@ -15,7 +15,7 @@
 begin
 fast_io_fail=20
 parameter=/sys/module/ib_srp/parameters/keep_alive
-rig
+testbed
 ! rust_driver || echo 0 >$parameter || fail "keep_alive"
 attach 0
 # A command of udev that the target has received but not answered would only be detected by its timeout.

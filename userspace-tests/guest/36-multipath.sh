@@ -16,7 +16,7 @@ failures=${LONG:+60}
 failures=${failures:-4}
 begin
 fast_io_fail=1 dev_loss=600
-rig 2
+testbed 2
 multipathd_for_tests
 multipathd_on
 

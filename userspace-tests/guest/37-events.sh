@@ -12,7 +12,7 @@
 
 begin
 fast_io_fail=30 dev_loss=60
-rig
+testbed
 attach 0
 trace $host
 verify $dev2

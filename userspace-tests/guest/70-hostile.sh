@@ -16,7 +16,7 @@ target_bad=panicked
 hostile=$here/../srp-hostile
 [ -f "$hostile" ] || skip "srp-hostile is not in this guest"
 chmod +x "$hostile"
-rig
+testbed
 attach 0
 from 0
 quiet $dev

@@ -23,7 +23,7 @@ excuse() {
 	say "the first loss: $(ms $stolen) of the 10 s before it without CPU"
 	[ $stolen -lt 5000000 ] || too_slow "a connection was lost"
 }
-rig
+testbed
 attach 0 ,ch_count=2
 quiet $dev
 quiet $dev2

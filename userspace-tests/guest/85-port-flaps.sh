@@ -13,7 +13,7 @@
 [ "$kind" = rxe ] || skip "rxe only"
 begin
 fast_io_fail=250 dev_loss=500 reconnect_delay=10
-rig
+testbed
 attach 0
 hit hole both 0
 within 60 "the loss is noticed" state blocked

@@ -44,9 +44,9 @@ bound() {
 # three transmissions at most a second apart.
 short_tcp() { local i; for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=2 net.ipv4.tcp_rto_max_ms=1000; done; }
 
-# rig [PATHS]: two hosts with this many pairs of devices, and back ends `disk` (LUN 0, the journal) and, with one path,
+# testbed [PATHS]: two hosts with this many pairs of devices, and back ends `disk` (LUN 0, the journal) and, with one path,
 # `other` (LUN 1, for fio).
-rig() {
+testbed() {
 	local i
 	fabric_pair "${1:-1}"
 	short_tcp
