@@ -73,7 +73,7 @@ in_service() {
 	mads vfab1 sa-path; asked=$((sent - asked))
 	kill -CONT ${manager[vfab2]}
 	stood 12 20
-	say "$act: asked $asked times"
+	say "$phase: asked $asked times"
 	! rust_driver || [ $asked -le 60 ] || fail "the administrator was asked $asked times in 20 s"
 
 	began "an administrator that is busy"
@@ -82,7 +82,7 @@ in_service() {
 	lost
 	stood 14
 	faulted vfab1 sa-busy
-	say "$act: $((times - before)) times"
+	say "$phase: $((times - before)) times"
 	[ $((times - before)) = 3 ] || ! rust_driver || fail "the administrator was busy $((times - before)) times, not 3"
 	fault vfab1 sa-busy 1 0
 
@@ -92,7 +92,7 @@ in_service() {
 	lost
 	stood 14
 	faulted vfab2 sa-loss
-	say "$act: $((times - before))"
+	say "$phase: $((times - before))"
 	fault vfab2 sa-loss 1 0
 
 	if [ -n "${LONG-}" ]; then
@@ -156,8 +156,8 @@ in_service() {
 	within 10 "class device of vfab1" test -e "$(add_target 0)"
 	attached
 	clock
-	summary+=$(printf '; %s %d.%d s' "$act" $(((now - t0) / 1000000)) $(((now - t0) / 100000 % 10)))
-	! rust_driver || bound "$act: I/O again" $t0 $now 12
+	summary+=$(printf '; %s %d.%d s' "$phase" $(((now - t0) / 1000000)) $(((now - t0) / 100000 % 10)))
+	! rust_driver || bound "$phase: I/O again" $t0 $now 12
 	settle
 	errors
 	[ $errors = 0 ] || fail "$errors errors"

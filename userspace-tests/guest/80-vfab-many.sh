@@ -33,12 +33,12 @@ log_in_all() {
 }
 # The counted MADs. `per` has the number that our end has sent since `begins`, per session, in hundredths.
 kinds="sa-path cm-req cm-dreq"
-# Limits of one act, in messages per session; ib_core retries up to 11 times without a response.
+# Limits of one phase, in messages per session; ib_core retries up to 11 times without a response.
 declare -A most=([sa-path]=40 [cm-req]=3 [cm-dreq]=3)
 begins() {
 	local k
 	note "$1"
-	act=$1
+	phase=$1
 	for k in $kinds; do mads vfab1 $k; before[$k]=$sent; done
 	clock; t0=$now
 }
@@ -47,18 +47,18 @@ declare -A before per
 # `all` each session must have reconnected.
 again() {
 	local k said=
-	within 150 "I/O of all sessions: $act" all_since $t1
+	within 150 "I/O of all sessions: $phase" all_since $t1
 	for k in $kinds; do
 		mads vfab1 $k
 		per[$k]=$(((sent - before[$k]) * 100 / sessions))
 		printf -v said '%s, %d.%02d %s' "$said" $((per[$k] / 100)) $((per[$k] % 100)) $k
 	done
-	note "$act: the last of $sessions after $(ms $((at - t1)))$said for each"
-	summary+="; $act $(ms $((at - t1)))$said"
+	note "$phase: the last of $sessions after $(ms $((at - t1)))$said for each"
+	summary+="; $phase $(ms $((at - t1)))$said"
 	rust_driver || return 0
-	bound "$act: the last" $t1 $at $1 ${2-}
-	[ ${per[cm-req]} -ge 100 ] || [ -z "${3-}" ] || fail "$act: not all sessions have connected again"
-	for k in $kinds; do [ ${per[$k]} -le $((most[$k] * 100)) ] || fail "$act: ${said:2} for each session"; done
+	bound "$phase: the last" $t1 $at $1 ${2-}
+	[ ${per[cm-req]} -ge 100 ] || [ -z "${3-}" ] || fail "$phase: not all sessions have connected again"
+	for k in $kinds; do [ ${per[$k]} -le $((most[$k] * 100)) ] || fail "$phase: ${said:2} for each session"; done
 }
 
 # For a minute the target sends DREQs for lost connections. These must not affect the next driver.

@@ -49,7 +49,7 @@ many_end() {
 	reap 60 "many.py" $many || fail "data is wrong: $(<$tmp/many.out)"
 	many=
 	read -r total <$tmp/many.out
-	[[ $total == *" wrong=0 stuck=0" ]] || fail "$act: $total"
+	[[ $total == *" wrong=0 stuck=0" ]] || fail "$phase: $total"
 }
 # Larger than the number of refusals for all queue pairs.
 forever=1000000
@@ -62,14 +62,14 @@ refuse() {
 # has_refused TIMES: TIMES is the total of the device. Since `refuse` each channel of each session was refused twice:
 # when the connection ended and in the drain; with the C driver in the drain of each queue.
 has_refused() {
-	note "$act: $(($1 - refused)) refusals"
+	note "$phase: $(($1 - refused)) refusals"
 	[ $(($1 - refused)) -ge $((sessions * 4)) ] ||
-		fail "$act: $(($1 - refused)) refusals for $((sessions * 2)) queue pairs"
+		fail "$phase: $(($1 - refused)) refusals for $((sessions * 2)) queue pairs"
 }
-# Prints how often the adapter refused to stop a queue pair in this act, as it logs when it is removed.
+# Prints how often the adapter refused to stop a queue pair in this phase, as it logs when it is removed.
 refusals() {
-	log_since | awk -v act="srp-test: $act" '
-		index($0, act) {n = 0}
+	log_since | awk -v phase="srp-test: $phase" '
+		index($0, phase) {n = 0}
 		/vfab1: fault stop: [0-9]+ times$/ {n = $(NF - 1)}
 		END {print n + 0}'
 }
@@ -79,18 +79,18 @@ goes() {
 	dir=$(add_target 0)
 	clock; t0=$now
 	timeout -k 5 100 bash -c 'echo remove 1 >/sys/kernel/debug/ib_vfab/devices' ||
-		fail "$act: the adapter does not go: $(ps -eo stat,wchan:32,args | grep '^D' | head -n 5)"
+		fail "$phase: the adapter does not go: $(ps -eo stat,wchan:32,args | grep '^D' | head -n 5)"
 	clock
-	[ ! -e "$dir" ] || fail "$act: its folder outlives it"
-	no_hosts || fail "$act: hosts outlive it: $list"
+	[ ! -e "$dir" ] || fail "$phase: its folder outlives it"
+	no_hosts || fail "$phase: hosts outlive it: $list"
 	has_refused $(refusals)
-	bound "$act: the adapter goes" $t0 $now 20
-	summary+="; $act $(ms $((now - t0)))"
+	bound "$phase: the adapter goes" $t0 $now 20
+	summary+="; $phase $(ms $((now - t0)))"
 	many_end
 	pair_device 0
 	log_in_all
 }
-begins() { act=$1; note "$act"; }
+begins() { phase=$1; note "$phase"; }
 # all_lose SECONDS: ends all connections while the device refuses to stop them. All sessions must continue within
 # SECONDS, without an error.
 all_lose() {
@@ -101,10 +101,10 @@ all_lose() {
 	within $1 "I/O of all" or_ended $many all_since $t0
 	faulted vfab1 stop
 	has_refused $times
-	note "$act: all go on after $(ms $((at - t0)))"
-	summary+="; $act $(ms $((at - t0)))"
+	note "$phase: all go on after $(ms $((at - t0)))"
+	summary+="; $phase $(ms $((at - t0)))"
 	many_end
-	! rust_driver || [[ $total == *" errors=0 "* ]] || fail "$act: $total"
+	! rust_driver || [[ $total == *" errors=0 "* ]] || fail "$phase: $total"
 	many_begin
 }
 # The connections are lost while the driver has no sign of a device fault.
@@ -161,7 +161,7 @@ for which in $drivers; do
 		logged 'a queue pair cannot be stopped'
 	fi
 
-	act=logout
+	phase=logout
 	many_end
 	find_hosts
 	for h in $list; do delete_port $h; done

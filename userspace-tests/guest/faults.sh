@@ -223,25 +223,25 @@ alive() {
 	[ $errors = 0 ] || fail "$errors errors although the path is good"
 }
 
-# began WHAT: starts an act.
+# began WHAT: starts a phase.
 began() {
 	note "$1"
-	act=$1
+	phase=$1
 	clock; t0=$now
 }
-# stood [SECONDS [TIMEOUT]]: ends the act and prints the longest time without I/O since its beginning. Our driver has a
+# stood [SECONDS [TIMEOUT]]: ends the phase and prints the longest time without I/O since its beginning. Our driver has a
 # limit, see `bound`.
 summary=
 stood() {
-	# The last count of the journal may be from before the act.
+	# The last count of the journal may be from before the phase.
 	sleep 1
 	goes_on 90
 	# Wait until the journal has recorded it.
 	alive 1
 	gap=$(awk -v t=$t0 '$1 >= t && $2 == "ok" && $3 > m {m = $3} END {print m + 0}' $tmp/journal.events)
-	summary+=$(printf '; %s %d.%d s' "$act" $((gap / 1000000)) $((gap / 100000 % 10)))
-	say "$act: no I/O for $(ms $gap)"
-	! rust_driver || [ -z "${1-}" ] || bound "$act: no I/O" $t0 $((t0 + gap)) $1 ${2-}
+	summary+=$(printf '; %s %d.%d s' "$phase" $((gap / 1000000)) $((gap / 100000 % 10)))
+	say "$phase: no I/O for $(ms $gap)"
+	! rust_driver || [ -z "${1-}" ] || bound "$phase: no I/O" $t0 $((t0 + gap)) $1 ${2-}
 }
 
 # journal_ends: ends the journal. All data read must be correct, and each command must have ended.
