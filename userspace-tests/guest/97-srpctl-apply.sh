@@ -95,7 +95,8 @@ sed '/^dest/s/:[0-9]*"$/:1"/' $file >${file%1.conf}3.conf
 sed '$ainitiator_ext = "2"' $file >${file%1.conf}2.conf
 said=$(ini timeout 100 /srp/srpctl doctor --ask) || [ $? = 1 ] || fail "doctor --ask: $said"
 say "$(grep -A 1 ' target ' <<<"$said")"
-[[ $said == *"disk2: 10.0.0.1 port $port: the target answers, and rejects what is no login"* ]] || fail "disk2: $said"
+rejects="the target answers, and rejects a request that is no login"
+[[ $said == *"disk2: 10.0.0.1 port $port: $rejects"* ]] || fail "disk2: $said"
 [[ $said == *"disk3: 10.0.0.1 port 1: connection rejected: invalid service ID (reason 8)"* ]] || fail "disk3: $said"
 [[ $said != *"disk1: 10.0.0.1 port"* ]] || fail "disk1 is asked, which has a session: $said"
 one_host && state_is running || fail "the session of disk1: $(hosts)"

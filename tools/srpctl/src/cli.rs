@@ -27,7 +27,7 @@ pub enum Command {
     /// targets.d(5) describes. The RDMA port is that of --device and --port, or the one that has
     /// the address --src, or the one that the route to the target goes through. Without --src the
     /// address is the port's. A session that already exists is rescanned; it is an error if it
-    /// leads to another address, or is that of another file. With a file, systemd logs in again
+    /// leads to another address, or belongs to another file. With a file, systemd logs in again
     /// when the session is gone, unless the file has `onboot = false`.
     Connect(Connect),
     /// Log out

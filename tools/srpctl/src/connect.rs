@@ -330,7 +330,8 @@ pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
     }
     // The unit would log in with the file alone, which makes another session.
     if args.save.is_none() && !is_of_file(sysfs, name, target)? {
-        eprintln!("srpctl: not as {name}.conf says; no login again when the session is gone");
+        let why = format!("the options differ from {name}.conf");
+        eprintln!("srpctl: {why}; no login again when the session is gone");
         return Ok(());
     }
     if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {

@@ -42,7 +42,7 @@ pub fn run(args: &Explain) -> Result {
     match unknown[..] {
         [] => Ok(()),
         [line, ..] => Err(Error::NotFound(format!(
-            "{} of {} lines are in no entry; the first: {line}",
+            "{} of {} lines have no explanation; the first: {line}",
             unknown.len(),
             lines(&text).count()
         ))),

@@ -25,8 +25,8 @@ const REASONS: [(i32, &str); 9] = [
     (10, "stale connection"),
     (27, "insufficient responder resources"),
 ];
-/// Reasons with which a target rejects what is no login: `IB_CM_REJ_CONSUMER_DEFINED`, and on iWARP
-/// `ECONNRESET`.
+/// Reasons with which a target rejects a request that is no login: `IB_CM_REJ_CONSUMER_DEFINED`,
+/// and on iWARP `ECONNRESET`.
 const BY_TARGET: [i32; 2] = [28, -104];
 
 /// Asks for the address `dest`, and reports the answer.
@@ -52,7 +52,7 @@ pub fn ask(
     let typed = command.join(" ");
     let said = match machine.output(&command) {
         Ok(_) => {
-            let what = format!("{at} accepts what is no login: it is not an SRP target");
+            let what = format!("{at} accepts a request that is no login: it is not an SRP target");
             return report.error(what, format!("$EDITOR {FOLDER}/{name}.conf: dest"));
         }
         Err(Failure::Missing(_)) => {
@@ -68,7 +68,7 @@ pub fn ask(
     };
     match event(&said) {
         Some(("REJECTED", number)) if BY_TARGET.contains(&number) => report.ok(format!(
-            "{at}: the target answers, and rejects what is no login"
+            "{at}: the target answers, and rejects a request that is no login"
         )),
         Some(("REJECTED", number)) => {
             let known = REASONS.iter().find(|(reason, _)| *reason == number);
@@ -138,8 +138,8 @@ mod tests {
         let at = "disk1: 192.0.2.1 port 5555";
         for number in BY_TARGET {
             made.fails(RPING, &rejected(number));
-            let ok = format!("ok: {at}: the target answers, and rejects what is no login -> ");
-            assert_eq!(answer(&made), [ok]);
+            let ok = "the target answers, and rejects a request that is no login";
+            assert_eq!(answer(&made), [format!("ok: {at}: {ok} -> ")]);
         }
         made.fails(RPING, &rejected(8));
         let said = answer(&made).pop().unwrap();
@@ -165,7 +165,8 @@ mod tests {
             "{said}"
         );
         made.says(RPING, "");
-        assert!(answer(&made)[0].contains("accepts what is no login: it is not an SRP target"));
+        let accepts = "accepts a request that is no login: it is not an SRP target";
+        assert!(answer(&made)[0].contains(accepts));
         made.fails(RPING, "rdma_create_event_channel: No such device");
         assert!(
             answer(&made)[0].starts_with(&format!("note: {at}: the answer is not known: rping: "))

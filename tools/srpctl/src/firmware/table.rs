@@ -118,7 +118,7 @@ impl Table {
         let pkey = table.le16("P_Key", ib + 40)?;
         // The highest bit marks a full member.
         if pkey & 0x7fff == 0 {
-            return Err(("P_Key", format!("{pkey:04x} is not that of a partition")));
+            return Err(("P_Key", format!("{pkey:04x} names no partition")));
         }
         Ok(Self {
             source_gid: table.gid("source GID", ib)?,
@@ -157,8 +157,8 @@ impl Table {
         let port = Guid(self.source_gid.interface_id());
         (self.initiator_guid != port).then(|| {
             format!(
-                "the firmware has logged in with the initiator GUID {}, and ib_srp can only with \
-                 that of the port, {port}: the target must let it in",
+                "the firmware has logged in with the initiator GUID {}; ib_srp always uses the \
+                 port's, {port}: the target must admit that one, too",
                 self.initiator_guid
             )
         })
@@ -262,8 +262,7 @@ pub mod tests {
         let other = table.other_initiator().unwrap();
         assert!(
             other.contains(
-                "GUID 0x0909090909090909, and ib_srp can only with that of the port, \
-                 0x5eed000000000201"
+                "GUID 0x0909090909090909; ib_srp always uses the port's, 0x5eed000000000201"
             ),
             "{other}"
         );
@@ -299,7 +298,7 @@ pub mod tests {
         );
         assert_eq!(
             with(128, &[0, 0x80]),
-            "P_Key: 8000 is not that of a partition"
+            "P_Key: 8000 names no partition"
         );
         let zero = with(88, &[0; 16]);
         assert!(zero.starts_with("source GID: 0000:"), "{zero}");
