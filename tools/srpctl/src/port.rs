@@ -209,8 +209,8 @@ fn interface_to(dest: SocketAddr) -> std::io::Result<(String, IpAddr)> {
         .ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
-/// The way to an address by the routes.
-pub struct Way {
+/// The route to an IP address.
+pub struct IpRoute {
     pub interface: String,
     /// Local address.
     pub local: IpAddr,
@@ -218,12 +218,12 @@ pub struct Way {
     pub is_near: bool,
 }
 
-/// Returns the way to `dest`. Sends nothing.
-pub fn way(dest: SocketAddr) -> std::io::Result<Way> {
+/// Returns the route to `dest`. Sends nothing.
+pub fn ip_route(dest: SocketAddr) -> std::io::Result<IpRoute> {
     let (interface, local) = interface_to(dest)?;
     let own = own_addresses()?;
     let mut own = own.iter().filter(|own| own.interface == interface);
-    Ok(Way {
+    Ok(IpRoute {
         is_near: own.any(|own| own.is_near(dest.ip())),
         interface,
         local,

@@ -9,7 +9,7 @@
 
 use crate::{
     error::{Error, Result},
-    port::{self, Port, Way},
+    port::{self, IpRoute, Port},
     program,
     sysfs::{self, Sysfs},
 };
@@ -28,14 +28,14 @@ const SEARCH: Duration = Duration::from_secs(3);
 
 /// Returns the route from a port to an address.
 pub fn route(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Result<Route> {
-    let way = port::way(dest)
+    let route = port::ip_route(dest)
         .map_err(|e| Error::NoPort(format!("there is no route to {}: {e}", dest.ip())))?;
-    let (source, dgid) = match (dest.ip(), way.local) {
+    let (source, dgid) = match (dest.ip(), route.local) {
         (IpAddr::V6(ip), IpAddr::V6(local)) => (Source::Is(local), ip),
-        _ => (Source::LinkLocal, link_local(mac(sysfs, &way, dest)?)),
+        _ => (Source::LinkLocal, link_local(mac(sysfs, &route, dest)?)),
     };
     Ok(Route {
-        gid_index: gid_index(sysfs, port, &way.interface, source)?,
+        gid_index: gid_index(sysfs, port, &route.interface, source)?,
         dgid: dgid.octets(),
     })
 }
@@ -92,14 +92,14 @@ fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
 }
 
 /// Returns the MAC address of an IPv4 address in the network of the interface.
-fn mac(sysfs: &Sysfs, way: &Way, dest: SocketAddr) -> Result<[u8; 6]> {
-    let (ip, interface) = (dest.ip(), &way.interface);
+fn mac(sysfs: &Sysfs, route: &IpRoute, dest: SocketAddr) -> Result<[u8; 6]> {
+    let (ip, interface) = (dest.ip(), &route.interface);
     let none = || Error::NoPort(format!("{ip} does not answer on {interface}"));
-    if ip == way.local {
+    if ip == route.local {
         let own = sysfs::text(sysfs.path(format!("/sys/class/net/{interface}/address")));
         return own.and_then(|mac| parse(&mac)).ok_or_else(none);
     }
-    if !way.is_near {
+    if !route.is_near {
         return Err(Error::NoPort(format!(
             "{ip} is behind a router: the kernel takes replies of a management agent from the \
              same network or through IPv6 only; give the target's IPv6 address, or \
@@ -115,7 +115,7 @@ fn mac(sysfs: &Sysfs, way: &Way, dest: SocketAddr) -> Result<[u8; 6]> {
             return Err(none());
         }
         // An error belongs to an earlier datagram, so ignore it.
-        let _ = UdpSocket::bind((way.local, 0)).map(|s| s.send_to(&[], (ip, DISCARD)));
+        let _ = UdpSocket::bind((route.local, 0)).map(|s| s.send_to(&[], (ip, DISCARD)));
         thread::sleep(Duration::from_millis(100));
     }
 }
