@@ -58,6 +58,8 @@ def drawing(page, marker, text):
     elif marker == "functions":
         for name in re.findall(r"(\w+)\(\)", text):
             check(page, f"no function {name}", name in functions)
+        for name in FILE.findall(text):
+            check(page, f"no file {name}", is_file(name))
     else:
         names, file = marker.split(" of ")
         known = set.union(*(variants(name.split()[1], file) for name in names.split(", ")))
