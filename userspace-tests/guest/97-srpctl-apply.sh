@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` tells of the login, a
-# loss with its length, a new disk and the logout, `srpctl show` of the loss, `srpctl explain` of its line in the log,
+# `srpctl apply` makes the sessions what the files say, and then has nothing to do. `srpctl events` reports the login, a
+# loss with its length, a new disk and the logout, `srpctl show` the loss, `srpctl explain` its line in the log,
 # and `srpctl doctor --ask` whether a target is there.
 #
 # deadline: 300

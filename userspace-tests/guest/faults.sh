@@ -44,8 +44,8 @@ bound() {
 # three transmissions at most a second apart.
 short_tcp() { local i; for i in env ini; do $i sysctl -qw net.ipv4.tcp_retries2=2 net.ipv4.tcp_rto_max_ms=1000; done; }
 
-# testbed [PATHS]: two hosts with this many pairs of devices, and back ends `disk` (LUN 0, the journal) and, with one path,
-# `other` (LUN 1, for fio).
+# testbed [PATHS]: makes two hosts with this many pairs of devices, and back ends `disk` (LUN 0, the journal) and, with
+# one path, `other` (LUN 1, for fio).
 testbed() {
 	local i
 	fabric_pair "${1:-1}"
@@ -229,8 +229,8 @@ began() {
 	phase=$1
 	clock; t0=$now
 }
-# stood [SECONDS [TIMEOUT]]: ends the phase and prints the longest time without I/O since its beginning. Our driver has a
-# limit, see `bound`.
+# stood [SECONDS [TIMEOUT]]: ends the phase, and prints the longest time without I/O since its beginning. Our driver has
+# a limit, see `bound`.
 summary=
 stood() {
 	# The last count of the journal may be from before the phase.
