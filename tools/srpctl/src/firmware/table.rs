@@ -296,10 +296,7 @@ pub mod tests {
             with(40, &[255, 255]),
             "P_Key: bytes 65575 to 65576 of a table of 136"
         );
-        assert_eq!(
-            with(128, &[0, 0x80]),
-            "P_Key: 8000 names no partition"
-        );
+        assert_eq!(with(128, &[0, 0x80]), "P_Key: 8000 names no partition");
         let zero = with(88, &[0; 16]);
         assert!(zero.starts_with("source GID: 0000:"), "{zero}");
         let group = with(104, &[0xff]);
