@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use made::{Made, Mood};
+use made::{Behaviour, Made};
 use wss::{
     fabric::election::{least_epoch, Leadership, TTL},
     message::{Message, Role, Status},
@@ -30,8 +30,8 @@ fn patient(time: Duration) -> std::io::Result<bool> {
     Ok(false)
 }
 
-fn begin(made: &Made, way: usize) -> Leadership {
-    Leadership::begin(made.etcd(way), "a", patient)
+fn begin(made: &Made, endpoint: usize) -> Leadership {
+    Leadership::begin(made.etcd(endpoint), "a", patient)
         .unwrap()
         .unwrap()
 }
@@ -110,21 +110,21 @@ fn its_lease_is_lost() {
 /// without the SE noticing. The SE stops before the lease can expire.
 #[test]
 fn etcd_is_not_heard() {
-    let late = Mood::Late(Duration::from_millis(1500));
-    let moods = [Mood::Silent, Mood::Refuses, Mood::Torn, late];
-    let threads = moods.map(|mood| {
+    let late = Behaviour::Late(Duration::from_millis(1500));
+    let behaviours = [Behaviour::Silent, Behaviour::Refuses, Behaviour::Torn, late];
+    let threads = behaviours.map(|behaviour| {
         thread::spawn(move || {
             let made = Made::new(1);
             let leadership = begin(&made, 0);
-            made.set(0, mood);
+            made.set(0, behaviour);
             let (term, since) = (leadership.term(), Instant::now());
             never_without_its_key(&made, &leadership, || since.elapsed().as_secs() > TTL);
             let why = term.over().unwrap();
-            assert!(why.contains("not confirmed"), "{mood:?}: {why}");
+            assert!(why.contains("not confirmed"), "{behaviour:?}: {why}");
             // etcd renews the lease even if its answer is late or lost.
-            let kept = matches!(mood, Mood::Late(_) | Mood::Torn);
-            assert_eq!(made.created().is_some(), kept, "{mood:?}");
-            assert!(made.asked(0) > 4, "{mood:?}");
+            let kept = matches!(behaviour, Behaviour::Late(_) | Behaviour::Torn);
+            assert_eq!(made.created().is_some(), kept, "{behaviour:?}");
+            assert!(made.asked(0) > 4, "{behaviour:?}");
         })
     });
     for thread in threads {
@@ -137,12 +137,12 @@ fn etcd_is_not_heard() {
 fn an_answer_takes_its_time() {
     let made = Made::new(1);
     let leadership = begin(&made, 0);
-    made.set(0, Mood::Late(Duration::from_millis(300)));
+    made.set(0, Behaviour::Late(Duration::from_millis(300)));
     until("a lease kept alive", || {
         made.state.lock().unwrap().kept.is_some()
     });
     // The next request is not answered.
-    made.set(0, Mood::Silent);
+    made.set(0, Behaviour::Silent);
     let kept = made.state.lock().unwrap().kept.unwrap();
     let mine = kept + Duration::from_secs(TTL - EARLIER);
     thread::sleep(mine.saturating_duration_since(Instant::now()));
@@ -161,7 +161,7 @@ fn a_second_one_takes_over() {
         until("the second one asks", || made.asked(1) > 1);
         assert_eq!(made.created().map(epoch), Some(old));
         // The first SE gets no answers, as if it were asleep or cut off.
-        made.set(0, Mood::Silent);
+        made.set(0, Behaviour::Silent);
         never_without_its_key(&made, &first, || second.is_finished());
         let second = second.join().unwrap();
         assert!(term.over().is_some() && second.term().over().is_none());
@@ -177,7 +177,7 @@ fn a_second_one_takes_over() {
         assert_eq!(attach(&mut store, 2, new), Status::Good);
         assert_eq!(attach(&mut store, 3, old), Status::Stale);
         // The first SE has nothing to release.
-        made.set(0, Mood::Good);
+        made.set(0, Behaviour::Good);
         drop(first);
         assert_eq!(made.created().map(epoch), Some(new));
     });
@@ -226,24 +226,28 @@ fn an_rs_asks_without_an_se() {
 fn an_rs_waits_for_etcd() {
     let made = Made::new(2);
     let leadership = begin(&made, 0);
-    for mood in [
-        Mood::Refuses,
-        Mood::Torn,
-        Mood::Silent,
-        Mood::Late(Duration::from_secs(1)),
+    for behaviour in [
+        Behaviour::Refuses,
+        Behaviour::Torn,
+        Behaviour::Silent,
+        Behaviour::Late(Duration::from_secs(1)),
     ] {
-        made.set(1, mood);
+        made.set(1, behaviour);
         let mut waits = 0;
         let wait = |_| {
             waits += 1;
             if waits == 2 {
-                made.set(1, Mood::Good);
+                made.set(1, Behaviour::Good);
             }
             Ok(false)
         };
         let least = least_epoch(made.etcd(1), "a", wait).unwrap();
-        assert_eq!((least, waits), (Some(leadership.epoch()), 2), "{mood:?}");
-        made.set(1, mood);
+        assert_eq!(
+            (least, waits),
+            (Some(leadership.epoch()), 2),
+            "{behaviour:?}"
+        );
+        made.set(1, behaviour);
         assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
     }
     // The next endpoint is tried if one does not answer.
@@ -257,12 +261,12 @@ fn an_rs_waits_for_etcd() {
 #[test]
 fn the_answer_to_a_key_is_lost() {
     let made = Made::new(1);
-    made.set(0, Mood::Forgets);
+    made.set(0, Behaviour::Forgets);
     let first = std::cell::Cell::new(None);
     let wait = |time| {
         if first.get().is_none() {
             first.set(made.created());
-            made.set(0, Mood::Good);
+            made.set(0, Behaviour::Good);
         }
         patient(time)
     };
@@ -281,7 +285,7 @@ fn it_stops_while_it_waits() {
     assert!(Leadership::begin(made.etcd(1), "a", |_| Ok(true))
         .unwrap()
         .is_none());
-    made.set(1, Mood::Refuses);
+    made.set(1, Behaviour::Refuses);
     assert!(Leadership::begin(made.etcd(1), "a", |_| Ok(true))
         .unwrap()
         .is_none());

@@ -14,7 +14,7 @@ use std::{
 
 /// The handling of requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mood {
+pub enum Behaviour {
     Good,
     /// Not executed; answers with an error.
     Refuses,
@@ -151,7 +151,7 @@ impl State {
 pub struct Made {
     pub state: Arc<Mutex<State>>,
     pub at: Vec<SocketAddr>,
-    moods: Vec<Arc<Mutex<Mood>>>,
+    behaviours: Vec<Arc<Mutex<Behaviour>>>,
 }
 
 /// Reads a request: path and body.
@@ -175,18 +175,23 @@ fn question(stream: &mut TcpStream) -> Option<(String, String)> {
     }
 }
 
-fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<State>) {
+fn serve(
+    mut stream: TcpStream,
+    behaviour: &Mutex<Behaviour>,
+    endpoint: usize,
+    state: &Mutex<State>,
+) {
     let Some((path, body)) = question(&mut stream) else {
         return;
     };
-    let mood = *mood.lock().unwrap();
-    state.lock().unwrap().asked[way] += 1;
-    let refused = match mood {
-        Mood::Refuses => true,
-        Mood::Forgets => path == "lease/revoke",
+    let behaviour = *behaviour.lock().unwrap();
+    state.lock().unwrap().asked[endpoint] += 1;
+    let refused = match behaviour {
+        Behaviour::Refuses => true,
+        Behaviour::Forgets => path == "lease/revoke",
         _ => false,
     };
-    if mood == Mood::Silent {
+    if behaviour == Behaviour::Silent {
         // Longer than any timeout.
         return thread::sleep(Duration::from_secs(3));
     }
@@ -208,22 +213,22 @@ fn serve(mut stream: TcpStream, mood: &Mutex<Mood>, way: usize, state: &Mutex<St
     };
     let bytes = bytes.as_bytes();
     // The client may have closed the connection.
-    let _ = match mood {
-        Mood::Late(time) => {
+    let _ = match behaviour {
+        Behaviour::Late(time) => {
             thread::sleep(time);
             stream.write_all(bytes)
         }
         // The truncated answer contains the header with the revision.
-        Mood::Torn => stream.write_all(&bytes[..bytes.len() - 6]),
-        Mood::Forgets if path == "kv/txn" => Ok(()),
+        Behaviour::Torn => stream.write_all(&bytes[..bytes.len() - 6]),
+        Behaviour::Forgets if path == "kv/txn" => Ok(()),
         _ => stream.write_all(bytes),
     };
 }
 
 impl Made {
     /// Starts a server with this number of endpoints.
-    pub fn new(ways: usize) -> Self {
-        let asked = vec![0; ways];
+    pub fn new(endpoints: usize) -> Self {
+        let asked = vec![0; endpoints];
         let first = State {
             asked,
             revision: 40,
@@ -232,31 +237,31 @@ impl Made {
         let mut this = Self {
             state: Arc::new(Mutex::new(first)),
             at: Vec::new(),
-            moods: Vec::new(),
+            behaviours: Vec::new(),
         };
-        for way in 0..ways {
+        for endpoint in 0..endpoints {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             this.at.push(listener.local_addr().unwrap());
-            let mood = Arc::new(Mutex::new(Mood::Good));
-            this.moods.push(Arc::clone(&mood));
+            let behaviour = Arc::new(Mutex::new(Behaviour::Good));
+            this.behaviours.push(Arc::clone(&behaviour));
             let state = Arc::clone(&this.state);
             // The thread ends with the process.
             thread::spawn(move || {
                 for stream in listener.incoming() {
-                    let (mood, state) = (Arc::clone(&mood), Arc::clone(&state));
-                    thread::spawn(move || serve(stream.unwrap(), &mood, way, &state));
+                    let (behaviour, state) = (Arc::clone(&behaviour), Arc::clone(&state));
+                    thread::spawn(move || serve(stream.unwrap(), &behaviour, endpoint, &state));
                 }
             });
         }
         this
     }
 
-    pub fn etcd(&self, way: usize) -> wss::etcd::Etcd {
-        wss::etcd::Etcd::new(vec![self.at[way]])
+    pub fn etcd(&self, endpoint: usize) -> wss::etcd::Etcd {
+        wss::etcd::Etcd::new(vec![self.at[endpoint]])
     }
 
-    pub fn set(&self, way: usize, mood: Mood) {
-        *self.moods[way].lock().unwrap() = mood;
+    pub fn set(&self, endpoint: usize, behaviour: Behaviour) {
+        *self.behaviours[endpoint].lock().unwrap() = behaviour;
     }
 
     /// create_revision of the only key, if it exists.
@@ -267,7 +272,7 @@ impl Made {
         state.keys.values().next().map(|key| key.created)
     }
 
-    pub fn asked(&self, way: usize) -> u64 {
-        self.state.lock().unwrap().asked[way]
+    pub fn asked(&self, endpoint: usize) -> u64 {
+        self.state.lock().unwrap().asked[endpoint]
     }
 }
