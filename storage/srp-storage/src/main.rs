@@ -28,7 +28,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(
             Command::new("status")
-                .about("Prints what the processes tell of themselves; exits with 1 if one is dead")
+                .about("Prints the status of the processes; exits with 1 if one is dead")
                 .arg(flag("json", "Prints JSON").conflicts_with("prometheus"))
                 .arg(flag("prometheus", "Prints the text format of Prometheus"))
                 .arg(socket),

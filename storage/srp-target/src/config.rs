@@ -4,7 +4,7 @@
 //! parser of the command line, so both accept the same. An error names the file, line and key.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
     ops::Range,
@@ -267,6 +267,34 @@ impl Given {
             return format!("{}:{}: {why}", file.display(), setting.line);
         }
         format!("{}: {why}; see --help", file.display())
+    }
+}
+
+/// For the tests of a program: its help must name the keys of each role, and no others, and the
+/// file `example` must be valid for each role.
+///
+/// # Panics
+///
+/// Panics otherwise.
+pub fn check_roles<O>(
+    (program, help, schema): (&str, &str, Schema),
+    example: &str,
+    parse: impl Fn(Vec<OsString>) -> Result<O, String>,
+) {
+    for (role, keys) in schema {
+        let begins = format!("{program} {role} ");
+        let mut parts = help.split("\n\n").skip_while(|p| !p.starts_with(&begins));
+        let part = parts.next().unwrap_or_default();
+        let words = part.split(|c: char| " [],\n".contains(c));
+        let options: BTreeSet<_> = words.filter_map(|w| w.strip_prefix("--")).collect();
+        let keys: BTreeSet<_> = keys.iter().map(|(name, _)| *name).collect();
+        assert_eq!(keys, options, "{role}");
+        let args = vec![role.into(), "--config".into(), example.into()];
+        let given = Given::take(args, schema);
+        let parsed = given.and_then(|g| parse(g.args.clone()).map_err(|e| g.explain(&e)));
+        if let Err(why) = parsed {
+            panic!("{role}: {why}");
+        }
     }
 }
 

@@ -30,7 +30,7 @@ exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
   --config FILE          TOML file with options as keys, such as queue-depth = 64; options of the
                          command line take the place of those in the file
   --check                checks the options and files, and ends
-  --status SOCKET        where srp-storage status reads what the process tells of itself
+  --status SOCKET        where srp-storage status reads the status of the process
 ";
 
 /// The keys of a file. Each is an option of [`HELP`].

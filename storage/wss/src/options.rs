@@ -26,7 +26,7 @@ serves files or block devices. The first one is its object 0.
   --etcd URL[,URL]...    as for the SE; the RS waits for etcd when it starts, and accepts no SE
                          that is older than the one in etcd
   --system NAME          as for the SE
-  --key FILE             keys that roles prove to each other: one a line, of 64 hexadecimal digits.
+  --key FILE             keys that all roles share: one a line, of 64 hexadecimal digits.
                          The first one proves this role, each of them proves others. Read again for
                          each connection. Give it to all roles of a system, or to none
 
@@ -75,7 +75,7 @@ All roles:
                          such as threads = 4; [common] has keys of several roles. Options of the
                          command line take the place of those in the file
   --check                checks the options and files, and ends
-  --status SOCKET        where srp-storage status reads what the process tells of itself
+  --status SOCKET        where srp-storage status reads the status of the process
 ";
 
 /// The tables and keys of a file. Each key is an option of [`HELP`].
@@ -453,31 +453,9 @@ mod tests {
         }
     }
 
-    /// Each option of HELP is a key of its role, and the example can be parsed.
     #[test]
-    fn keys_are_options() {
-        for (role, keys) in SCHEMA {
-            let begins = format!("wss {role} ");
-            let mut parts = HELP.split("\n\n").skip_while(|p| !p.starts_with(&begins));
-            let words = parts.next().unwrap().split(|c: char| " [],\n".contains(c));
-            let mut options: Vec<_> = words.filter_map(|w| w.strip_prefix("--")).collect();
-            let mut keys: Vec<_> = keys.iter().map(|(name, _)| *name).collect();
-            keys.sort_unstable();
-            options.sort_unstable();
-            options.dedup();
-            assert_eq!(keys, options, "{role}");
-        }
-    }
-
-    #[test]
-    fn the_example_is_right() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/wss.toml");
-        for (role, _) in SCHEMA {
-            let args = vec![role.into(), "--config".into(), file.into()];
-            let given = srp_target::config::Given::take(args, SCHEMA).unwrap();
-            Options::parse(given.args.clone())
-                .map_err(|e| given.explain(&e))
-                .unwrap();
-        }
+    fn keys_are_options_and_the_example_is_right() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/wss.toml");
+        srp_target::config::check_roles(("wss", HELP, SCHEMA), example, Options::parse);
     }
 }

@@ -36,7 +36,7 @@ serves the cells of one node.
   --node ADDRESS:PORT    a node, in the order of their numbers; this node listens at its own address
   --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used
   --set NAME             name of the set in etcd (default xorset)
-  --key FILE             keys that nodes and clients prove to each other: one a line, of 64
+  --key FILE             keys that nodes and clients share: one a line, of 64
                          hexadecimal digits. The first one proves this role, each of them proves
                          others. Read again for each connection. Give it to all, or to none
 
@@ -59,7 +59,7 @@ Node and client:
                          lease = 3; [common] has keys of both. Options of the command line take the
                          place of those in the file
   --check                checks the options and files, and ends
-  --status SOCKET        where srp-storage status reads what the process tells of itself
+  --status SOCKET        where srp-storage status reads the status of the process
 ";
 
 /// The tables and keys of a file. Each key is an option of [`HELP`].
@@ -299,31 +299,9 @@ mod tests {
         }
     }
 
-    /// Each option of HELP is a key of its role, and the example can be parsed.
     #[test]
-    fn keys_are_options() {
-        for (role, keys) in SCHEMA {
-            let begins = format!("xorset {role} ");
-            let mut parts = HELP.split("\n\n").skip_while(|p| !p.starts_with(&begins));
-            let words = parts.next().unwrap().split(|c: char| " [],\n".contains(c));
-            let mut options: Vec<_> = words.filter_map(|w| w.strip_prefix("--")).collect();
-            let mut keys: Vec<_> = keys.iter().map(|(name, _)| *name).collect();
-            keys.sort_unstable();
-            options.sort_unstable();
-            options.dedup();
-            assert_eq!(keys, options, "{role}");
-        }
-    }
-
-    #[test]
-    fn the_example_is_right() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/xorset.toml");
-        for (role, _) in SCHEMA {
-            let args = vec![role.into(), "--config".into(), file.into()];
-            let given = srp_target::config::Given::take(args, SCHEMA).unwrap();
-            Options::parse(given.args.clone())
-                .map_err(|e| given.explain(&e))
-                .unwrap();
-        }
+    fn keys_are_options_and_the_example_is_right() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/xorset.toml");
+        srp_target::config::check_roles(("xorset", HELP, SCHEMA), example, Options::parse);
     }
 }
