@@ -115,25 +115,25 @@ fn listen(
 }
 
 /// A target that refuses logins on demand, so that each attempt is one request, or is silent.
-struct Moody {
+struct Reluctant {
     empty: Arc<Empty>,
     refuses: Atomic<bool>,
     silent: Atomic<bool>,
 }
 
-impl Moody {
+impl Reluctant {
     fn new() -> Result<Arc<Self>> {
         let empty = Empty::new()?;
-        let moody = Self {
+        let reluctant = Self {
             empty,
             refuses: Atomic::new(false),
             silent: Atomic::new(false),
         };
-        Ok(Arc::new(moody, GFP_KERNEL)?)
+        Ok(Arc::new(reluctant, GFP_KERNEL)?)
     }
 }
 
-impl Script for Arc<Moody> {
+impl Script for Arc<Reluctant> {
     fn asked(&self, number: usize, request: &Asked) -> Answer {
         if self.refuses.load(Acquire) {
             return Answer::reject(CONSUMER, &[], &login_rej(0x0001_0001));
@@ -158,15 +158,15 @@ fn live(stand: &Stand, target: &Target, more: &str) -> Result<Arc<Session>> {
 const FATAL: &str = "connection lost: fatal error of the RDMA device";
 
 fn fatal_ends_all_sessions(soft: &Soft) -> Result {
-    let moody = Moody::new()?;
-    let target = Target::new(&soft.device, moody.clone())?;
+    let reluctant = Reluctant::new()?;
+    let target = Target::new(&soft.device, reluctant.clone())?;
     let stand = Stand::new(soft)?;
     let (_, _registration) = listen(soft, &[&stand])?;
     let sessions = [
         live(&stand, &target, "")?,
         live(&stand, &target, "initiator_ext=1,")?,
     ];
-    moody.refuses.store(true, Release);
+    reluctant.refuses.store(true, Release);
     let log = Log::from_now();
     report(soft, bindings::ib_event_type_IB_EVENT_DEVICE_FATAL);
     settle();
@@ -251,8 +251,8 @@ const CHANGES: [bindings::ib_event_type; 5] = [
 const GID_CHANGE: bindings::ib_event_type = bindings::ib_event_type_IB_EVENT_GID_CHANGE;
 
 /// Makes a session lose its connection, and its target refuse another one.
-fn lose(session: &Arc<Session>, moody: &Moody) -> Result {
-    moody.refuses.store(true, Release);
+fn lose(session: &Arc<Session>, reluctant: &Reluctant) -> Result {
+    reluctant.refuses.store(true, Release);
     // After a violation there is no immediate reconnect.
     session.fail(Lost::Violation(Violation::Flags));
     check_eq!(session.status().state().life, Life::Recovering);
@@ -268,12 +268,12 @@ fn asked(target: &Target, count: usize) -> Result {
 }
 
 fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
-    let moody = Moody::new()?;
-    let target = Target::new(&soft.device, moody.clone())?;
+    let reluctant = Reluctant::new()?;
+    let target = Target::new(&soft.device, reluctant.clone())?;
     let stand = Stand::new(soft)?;
     let (_, registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
-    lose(&session, &moody)?;
+    lose(&session, &reluctant)?;
     // The transport class retries after ten seconds. The events must be faster.
     let begin = Instant::<Monotonic>::now();
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ERR);
@@ -294,7 +294,7 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
         check_eq!(session.status().state().life, Life::Recovering);
     }
     check!(begin.elapsed().as_millis() < 9_000);
-    moody.refuses.store(false, Release);
+    reluctant.refuses.store(false, Release);
     report(soft, bindings::ib_event_type_IB_EVENT_PORT_ACTIVE);
     within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
 
@@ -310,12 +310,12 @@ fn changes_kick_a_session_that_recovers(soft: &Soft) -> Result {
 }
 
 fn kicks_are_for_their_port(soft: &Soft) -> Result {
-    let moody = Moody::new()?;
-    let target = Target::new(&soft.device, moody.clone())?;
+    let reluctant = Reluctant::new()?;
+    let target = Target::new(&soft.device, reluctant.clone())?;
     let stand = Stand::new(soft)?;
     let (events, _registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
-    lose(&session, &moody)?;
+    lose(&session, &reluctant)?;
     let begin = Instant::<Monotonic>::now();
     let active = DeviceEvent::PortActive;
     for port in [0, 2, u32::MAX] {
@@ -356,12 +356,12 @@ fn changes_leave_a_live_session_alone(soft: &Soft) -> Result {
 }
 
 fn a_storm_is_few_tries(soft: &Soft) -> Result {
-    let moody = Moody::new()?;
-    let target = Target::new(&soft.device, moody.clone())?;
+    let reluctant = Reluctant::new()?;
+    let target = Target::new(&soft.device, reluctant.clone())?;
     let stand = Stand::new(soft)?;
     let (events, _registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
-    lose(&session, &moody)?;
+    lose(&session, &reluctant)?;
     let log = Log::from_now();
     let begin = Instant::<Monotonic>::now();
     events.device_event(DeviceEvent::ClientReregister, Some(1));
@@ -382,14 +382,14 @@ fn a_storm_is_few_tries(soft: &Soft) -> Result {
 }
 
 fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
-    let moody = Moody::new()?;
-    let target = Target::new(&soft.device, moody.clone())?;
+    let reluctant = Reluctant::new()?;
+    let target = Target::new(&soft.device, reluctant.clone())?;
     let stand = Stand::new(soft)?;
     let (events, _registration) = listen(soft, &[&stand])?;
     let session = live(&stand, &target, "")?;
     // The scan for disks sends one command.
-    within(|| moody.empty.count(CMD) == 1)?;
-    let tests = || moody.empty.count(CMD) - 1;
+    within(|| reluctant.empty.count(CMD) == 1)?;
+    let tests = || reluctant.empty.count(CMD) - 1;
     // This port has no subnet manager that could move the target.
     events.device_event(DeviceEvent::LidChange, Some(1));
     stand.sessions.each(|session| session.port_changed(false));
@@ -398,7 +398,7 @@ fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     stand.sessions.each(|session| session.port_changed(true));
     within(|| tests() == 1)?;
 
-    moody.silent.store(true, Release);
+    reluctant.silent.store(true, Release);
     let log = Log::from_now();
     let begin = Instant::<Monotonic>::now();
     // Events after the first do not restart the test.
@@ -410,7 +410,7 @@ fn a_path_that_may_have_moved_is_tested(soft: &Soft) -> Result {
     check!((4_500..6_500).contains(&found));
     check_eq!(log.count("no response to a connection test"), 1);
     check_eq!(tests(), 2);
-    moody.silent.store(false, Release);
+    reluctant.silent.store(false, Release);
     within(|| session.status().state().life == Life::Live && !session.status().state().is_lost())?;
     check_eq!(target.requests(), 2);
     Ok(())

@@ -69,7 +69,7 @@ struct Race {
     owned: Atomic<u32>,
     owners: Atomic<u32>,
     /// Commands that ended in the states Building, Responded, Invalidating, Failed.
-    ways: [Atomic<u32>; State::Failed as usize + 1],
+    ended_in: [Atomic<u32>; State::Failed as usize + 1],
     aborts: Atomic<u32>,
     wrong: Atomic<u32>,
     /// All commands have been started.
@@ -175,8 +175,8 @@ impl Race {
     /// Ends the command, as `Channel::end` does.
     fn end(&self, slot: Held<'_>) {
         let word = slot.word();
-        if let Some(way) = self.ways.get(word.state() as usize) {
-            way.fetch_add(1, Relaxed);
+        if let Some(count) = self.ended_in.get(word.state() as usize) {
+            count.fetch_add(1, Relaxed);
         }
         match self.ends.get(word.generation() as usize) {
             Some(ends) => self.require(ends.fetch_add(1, Relaxed) == 0),
@@ -314,9 +314,9 @@ impl Race {
 
     /// Number of commands that ended in this state.
     fn ended(&self, state: State) -> u32 {
-        self.ways
+        self.ended_in
             .get(state as usize)
-            .map_or(0, |way| way.load(Relaxed))
+            .map_or(0, |count| count.load(Relaxed))
     }
 }
 
@@ -339,7 +339,7 @@ fn new(soft: &Soft, commands: u32) -> Result<Arc<Race>> {
         ends,
         owned: Atomic::new(0),
         owners: Atomic::new(0),
-        ways: [const { Atomic::new(0) }; State::Failed as usize + 1],
+        ended_in: [const { Atomic::new(0) }; State::Failed as usize + 1],
         aborts: Atomic::new(0),
         wrong: Atomic::new(0),
         last: Atomic::new(false),

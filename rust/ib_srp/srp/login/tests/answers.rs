@@ -3,15 +3,15 @@
 //! KUnit tests of answer channels: a target gets the commands, and another one, the cache,
 //! responds.
 
-mod play;
 mod readers;
+mod testbed;
 
 use super::action;
 use crate::{
     rdma::{
         ib_cm::tests::target::{
-            Deed,
             Target, //
+            Unsolicited,
         },
         tests::{
             check,
@@ -51,18 +51,18 @@ use kernel::{
         Delta, //
     },
 };
-use play::{
+use readers::{
+    read_all,
+    Readers, //
+};
+use testbed::{
     answer,
     answers,
     channels,
     is_open,
-    Play,
     Recipient,
+    Testbed,
     Told, //
-};
-use readers::{
-    read_all,
-    Readers, //
 };
 
 suite!(
@@ -81,13 +81,19 @@ suite!(
 );
 
 fn another_one_answers(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
-        let session = play.log_in("ch_count=2,")?;
+    Testbed::run(soft, |testbed| {
+        let session = testbed.log_in("ch_count=2,")?;
         check!(is_open(&session));
         // The cache sees a further channel of the same session. Immediate data is not requested.
-        check_eq!((play.target.requests(), play.cache.requests()), (2, 1));
-        check_eq!(action(&play.cache, 0)?, 1);
-        let (first, cache) = (play.target.request(0)?.data, play.cache.request(0)?.data);
+        check_eq!(
+            (testbed.target.requests(), testbed.cache.requests()),
+            (2, 1)
+        );
+        check_eq!(action(&testbed.cache, 0)?, 1);
+        let (first, cache) = (
+            testbed.target.request(0)?.data,
+            testbed.cache.request(0)?.data,
+        );
         check_eq!(get::<32>(&first, 32), get::<32>(&cache, 32));
         check_eq!((first[26], cache[26]), (0, 1));
         check_eq!(session.status().geometry.immediate, 0);
@@ -117,15 +123,15 @@ fn another_one_answers(soft: &Soft) -> Result {
         check_eq!((counted.credits(), counted.ended() as u64), (0, scan + 400));
         check_eq!(session.status().statistics.connections_lost.get(), 0);
         drop((all, counted));
-        play.stand.end(&session);
-        play.cache.has_heard(|heard| &heard.disconnected, 1)
+        testbed.stand.end(&session);
+        testbed.cache.has_heard(|heard| &heard.disconnected, 1)
     })
 }
 
 fn two_queue_pairs_answer(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
-        play.engine.send(Recipient::Either);
-        let session = play.log_in("")?;
+    Testbed::run(soft, |testbed| {
+        testbed.engine.send(Recipient::Either);
+        let session = testbed.log_in("")?;
         let before = answers(&session)?.counts().commands();
         for len in [512, 8192] {
             read_all(&session, len, 500)?;
@@ -139,7 +145,7 @@ fn two_queue_pairs_answer(soft: &Soft) -> Result {
         check_eq!(session.status().statistics.connections_lost.get(), 0);
         check_eq!(all.first().map(|c| c.credits()), Some(REQ_LIM as i32));
         drop((answers, all));
-        play.stand.end(&session);
+        testbed.stand.end(&session);
         Ok(())
     })
 }
@@ -152,11 +158,11 @@ fn dynamic(session: &Session) -> Result<u64> {
 }
 
 fn both_answer_the_same(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
+    Testbed::run(soft, |testbed| {
         for round in 0..12 {
-            play.engine.send(Recipient::Cache);
-            let session = play.log_in("")?;
-            play.engine.send(Recipient::Both);
+            testbed.engine.send(Recipient::Cache);
+            let session = testbed.log_in("")?;
+            testbed.engine.send(Recipient::Both);
             let before = dynamic(&session)?;
             let len = if round % 2 == 0 { 512 } else { 8192 };
             let readers = Readers::new(&session, len, 1)?;
@@ -167,10 +173,10 @@ fn both_answer_the_same(soft: &Soft) -> Result {
             within(|| session.status().statistics.connections_lost.get() == 1)?;
             within(|| session.status().state().is_down())?;
             check_eq!(dynamic(&session)? - before, u64::from(good));
-            play.engine.send(Recipient::Cache);
+            testbed.engine.send(Recipient::Cache);
             drop(readers);
-            play.stand.end(&session);
-            while play.engine.take(0).is_some() {}
+            testbed.stand.end(&session);
+            while testbed.engine.take(0).is_some() {}
         }
         Ok(())
     })
@@ -193,56 +199,66 @@ fn answers_that_are_none(soft: &Soft) -> Result {
     const UNKNOWN: &str = "is not outstanding";
     const LIES: [(bool, Lie, &str); 11] = [
         // A second response to a command.
-        (ANSWERED, |c, told| c.act(Deed::Say(&told.rsp())), UNKNOWN),
+        (
+            ANSWERED,
+            |c, told| c.post(Unsolicited::Say(&told.rsp())),
+            UNKNOWN,
+        ),
         // A response to another command: another generation, another slot, channels that do not
         // exist.
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 8, [!told.rsp()[8]]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 8, [!told.rsp()[8]]))),
             UNKNOWN,
         ),
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 14, [0x7f, 0xff]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 14, [0x7f, 0xff]))),
             UNKNOWN,
         ),
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 12, [0, 1]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 12, [0, 1]))),
             UNKNOWN,
         ),
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 12, [0xff, 0xff]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 12, [0xff, 0xff]))),
             UNKNOWN,
         ),
         // A response to a task management request or a probe.
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 14, [0x80, 1]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 14, [0x80, 1]))),
             UNKNOWN,
         ),
         // A response with too many credits.
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 4, [0x7f, 0xff, 0xff, 0xff]))),
+            |c, told| {
+                c.post(Unsolicited::Say(&changed(
+                    told,
+                    4,
+                    [0x7f, 0xff, 0xff, 0xff],
+                )))
+            },
             "credit change 2147483647 out of range",
         ),
         // CRED_REQ, AER_REQ.
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 0, [0x81]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 0, [0x81]))),
             "a request on an answer channel",
         ),
         (
             OUT,
-            |c, told| c.act(Deed::Say(&changed(told, 0, [0x82]))),
+            |c, told| c.post(Unsolicited::Say(&changed(told, 0, [0x82]))),
             "a request on an answer channel",
         ),
         // Bytes that are not a message.
         (
             OUT,
-            |c, _| c.act(Deed::Say(&[0xc1])),
+            |c, _| c.post(Unsolicited::Say(&[0xc1])),
             "protocol violation: ",
         ),
         // A SEND that invalidates the key of the command.
@@ -250,23 +266,23 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             OUT,
             |c, told| {
                 let (_, key, _) = told.room().ok_or(EINVAL)?;
-                c.act(Deed::Invalidate(&told.rsp(), key))
+                c.post(Unsolicited::Invalidate(&told.rsp(), key))
             },
             "immediate data or invalidation in a message",
         ),
     ];
-    Play::act(soft, |play| {
+    Testbed::run(soft, |testbed| {
         for (out, lie, line) in LIES {
-            let session = play.log_in("")?;
-            play.engine.send(Recipient::Neither);
+            let session = testbed.log_in("")?;
+            testbed.engine.send(Recipient::Neither);
             let readers = Readers::new(&session, 512, 1)?;
-            let told = told_meanwhile(play, &readers)?;
+            let told = told_meanwhile(testbed, &readers)?;
             if !out {
-                answer(&play.cache, &told)?;
+                answer(&testbed.cache, &told)?;
                 within(|| readers.done.load(Acquire))?;
             }
             let log = Log::from_now();
-            lie(&play.cache, &told)?;
+            lie(&testbed.cache, &told)?;
             within(|| session.status().statistics.violations.get() == 1)?;
             check_eq!(log.count("connection lost: "), 1);
             check_eq!(log.count(line), 1);
@@ -274,29 +290,29 @@ fn answers_that_are_none(soft: &Soft) -> Result {
             let ends = if out { (0, 1, 0) } else { (1, 0, 0) };
             check_eq!(readers.ends(), ends);
             check_eq!(session.status().statistics.connections_lost.get(), 1);
-            play.engine.send(Recipient::Cache);
+            testbed.engine.send(Recipient::Cache);
             drop(readers);
-            play.stand.end(&session);
+            testbed.stand.end(&session);
         }
         // A logout is not a violation.
-        let session = play.log_in("")?;
+        let session = testbed.log_in("")?;
         let log = Log::from_now();
         let logout = changed(&Told([0; 64]), 0, [0x80]);
-        play.cache.act(Deed::Say(&logout))?;
+        testbed.cache.post(Unsolicited::Say(&logout))?;
         within(|| session.status().statistics.connections_lost.get() == 1)?;
         check_eq!(log.count("connection lost: logged out by the target: "), 1);
         check_eq!(session.status().statistics.violations.get(), 0);
-        play.stand.end(&session);
+        testbed.stand.end(&session);
         Ok(())
     })
 }
 
 /// Starts a read that gets no response, and returns the command.
-fn told_meanwhile(play: &Play, readers: &Arc<Readers>) -> Result<Told> {
-    *play.reading.lock() = Some(readers.clone());
+fn told_meanwhile(testbed: &Testbed, readers: &Arc<Readers>) -> Result<Told> {
+    *testbed.reading.lock() = Some(readers.clone());
     let mut told = None;
     for _ in 0..10_000 {
-        told = play.engine.take(2);
+        told = testbed.engine.take(2);
         if told.is_some() {
             break;
         }
@@ -306,14 +322,14 @@ fn told_meanwhile(play: &Play, readers: &Arc<Readers>) -> Result<Told> {
 }
 
 fn lost_with_a_command(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
-        let session = play.log_in("")?;
-        play.cache.has_heard(|heard| &heard.confirmed, 1)?;
-        play.engine.send(Recipient::Neither);
+    Testbed::run(soft, |testbed| {
+        let session = testbed.log_in("")?;
+        testbed.cache.has_heard(|heard| &heard.confirmed, 1)?;
+        testbed.engine.send(Recipient::Neither);
         let readers = Readers::new(&session, 8192, 1)?;
-        told_meanwhile(play, &readers)?;
+        told_meanwhile(testbed, &readers)?;
         let log = Log::from_now();
-        play.cache.disconnect(0)?;
+        testbed.cache.disconnect(0)?;
         within(|| readers.done.load(Acquire))?;
         check_eq!(readers.ends(), (0, 1, 0));
         check_eq!(log.count("the answer channel to "), 1);
@@ -325,34 +341,41 @@ fn lost_with_a_command(soft: &Soft) -> Result {
         within(|| {
             session.status().state().life == Life::Live && !session.status().state().is_lost()
         })?;
-        play.target.has_heard(|heard| &heard.confirmed, 2)?;
-        play.engine.send(Recipient::Either);
+        testbed.target.has_heard(|heard| &heard.confirmed, 2)?;
+        testbed.engine.send(Recipient::Either);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;
-        check_eq!((play.target.requests(), play.cache.requests()), (2, 2));
+        check_eq!(
+            (testbed.target.requests(), testbed.cache.requests()),
+            (2, 2)
+        );
         read_all(&session, 8192, 10)?;
         check_eq!(session.status().statistics.connections_lost.get(), 1);
         drop(readers);
-        play.stand.end(&session);
+        testbed.stand.end(&session);
         Ok(())
     })
 }
 
 /// The cache keeps writing to a command's memory while the target ends the connection.
 fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
+    Testbed::run(soft, |testbed| {
         for _ in 0..8 {
-            let session = play.log_in("")?;
-            let number = play.target.requests();
-            within(|| play.target.heard().confirmed.load(Acquire) as usize == number)?;
-            play.engine.send(Recipient::Neither);
+            let session = testbed.log_in("")?;
+            let number = testbed.target.requests();
+            within(|| testbed.target.heard().confirmed.load(Acquire) as usize == number)?;
+            testbed.engine.send(Recipient::Neither);
             let readers = Readers::new(&session, 8192, 1)?;
-            let (addr, key, _) = told_meanwhile(play, &readers)?.room().ok_or(EINVAL)?;
-            let write = || play.cache.act(Deed::Write(&[0xa5; 64], addr, key));
+            let (addr, key, _) = told_meanwhile(testbed, &readers)?.room().ok_or(EINVAL)?;
+            let write = || {
+                testbed
+                    .cache
+                    .post(Unsolicited::Write(&[0xa5; 64], addr, key))
+            };
             for _ in 0..10 {
                 let _ = write();
             }
-            play.target.disconnect(number - 1)?;
+            testbed.target.disconnect(number - 1)?;
             // Write without a pause, until the cache is disconnected, too.
             let since = ktime_get();
             while !readers.done.load(Acquire) && ktime_get().ms_since(since) < 20_000 {
@@ -361,21 +384,21 @@ fn nothing_is_written_after_the_end(soft: &Soft) -> Result {
             }
             check_eq!(readers.ends(), (0, 1, 0));
             check_eq!(readers.touched.load(Relaxed), 0);
-            play.engine.send(Recipient::Cache);
+            testbed.engine.send(Recipient::Cache);
             drop(readers);
-            play.stand.end(&session);
+            testbed.stand.end(&session);
         }
         Ok(())
     })
 }
 
 fn one_that_grants_is_left_out(soft: &Soft) -> Result {
-    Play::act(soft, |play| {
-        play.grant.0.store(REQ_LIM, Relaxed);
+    Testbed::run(soft, |testbed| {
+        testbed.grant.0.store(REQ_LIM, Relaxed);
         let log = Log::from_now();
         // The answer channel is refused, so only the target can answer.
-        play.engine.send(Recipient::Both);
-        let session = play.log_in("")?;
+        testbed.engine.send(Recipient::Both);
+        let session = testbed.log_in("")?;
         check_eq!(session.status().state().life, Life::Live);
         check_eq!(
             log.count(
@@ -384,17 +407,17 @@ fn one_that_grants_is_left_out(soft: &Soft) -> Result {
             ),
             1
         );
-        play.cache.has_heard(|heard| &heard.refused, 1)?;
+        testbed.cache.has_heard(|heard| &heard.refused, 1)?;
         check!(!is_open(&session));
         // A cache that stops granting credits is accepted.
-        play.engine.send(Recipient::Neither);
-        play.grant.0.store(0, Relaxed);
+        testbed.engine.send(Recipient::Neither);
+        testbed.grant.0.store(0, Relaxed);
         within(|| is_open(&session))?;
         within(|| log.count("2 of 2 channels") == 1)?;
-        play.engine.send(Recipient::Cache);
+        testbed.engine.send(Recipient::Cache);
         read_all(&session, 8192, 5)?;
         check_eq!(session.status().statistics.connections_lost.get(), 0);
-        play.stand.end(&session);
+        testbed.stand.end(&session);
         Ok(())
     })
 }

@@ -67,7 +67,7 @@ pub(super) struct Ear {
     script: Arc<dyn Script>,
     /// The reply buffers, used in turn because few are in flight, and the number of replies so far.
     replies: Pin<KBox<SpinLockIrq<(KVVec<Chunk>, usize)>>>,
-    /// Numbers of deeds other than messages that have begun and have completed.
+    /// Numbers of actions other than messages that have begun and have completed.
     begun: Atomic<u32>,
     done: Atomic<u32>,
 }
@@ -105,7 +105,7 @@ impl Ear {
 
 /// An action that a target takes on its own.
 #[derive(Clone, Copy)]
-pub(crate) enum Deed<'a> {
+pub(crate) enum Unsolicited<'a> {
     /// Sends a message.
     Say(&'a [u8]),
     /// Sends a message that invalidates a key of the peer.
@@ -115,13 +115,15 @@ pub(crate) enum Deed<'a> {
 }
 
 impl Ear {
-    /// Posts `deed`.
+    /// Posts `action`.
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a deed other than a message, if `MESSAGES / 2` such deeds are in flight.
-    pub(super) fn act(qp: &Qp<Self>, deed: Deed<'_>) -> Result {
-        let (Deed::Say(bytes) | Deed::Invalidate(bytes, _) | Deed::Write(bytes, ..)) = deed;
+    /// `EBUSY` for an action other than a message, if `MESSAGES / 2` such actions are in flight.
+    pub(super) fn post(qp: &Qp<Self>, action: Unsolicited<'_>) -> Result {
+        let (Unsolicited::Say(bytes)
+        | Unsolicited::Invalidate(bytes, _)
+        | Unsolicited::Write(bytes, ..)) = action;
         let mut replies = qp.replies.lock();
         let (chunks, count) = &mut *replies;
         let chunk = chunks.get_mut(*count % MESSAGES as usize).ok_or(EINVAL)?;
@@ -130,17 +132,17 @@ impl Ear {
         *count += 1;
         let section = rcu::read_lock();
         let live = qp.live(&section)?;
-        if !matches!(deed, Deed::Say(_)) {
+        if !matches!(action, Unsolicited::Say(_)) {
             let begun = qp.begun.load(Relaxed);
             if begun.wrapping_sub(qp.done.load(Relaxed)) >= MESSAGES / 2 {
                 return Err(EBUSY);
             }
             qp.begun.store(begun.wrapping_add(1), Relaxed);
         }
-        match deed {
-            Deed::Say(_) => live.send(chunk, bytes.len())?.post(true),
-            Deed::Invalidate(_, key) => live.send_invalidating(chunk, bytes.len(), key),
-            Deed::Write(_, addr, key) => live.write(chunk, bytes.len(), addr, key),
+        match action {
+            Unsolicited::Say(_) => live.send(chunk, bytes.len())?.post(true),
+            Unsolicited::Invalidate(_, key) => live.send_invalidating(chunk, bytes.len(), key),
+            Unsolicited::Write(_, addr, key) => live.write(chunk, bytes.len(), addr, key),
         }
     }
 }

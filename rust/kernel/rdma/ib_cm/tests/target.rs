@@ -2,7 +2,7 @@
 
 //! The passive side: a target that listens, records requests, and answers as its script says.
 
-pub(crate) use super::passive::Deed;
+pub(crate) use super::passive::Unsolicited;
 
 use super::passive::{
     Ear,
@@ -259,11 +259,11 @@ impl Target {
     /// # Errors
     ///
     /// `ENOTCONN` if it has no queue pair.
-    pub(crate) fn act(&self, deed: Deed<'_>) -> Result {
+    pub(crate) fn post(&self, action: Unsolicited<'_>) -> Result {
         let connections = self.inner.connections.lock();
         let last = connections.last().and_then(|c| c.qp.clone());
         drop(connections);
-        Ear::act(&*last.ok_or(ENOTCONN)?, deed)
+        Ear::post(&*last.ok_or(ENOTCONN)?, action)
     }
 
     /// Disconnects a connection.

@@ -2,7 +2,7 @@
 
 //! Threads that read data and check it.
 
-use super::play::{
+use super::testbed::{
     cdb,
     pattern,
     unit,

@@ -13,9 +13,9 @@ use crate::{
         ib_cm::tests::target::{
             Answer,
             Asked,
-            Deed,
             Script,
             Target, //
+            Unsolicited,
         },
         tests::soft::Soft, //
     },
@@ -243,7 +243,7 @@ impl Script for Arc<Cache> {
 }
 
 /// Both peers, an initiator, and the state of the test.
-pub(super) struct Play {
+pub(super) struct Testbed {
     pub(super) stand: Stand,
     pub(super) target: Target,
     pub(super) cache: Target,
@@ -253,11 +253,11 @@ pub(super) struct Play {
     pub(super) over: Atomic<bool>,
 }
 
-impl Play {
-    pub(super) fn act(soft: &Soft, body: fn(&Play) -> Result) -> Result {
+impl Testbed {
+    pub(super) fn run(soft: &Soft, body: fn(&Testbed) -> Result) -> Result {
         let engine = Engine::new()?;
         let grant = Arc::new(Cache(Atomic::new(0)), GFP_KERNEL)?;
-        let play = Self {
+        let testbed = Self {
             stand: Stand::new(soft)?,
             target: Target::new(&soft.device, engine.clone())?,
             cache: Target::new(&soft.device, grant.clone())?,
@@ -266,11 +266,11 @@ impl Play {
             reading: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
             over: Atomic::new(false),
         };
-        let play = Arc::new(play, GFP_KERNEL)?;
-        let contexts: [Context<Play>; 3] = [Self::target, Self::cache, Self::reader];
-        let others = race::begin(&play, &contexts)?;
-        let result = body(&play);
-        play.over.store(true, Release);
+        let testbed = Arc::new(testbed, GFP_KERNEL)?;
+        let contexts: [Context<Testbed>; 3] = [Self::target, Self::cache, Self::reader];
+        let others = race::begin(&testbed, &contexts)?;
+        let result = body(&testbed);
+        testbed.over.store(true, Release);
         others.wait()?;
         result
     }
@@ -344,10 +344,10 @@ pub(super) fn answer(by: &Target, told: &Told) -> Result {
     if let Some((addr, key, room)) = told.room() {
         let data = data.get(..len.min(room as usize)).unwrap_or(&[]);
         if !data.is_empty() {
-            by.act(Deed::Write(data, addr, key))?;
+            by.post(Unsolicited::Write(data, addr, key))?;
         }
     }
-    by.act(Deed::Say(&told.rsp()))
+    by.post(Unsolicited::Say(&told.rsp()))
 }
 
 pub(super) fn channels(session: &Session) -> Result<Arc<Channels>> {
