@@ -6,7 +6,7 @@ use crate::{
     adapter,
     cli::{Generator, Targets},
     error::{Error, Result},
-    out::say,
+    out::{say, tell},
     sysfs::{self, Sysfs},
     target::{Target, FOLDER},
     unit::unit,
@@ -55,10 +55,10 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
             Ok(target) if target.manual => continue,
             Ok(target) => in_initramfs = target.initramfs,
             Err(error) if Target::path(sysfs, &name).is_err() => {
-                eprintln!("srpctl: {FOLDER}/{name}.conf skipped: {error}");
+                tell!("{FOLDER}/{name}.conf skipped: {error}");
                 continue;
             }
-            Err(error) => eprintln!("srpctl: {error}"),
+            Err(error) => tell!("{error}"),
         }
         fs::create_dir_all(&wants).map_err(|e| Error::io(&wants, e))?;
         let link = wants.join(unit(&name));

@@ -12,7 +12,7 @@ use crate::{
     firmware,
     kernel_log::KernelLog,
     lock::Lock,
-    out::say,
+    out::{say, tell},
     owner::{Owner, OURS},
     port::{self, Port},
     rescan, resolve, retry,
@@ -172,7 +172,7 @@ pub fn log_in_to(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result<Sessi
     let other = apply::other_options(sysfs, &login.session, target, "wanted");
     if let (false, Some(other)) = (login.new, other) {
         let host = login.session.name();
-        eprintln!("srpctl: {host} keeps its options until a logout: {other}");
+        tell!("{host} keeps its options until a logout: {other}");
     }
     rest?;
     start_unit(sysfs, args, target)?;
@@ -330,12 +330,11 @@ pub fn start_unit(sysfs: &Sysfs, args: &Connect, target: &Target) -> Result {
     }
     // The unit would log in with the file alone, which makes another session.
     if args.save.is_none() && !is_of_file(sysfs, name, target)? {
-        let why = format!("the options differ from {name}.conf");
-        eprintln!("srpctl: {why}; no login again when the session is gone");
+        tell!("the options differ from {name}.conf; no login again when the session is gone");
         return Ok(());
     }
     if let Err(error) = unit::systemctl(&["start", "--no-block"], name) {
-        eprintln!("srpctl: {error}; no login again when the session is gone");
+        tell!("{error}; no login again when the session is gone");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::{
     device_management::{self, Failure, Target as Found},
     driver,
     error::{Error, Result},
-    out::say,
+    out::{say, tell},
     port::{self, Port},
     program, resolve, roce,
     sysfs::{self, Sysfs},
@@ -159,7 +159,7 @@ fn ask_all(sysfs: &Sysfs, ask: impl Fn(&str) -> Result<String>) -> Result {
                     }
                 }
                 Err(why) => {
-                    eprintln!("srpctl: {}: no discovery: {why}", port.name());
+                    tell!("{}: no discovery: {why}", port.name());
                     failed.push(port.name());
                 }
             }

@@ -6,7 +6,7 @@ use crate::{
     cli::Edit,
     draft,
     error::{Error, Result},
-    out::say,
+    out::{self, say},
     sysfs::Sysfs,
     target::{self, Target},
     unit,
@@ -44,7 +44,7 @@ fn is_again(error: &Error) -> bool {
     if !stdin().is_terminal() {
         return false;
     }
-    eprint!("srpctl: {error}\nEdit again? [Y/n] ");
+    out::error(format_args!("srpctl: {error}\nEdit again? [Y/n] "));
     let mut line = String::new();
     let read = stdin().read_line(&mut line).unwrap_or(0);
     read > 0 && !line.trim_start().starts_with(['n', 'N'])
@@ -55,9 +55,11 @@ fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn(&Error) -> bool)
     let path = Target::path(sysfs, name)?;
     let shown = path.display().to_string();
     if !path.exists() {
-        return Err(Error::NotFound(format!(
-            "there is no {shown}; srpctl connect --save {name} makes it"
-        )));
+        let advice = match name.strip_suffix(".conf") {
+            Some(name) => format!("the name of a target has no .conf: srpctl edit {name}"),
+            None => format!("srpctl connect --save {name} makes it"),
+        };
+        return Err(Error::NotFound(format!("there is no {shown}; {advice}")));
     }
     let io = |e| Error::io(&path, e);
     // A link stays, and the file that it leads to is replaced.
@@ -69,7 +71,10 @@ fn edit(sysfs: &Sysfs, name: &str, editor: &str, again: impl Fn(&Error) -> bool)
     draft::store(copy.as_file(), &before, mode).map_err(io)?;
     let now = loop {
         open(editor, copy.path())?;
-        let now = fs::read(copy.path()).map_err(io)?;
+        let now = fs::read(copy.path()).map_err(|e| {
+            let why = format!("{shown}: the copy after {editor}: {e}; the file stays as it is");
+            Error::Program(why)
+        })?;
         if now == before {
             return Ok(false);
         }
@@ -166,6 +171,10 @@ mod tests {
             )
         );
         assert_eq!(error.status(), 2);
+        assert!(is(&path, GOOD));
+        let error = edit(&sysfs, "disk1", "rm", |_| true).unwrap_err();
+        let why = "copy after rm: No such file or directory (os error 2); the file stays as it is";
+        assert!(error.to_string().ends_with(why), "{error}");
         assert!(is(&path, GOOD));
         let error = edit(&sysfs, "disk1", "printf x >\"$1\"; false", |_| true);
         assert_eq!(error.unwrap_err().status(), 1);

@@ -2,6 +2,7 @@
 
 //! Errors, their messages and exit statuses.
 
+use crate::out::tell;
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
@@ -79,7 +80,7 @@ impl Error {
     /// Returns the error, and prints one that came before it.
     pub fn after(self, before: Result) -> Result {
         if let Err(before) = before {
-            eprintln!("srpctl: {before}");
+            tell!("{before}");
         }
         Err(self)
     }

@@ -9,7 +9,7 @@ use crate::{
     event::Event,
     kernel_log::{KernelLog, Line},
     look::{Look, Watcher},
-    out::say,
+    out::{say, tell},
     signals::Signals,
     sysfs::Sysfs,
     uevent::{Uevent, Uevents},
@@ -43,8 +43,8 @@ pub fn run(sysfs: &Sysfs, args: &Events) -> Result {
         log: KernelLog::from_now(),
     };
     if sources.log.is_none() {
-        eprintln!(
-            "srpctl: the kernel log cannot be read; of several losses within a second only the \
+        tell!(
+            "the kernel log cannot be read; of several losses within a second only the \
              last has its reason; root may read it"
         );
     }

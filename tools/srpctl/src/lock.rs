@@ -4,6 +4,7 @@
 
 use crate::{
     error::{Error, Result},
+    out::tell,
     owner,
     sysfs::{self, Sysfs},
 };
@@ -88,7 +89,7 @@ pub fn wait(sysfs: &Sysfs, path: &Path, patience: Duration) -> Result<Flock<File
             )));
         }
         if waited >= SILENCE && !said {
-            eprintln!("srpctl: waiting for {}", holder(sysfs, path));
+            tell!("waiting for {}", holder(sysfs, path));
             said = true;
         }
         sleep(PAUSE);

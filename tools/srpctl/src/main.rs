@@ -3,6 +3,8 @@
 //! Logs in to SRP targets, logs out and shows sessions: srpctl(8).
 
 #![forbid(unsafe_code)]
+// These panic if the reader of a pipe has gone.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod adapter;
 mod apply;
@@ -79,7 +81,7 @@ mod proto {
 
 use clap::{error::ErrorKind::DisplayVersion, Parser};
 use cli::{Cli, Command};
-use out::say;
+use out::{say, tell};
 use std::process::ExitCode;
 use sysfs::Sysfs;
 
@@ -89,6 +91,11 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Err(asked) if asked.kind() == DisplayVersion => {
             say!("{}", version::all(&sysfs));
+            return ExitCode::SUCCESS;
+        }
+        // clap ignores the error of a page that cannot be written.
+        Err(asked) if !asked.use_stderr() => {
+            out::check(asked.print());
             return ExitCode::SUCCESS;
         }
         other => other.unwrap_or_else(|error| error.exit()),
@@ -118,7 +125,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("srpctl: {error}");
+            tell!("{error}");
             ExitCode::from(error.status())
         }
     }

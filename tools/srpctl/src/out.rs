@@ -1,24 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Standard output.
+//! Standard output and standard error.
 
 use std::{
     fmt,
-    io::{self, stdout, ErrorKind, Write},
+    io::{self, stderr, stdout, ErrorKind, Write},
     process::exit,
 };
+
+/// Writes text to standard error. There is no place to report an error of that.
+pub fn error(text: fmt::Arguments<'_>) {
+    let _ = stderr().write_all(text.to_string().as_bytes());
+}
+
+/// Writes a line that begins with `srpctl: ` to standard error. `eprintln!` panics if that has no
+/// reader.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        $crate::out::error(format_args!("srpctl: {}\n", format_args!($($text)*)));
+    }};
+}
+pub(crate) use tell;
 
 /// Writes text. Returns whether there is a reader: without one, a command does its work to the end.
 /// Other errors end the program with status 1.
 pub fn write(text: fmt::Arguments<'_>) -> bool {
-    to(&mut stdout(), text).unwrap_or_else(|e| {
-        eprintln!("srpctl: standard output: {e}");
+    check(stdout().write_fmt(text))
+}
+
+/// Returns whether what was written to standard output has a reader.
+pub fn check(written: io::Result<()>) -> bool {
+    has_reader(written).unwrap_or_else(|e| {
+        tell!("standard output: {e}");
         exit(1);
     })
 }
 
-fn to(out: &mut impl Write, text: fmt::Arguments<'_>) -> io::Result<bool> {
-    match out.write_fmt(text) {
+fn has_reader(written: io::Result<()>) -> io::Result<bool> {
+    match written {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
         written => written.map(|()| true),
     }
@@ -41,10 +60,10 @@ mod tests {
     fn a_reader_that_has_gone_is_no_error() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
         let mut writer = File::from(writer);
-        assert!(to(&mut writer, format_args!("1\n")).unwrap());
+        assert!(has_reader(writer.write_all(b"1")).unwrap());
         drop(reader);
-        assert!(!to(&mut writer, format_args!("2\n")).unwrap());
+        assert!(!has_reader(writer.write_all(b"2")).unwrap());
         let mut full = File::options().write(true).open("/dev/full").unwrap();
-        assert!(to(&mut full, format_args!("3\n")).is_err());
+        assert!(has_reader(full.write_all(b"3")).is_err());
     }
 }

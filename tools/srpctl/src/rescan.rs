@@ -8,7 +8,7 @@ use crate::{
     disk::{self, Disk},
     error::{Error, Result},
     lun::{self, Answer},
-    out::say,
+    out::{say, tell},
     session::{self, Session},
     sysfs::{self, Sysfs},
     turn::Turn,
@@ -101,7 +101,7 @@ pub fn found(sysfs: &Sysfs, session: &mut Session) {
         looked.and(ended)
     };
     if let Err(error) = rescan() {
-        eprintln!("srpctl: {error}");
+        tell!("{error}");
     }
     connect::settle();
     session.disks = disks(sysfs, session);
@@ -214,7 +214,7 @@ fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result<bool> 
         answers.insert(disk.name.clone(), answer);
     }
     if answers.values().any(|answer| *answer == Answer::Unasked) {
-        eprintln!("srpctl: {host}: without the module sg, disks that are gone are not found");
+        tell!("{host}: without the module sg, disks that are gone are not found");
     }
     await_probes(sysfs, session.host);
     let now = disks(sysfs, session);

@@ -2,7 +2,7 @@
 
 //! Repeats an action until it succeeds or its time is over.
 
-use crate::error::Result;
+use crate::{error::Result, out::tell};
 use std::{
     thread::sleep,
     time::{Duration, Instant},
@@ -23,7 +23,7 @@ pub fn retry<T>(seconds: u64, attempt: impl Fn() -> Result<T>) -> Result<T> {
                 let why = error.to_string();
                 // Log each reason once.
                 if why != said {
-                    eprintln!("srpctl: {why}; trying again");
+                    tell!("{why}; trying again");
                     said = why;
                 }
                 sleep(pause);

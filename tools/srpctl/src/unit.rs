@@ -6,7 +6,7 @@
 use crate::{
     error::{Error, Result},
     lock::Lock,
-    out::say,
+    out::{say, tell},
     program::{self, Failure},
     session::Session,
     sysfs::{self, Sysfs},
@@ -126,7 +126,7 @@ pub fn restore(sysfs: &Sysfs) -> Result {
         // A unit that is about to be stopped stays as it is.
         let restart = ["try-restart", "--no-block", "--job-mode=fail"];
         if let Err(error) = systemctl(&restart, name) {
-            eprintln!("srpctl: {error}");
+            tell!("{error}");
         }
     }
     Ok(())

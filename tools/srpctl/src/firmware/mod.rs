@@ -11,7 +11,7 @@ use crate::{
     disk::Disk,
     error::{Error, Result},
     list,
-    out::say,
+    out::{say, tell},
     port::{self, Port},
     rescan::await_probes,
     session::Session,
@@ -200,7 +200,7 @@ pub fn log_in(sysfs: &Sysfs, args: &Connect, name: &str) -> Result {
 fn log_in_by(sysfs: &Sysfs, args: &Connect, name: &str) -> Result {
     let table = read(sysfs, name)?;
     if let Some(why) = table.other_initiator() {
-        eprintln!("srpctl: {name}: {why}");
+        tell!("{name}: {why}");
     }
     let mut session = connect::log_in_to(sysfs, args, &table.target().with(args)?)?;
     await_probes(sysfs, session.host);
