@@ -285,6 +285,40 @@ pub fn with_scope(sysfs: &Sysfs, end: End) -> Result<SocketAddr> {
     }
 }
 
+fn names(ports: &[&Port]) -> String {
+    let all: Vec<_> = ports.iter().map(|port| port.name()).collect();
+    all.join(", ")
+}
+
+/// Returns the error of an address whose way leads through none of the ports `wanted`.
+pub fn astray(
+    sysfs: &Sysfs,
+    wanted: &[&Port],
+    dest: IpAddr,
+    interface: &str,
+    local: IpAddr,
+) -> Error {
+    let links = links();
+    let mut all = Port::all(sysfs).into_iter();
+    let owner = all.find(|port| port.interfaces(sysfs, &links).contains(interface));
+    let wanted = names(wanted);
+    let why = match owner {
+        Some(owner) => format!(
+            "which belongs to {}, not to {wanted}; leave out --device, or change the route \
+             (`ip route get {dest}` shows it); `srpctl connect` also goes by --device and --port \
+             against the route",
+            owner.name()
+        ),
+        None => format!(
+            "which belongs to no RDMA port; available: {wanted}; `rdma link` shows their \
+             interfaces, `ip route get {dest}` the route"
+        ),
+    };
+    Error::NoPort(format!(
+        "{dest} is reached through {interface} ({local}), {why}"
+    ))
+}
+
 /// Chooses the port of a login.
 ///
 /// The device and port number of the target restrict the choice, then the interface of `src`, or
@@ -298,13 +332,6 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
         .filter(|port| number.is_none_or(|number| port.number == number))
         .filter(|port| target.source_gid.is_none() || port.gid(sysfs) == target.source_gid)
         .collect();
-    let names = |ports: &[&Port]| {
-        ports
-            .iter()
-            .map(|p| p.name())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
     if fit.is_empty() {
         let wanted = match (device, number) {
             (Some(device), Some(number)) => format!("{device}/{number}"),
@@ -335,12 +362,7 @@ pub fn choose(sysfs: &Sysfs, target: &Target) -> Result<Port> {
             .filter(|port| port.interfaces(sysfs, &links).contains(&interface))
             .collect();
         if through.is_empty() {
-            return Err(Error::NoPort(format!(
-                "{} is reached through {interface} ({local}), which belongs to no RDMA port; \
-                 available: {}",
-                dest.ip(),
-                names(&fit)
-            )));
+            return Err(astray(sysfs, &fit, dest.ip(), &interface, local));
         }
         fit = through;
     }
@@ -421,6 +443,47 @@ mod tests {
         // The port of a switch.
         put(&layer.replace("ports/2", "ports/0"), "InfiniBand\n");
         assert_eq!(names(0), [""; 0]);
+    }
+
+    /// The route to this machine goes through `lo`.
+    #[test]
+    fn a_route_through_another_device_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let put = |path: String, text: &str| {
+            let path = sysfs.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for (device, number, net) in [("rxe1", 1, "eth8"), ("rxe1", 2, "eth9"), ("rxe2", 1, "lo")] {
+            let folder = format!("/sys/class/infiniband_srp/srp-{device}-{number}");
+            put(format!("{folder}/add_target"), "");
+            put(format!("{folder}/ibdev"), device);
+            put(format!("{folder}/port"), &number.to_string());
+            let gids = format!("/sys/class/infiniband/{device}/ports/{number}/gid_attrs");
+            put(format!("{gids}/ndevs/0"), net);
+        }
+        let mut target = Target::of_login("id_ext=1,ioc_guid=2,dest=127.0.0.1:5555").unwrap();
+        assert_eq!(choose(&sysfs, &target).unwrap().name(), "rxe2/1");
+        target.device = Some("rxe1".into());
+        let error = choose(&sysfs, &target).unwrap_err();
+        assert_eq!(error.status(), 3);
+        let said = error.to_string();
+        let cause = "127.0.0.1 is reached through lo (127.0.0.1), which belongs to rxe2/1, not to \
+                     rxe1/1, rxe1/2; leave out --device";
+        assert!(said.starts_with(cause), "{said}");
+        let one = Port::all(&sysfs).remove(0);
+        let dest = "127.0.0.1:5555".parse().unwrap();
+        let said = crate::roce::route(&sysfs, &one, dest).unwrap_err();
+        let cause = "which belongs to rxe2/1, not to rxe1/1; leave out --device";
+        assert!(said.to_string().contains(cause), "{said}");
+        fs::remove_dir_all(sysfs.path("/sys/class/infiniband_srp/srp-rxe2-1")).unwrap();
+        let said = crate::roce::route(&sysfs, &one, dest).unwrap_err();
+        let cause = "which belongs to no RDMA port; available: rxe1/1; `rdma link`";
+        assert!(said.to_string().contains(cause), "{said}");
+        target.device = Some("rxe9".into());
+        let said = choose(&sysfs, &target).unwrap_err().to_string();
+        assert_eq!(said, "no RDMA port rxe9; available: rxe1/1, rxe1/2");
     }
 
     #[test]

@@ -30,6 +30,15 @@ const SEARCH: Duration = Duration::from_secs(3);
 pub fn route(sysfs: &Sysfs, port: &Port, dest: SocketAddr) -> Result<Route> {
     let route = port::ip_route(dest)
         .map_err(|e| Error::NoPort(format!("there is no route to {}: {e}", dest.ip())))?;
+    if !port::interfaces(sysfs, port).contains(&route.interface) {
+        return Err(port::astray(
+            sysfs,
+            &[port],
+            dest.ip(),
+            &route.interface,
+            route.local,
+        ));
+    }
     let (source, dgid) = match (dest.ip(), route.local) {
         (IpAddr::V6(ip), IpAddr::V6(local)) => (Source::Is(local), ip),
         _ => (Source::LinkLocal, link_local(mac(sysfs, &route, dest)?)),
