@@ -12,6 +12,9 @@ use crate::{
 use serde::Serialize;
 use std::io::{stdin, Read};
 
+/// Longest part of a line that an error shows.
+const SHOWN: usize = 160;
+
 /// What is known about a line of the log.
 #[derive(Debug, Serialize)]
 struct Explained<'a> {
@@ -42,9 +45,10 @@ pub fn run(args: &Explain) -> Result {
     match unknown[..] {
         [] => Ok(()),
         [line, ..] => Err(Error::NotFound(format!(
-            "{} of {} lines have no explanation; the first: {line}",
+            "{} of {} lines have no explanation; the first: {}",
             unknown.len(),
-            lines(&text).count()
+            lines(&text).count(),
+            shown(line)
         ))),
     }
 }
@@ -55,6 +59,15 @@ fn read(mut input: impl Read) -> Result<String> {
     let read = input.read_to_end(&mut bytes);
     read.map_err(|e| Error::io("standard input", e))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the begin of a line that may be long, or no text.
+fn shown(line: &str) -> String {
+    let mut shown: String = line.chars().take(SHOWN).collect();
+    if shown.len() < line.len() {
+        shown += "...";
+    }
+    shown.replace(char::is_control, "\u{fffd}")
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -101,6 +114,8 @@ fn text_of(explained: &Explained<'_>) -> String {
 mod tests {
     use super::*;
     use crate::schema;
+    use nix::time::{clock_gettime, ClockId};
+    use std::time::Duration;
 
     const LINES: &str = include_str!("../../../userspace-tests/kernel-lines.tsv");
 
@@ -146,6 +161,25 @@ mod tests {
         let page = Page::new();
         let (found, unknown) = explain(&page, &text);
         assert_eq!((found.len(), unknown), (1, vec!["disk \u{fffd}"]));
+    }
+
+    #[test]
+    fn the_error_shows_a_line_in_short() {
+        assert_eq!(shown("disk\u{1b}[2J \0"), "disk\u{fffd}[2J \u{fffd}");
+        let long = shown(&"é".repeat(9_000_000));
+        assert_eq!(long.chars().count(), SHOWN + 3);
+    }
+
+    #[test]
+    fn a_long_log_takes_moments() {
+        let page = Page::new();
+        let line = "Jan 01 10:00:00 n1 kernel: usb 1-1: new device number 7 using xhci_hcd\n";
+        let text = line.repeat(5_000);
+        let clock = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+        let start = clock();
+        assert_eq!(explain(&page, &text).1.len(), 5_000);
+        let took = Duration::from(clock()) - Duration::from(start);
+        assert!(took < Duration::from_secs(4), "{took:?}");
     }
 
     #[test]
