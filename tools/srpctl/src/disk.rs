@@ -89,7 +89,9 @@ impl Disk {
             link: None,
             by_path: None,
             lun,
-            size: sysfs::number::<u64>(block.join("size")).unwrap_or(0) * SECTOR,
+            size: sysfs::number::<u64>(block.join("size"))
+                .unwrap_or(0)
+                .saturating_mul(SECTOR),
             model: words.map(|word| word.trim().to_string()).join(" "),
             wwid: Some(read("wwid")).filter(|wwid| !wwid.is_empty()),
             state: read("state"),
@@ -245,6 +247,18 @@ mod tests {
         let disks = Disk::all(&Sysfs::below(folder.path()), &[0]);
         let name = disks[&0][3].by_path.as_deref();
         assert_eq!(name, Some("/dev/disk/by-path/srp-0x01-1-lun-3"));
+    }
+
+    #[test]
+    fn a_size_may_be_any_number() {
+        let folder = machine(1);
+        let sysfs = Sysfs::below(folder.path());
+        let size = |text: &str| {
+            fs::write(folder.path().join("sys/class/block/sd3/size"), text).unwrap();
+            Disk::all(&sysfs, &[0])[&0][3].size
+        };
+        assert_eq!(size("18446744073709551615\n"), u64::MAX);
+        assert_eq!((size("8\n"), size("-1\n")), (4096, 0));
     }
 
     #[test]
