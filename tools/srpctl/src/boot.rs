@@ -6,6 +6,7 @@ use crate::{
     adapter,
     cli::{Generator, Targets},
     error::{Error, Result},
+    firmware,
     out::{say, tell},
     sysfs::{self, Sysfs},
     target::{Target, FOLDER},
@@ -22,14 +23,16 @@ const NETWORK: &str = "[Unit]\nWants=network-online.target\nAfter=network-online
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
-/// Returns the names of all files in targets.d, each with its parsed content; none if the folder
-/// cannot be read.
-pub fn files(sysfs: &Sysfs) -> Vec<(String, Result<Target>)> {
+/// The files of targets.d: their names and parsed contents.
+pub type Files = Vec<(String, Result<Target>)>;
+
+/// Returns the files of targets.d; none if the folder cannot be read.
+pub fn files(sysfs: &Sysfs) -> Files {
     readable(sysfs).unwrap_or_default()
 }
 
-/// As [`files`], with the error of a folder that cannot be read.
-pub fn readable(sysfs: &Sysfs) -> io::Result<Vec<(String, Result<Target>)>> {
+/// As [`files`], with the error of a folder that is missing or cannot be read.
+pub fn readable(sysfs: &Sysfs) -> io::Result<Files> {
     let all = sysfs.readable(FOLDER)?.into_iter();
     let files = all
         .filter(|path| path.extension().is_some_and(|end| end == "conf"))
@@ -82,6 +85,10 @@ pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
 /// be one of them, so it causes an error, which is returned after all valid files are printed.
 pub fn targets(args: &Targets) -> Result {
     let sysfs = Sysfs::below(&args.root);
+    if args.firmware {
+        say!("{}", firmware::keys(&sysfs).join(" "));
+        return Ok(());
+    }
     let mut result = Ok(());
     for (name, target) in files(&sysfs) {
         match target {
@@ -104,15 +111,18 @@ fn copy(sysfs: &Sysfs, mut target: Target, name: &str, image: &Sysfs) -> Result 
     target.device = target.device.map(|device| adapter::lasting(sysfs, &device));
     let folder = image.path(FOLDER);
     fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-    let (id_ext, ioc_guid, _) = target.key()?;
-    for (end, text) in [
-        ("conf", target.to_file()),
-        ("key", format!("{id_ext}-{ioc_guid}\n")),
-    ] {
+    let key = key(&target)? + "\n";
+    for (end, text) in [("conf", target.to_file()), ("key", key)] {
         let path = folder.join(format!("{name}.{end}"));
         fs::write(&path, text).map_err(|e| Error::io(&path, e))?;
     }
     Ok(())
+}
+
+/// Returns what all paths to a target have in common.
+pub fn key(target: &Target) -> Result<String> {
+    let (id_ext, ioc_guid, _) = target.key()?;
+    Ok(format!("{id_ext}-{ioc_guid}"))
 }
 
 #[cfg(test)]
@@ -187,6 +197,7 @@ mod tests {
         let args = Targets {
             root: root.path().to_path_buf(),
             into: None,
+            firmware: false,
         };
         assert!(targets(&args).is_err());
         for name in ["wrong.conf", "a b.conf"] {
@@ -210,6 +221,7 @@ mod tests {
         targets(&Targets {
             root: root.path().to_path_buf(),
             into: Some(image.clone()),
+            firmware: false,
         })
         .unwrap();
         let image = Sysfs::below(&image);

@@ -341,6 +341,9 @@ pub struct Targets {
     /// The initramfs to copy the files to
     #[arg(long, value_name = "FOLDER")]
     pub into: Option<PathBuf>,
+    /// Instead: the identifiers of the targets that the firmware has booted from
+    #[arg(long)]
+    pub firmware: bool,
 }
 
 /// The one option that may be given more than once.

@@ -18,6 +18,11 @@ const SLOW: Duration = Duration::from_secs(8);
 /// follows `:` in the name, or 1. One with `lost` has no key in the image. `sBFT` is a table of
 /// the firmware, of which sBFT2 is away and sBFT3 slow.
 fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
+    run_with(script, names, "")
+}
+
+/// The same, with the identifiers of the firmware's targets.
+fn run_with(script: &str, names: &[&str], firmware: &str) -> (Duration, Vec<String>) {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {
         let path = root.path().join(path);
@@ -59,7 +64,8 @@ fn run(script: &str, names: &[&str]) -> (Duration, Vec<String>) {
     put("lib/dracut-lib.sh", "warn() { echo \"$@\"; }\n");
     let began = root.path().join("began");
     let stub = format!(
-        "#!/bin/sh\nfor name; do :; done\necho $name >>{}\n\
+        "#!/bin/sh\nif [ $1 = targets ]; then echo {firmware}; exit; fi\n\
+         for name; do :; done\necho $name >>{}\n\
          case $name in slow*|*T3) sleep {} ;; esac\ncase $name in *away*|*T2) exit 1 ;; esac\n",
         began.display(),
         SLOW.as_secs()
@@ -163,6 +169,22 @@ fn one_table_is_waited_for_and_each_file() {
     }
     for names in [["sBFT2", "sBFT3"], ["root", "sBFT3"], ["sBFT", "slow"]] {
         let (took, _) = run("initramfs/local-top", &names);
+        assert!(took >= SLOW, "{names:?}: {took:?}");
+    }
+}
+
+/// The firmware's target may have a file, too.
+#[test]
+fn a_table_and_a_file_are_paths_to_one_target() {
+    let of = |id_ext: u64| format!("{id_ext:#018x}-0x0000000000000002");
+    let firmware = format!("{} {}", of(1), of(3));
+    for names in [["root", "sBFT3"], ["slow", "sBFT1"], ["slow:3", "sBFT1"]] {
+        let (took, began) = run_with("initramfs/local-top", &names, &firmware);
+        assert!(took < SLOW, "{names:?}: {took:?}");
+        assert_eq!(began.len(), 2);
+    }
+    for names in [["root:2", "sBFT3"], ["slow:2", "sBFT1"], ["slow", "sBFT2"]] {
+        let (took, _) = run_with("initramfs/local-top", &names, &firmware);
         assert!(took >= SLOW, "{names:?}: {took:?}");
     }
 }

@@ -6,6 +6,7 @@
 mod table;
 
 use crate::{
+    boot,
     cli::{Connect, List},
     connect::{self, elsewhere},
     disk::Disk,
@@ -57,6 +58,16 @@ pub fn names(sysfs: &Sysfs) -> Vec<String> {
         number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     });
     names
+}
+
+/// Returns the identifiers of the targets of all valid tables, as `srpctl targets` writes them.
+pub fn keys(sysfs: &Sysfs) -> Vec<String> {
+    let tables = names(sysfs)
+        .into_iter()
+        .filter_map(|name| read(sysfs, &name).ok());
+    tables
+        .filter_map(|table| boot::key(&table.target()).ok())
+        .collect()
 }
 
 /// Reads the table `name`.

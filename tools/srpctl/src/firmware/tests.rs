@@ -97,6 +97,17 @@ fn the_login_is_shown_with_its_session() {
 }
 
 #[test]
+fn a_file_and_a_table_of_one_target_have_one_key() {
+    let folder = booted();
+    let sysfs = Sysfs::below(folder.path());
+    let table = format!("{FOLDER}/sBFT2");
+    put(folder.path(), &table, "bad");
+    let login = "id_ext=01,ioc_guid=0x2,dest=192.0.2.1:5555";
+    let file = Target::of_login(login).unwrap();
+    assert_eq!(keys(&sysfs), [crate::boot::key(&file).unwrap()]);
+}
+
+#[test]
 fn a_table_that_is_wrong_is_named_and_no_other_is_left_out() {
     let folder = booted();
     let sysfs = Sysfs::below(folder.path());
