@@ -410,6 +410,9 @@ pub fn run(sysfs: &Sysfs, args: &Apply) -> Result {
             say!("{}", item.line(args.check));
         }
     }
+    if items.is_empty() && !args.json {
+        say!("{}", boot::NONE);
+    }
     let changed = items.iter().filter(|item| item.changed).count();
     if args.json {
         list::json(&Report {

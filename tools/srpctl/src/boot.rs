@@ -23,12 +23,23 @@ const NETWORK: &str = "[Unit]\nWants=network-online.target\nAfter=network-online
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
+/// What is said if there is no file.
+pub const NONE: &str = "no targets in /etc/srp/targets.d";
+
 /// The files of targets.d: their names and parsed contents.
 pub type Files = Vec<(String, Result<Target>)>;
 
 /// Returns the files of targets.d; none if the folder cannot be read.
 pub fn files(sysfs: &Sysfs) -> Files {
     readable(sysfs).unwrap_or_default()
+}
+
+/// As [`files`], with the error of a folder that is there and cannot be read.
+pub fn all(sysfs: &Sysfs) -> Result<Files> {
+    match readable(sysfs) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        files => files.map_err(|e| Error::io(sysfs.path(FOLDER), e)),
+    }
 }
 
 /// As [`files`], with the error of a folder that is missing or cannot be read.
@@ -52,7 +63,7 @@ pub fn readable(sysfs: &Sysfs) -> io::Result<Files> {
 /// gets a unit, which fails and reports why.
 pub fn generator(sysfs: &Sysfs, args: &Generator) -> Result {
     let wants = args.normal.join("multi-user.target.wants");
-    for (name, target) in files(sysfs) {
+    for (name, target) in all(sysfs)? {
         let mut in_initramfs = false;
         match target {
             Ok(target) if target.manual => continue,
@@ -90,7 +101,7 @@ pub fn targets(args: &Targets) -> Result {
         return Ok(());
     }
     let mut result = Ok(());
-    for (name, target) in files(&sysfs) {
+    for (name, target) in all(&sysfs)? {
         match target {
             Ok(target) if target.initramfs => {
                 if let Some(image) = &args.into {
@@ -128,6 +139,7 @@ pub fn key(target: &Target) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Check, Connect};
 
     const GOOD: &str = "id_ext = \"1\"\nioc_guid = \"2\"\ndest = \"192.0.2.1:5555\"\n";
 
@@ -204,6 +216,43 @@ mod tests {
             fs::remove_file(folder.join(name)).unwrap();
         }
         targets(&args).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_not_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        let args = Targets {
+            root: root.path().to_path_buf(),
+            into: None,
+            firmware: false,
+        };
+        let folder = root.path().join("units");
+        let units = Generator {
+            normal: folder.clone(),
+            early: folder.clone(),
+            late: folder,
+        };
+        let check = Check { files: Vec::new() };
+        let connect = Connect {
+            all: true,
+            ..Connect::default()
+        };
+        let results = || {
+            [
+                targets(&args),
+                generator(&sysfs, &units),
+                crate::check::run(&sysfs, &check),
+                crate::connect::run(&sysfs, &connect),
+            ]
+        };
+        assert!(results().iter().all(|result| result.is_ok()));
+        fs::create_dir_all(root.path().join("etc/srp")).unwrap();
+        fs::write(root.path().join("etc/srp/targets.d"), "").unwrap();
+        for result in results() {
+            let said = result.unwrap_err().to_string();
+            assert!(said.contains("targets.d: Not a directory"), "{said}");
+        }
     }
 
     #[test]

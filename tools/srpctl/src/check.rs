@@ -18,6 +18,9 @@ use std::{net::IpAddr, num::NonZero, path::Path, thread};
 const ANSWER_RECEIVES: u32 = 16_384;
 const ANSWER_SPARE: u32 = 9;
 
+/// Length of a device's name with its end (the kernel's IB_DEVICE_NAME_MAX).
+const DEVICE_MAX: usize = 64;
+
 /// Checks the files, and prints a line for each that is valid. Returns the last error, and prints
 /// the others.
 pub fn run(sysfs: &Sysfs, args: &Check) -> Result {
@@ -26,7 +29,10 @@ pub fn run(sysfs: &Sysfs, args: &Check) -> Result {
         checked.push((argument.clone(), one(sysfs, argument)));
     }
     if args.files.is_empty() {
-        checked = boot::files(sysfs);
+        checked = boot::all(sysfs)?;
+        if checked.is_empty() {
+            say!("{}", boot::NONE);
+        }
         conflicts(sysfs, &mut checked);
     }
     let mut result = Ok(());
@@ -83,9 +89,9 @@ fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
 pub fn values(target: &Target) -> Result {
     let bad = |why: String| Err(Error::Usage(why));
     if let Some(device) = &target.device {
-        if device.is_empty() || device.contains(['/', ' ']) {
+        if !(1..DEVICE_MAX).contains(&device.len()) || device.contains(['/', ' ']) {
             return bad(format!(
-                "device: '{device}' is neither a name nor a node GUID; `rdma link` lists the \
+                "device: '{device:.64}' is neither a name nor a node GUID; `rdma link` lists the \
                  devices"
             ));
         }
@@ -273,6 +279,11 @@ mod tests {
                 "4: device: '' is neither",
             ),
             ("192.0.2.1:5555", "device = \"a/b\"", "4: device: 'a/b' is"),
+            (
+                "192.0.2.1:5555",
+                &format!("device = \"{}\"", "d".repeat(64)),
+                "4: device: 'ddd",
+            ),
             ("[fe80::1]:5555", "", "3: dest: fe80::1 is a link-local"),
             (
                 "[fe80::1%../x]:5555",

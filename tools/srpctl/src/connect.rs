@@ -187,7 +187,11 @@ fn all(sysfs: &Sysfs, args: &Connect) -> Result {
         return Err(Error::Usage(why.into()));
     }
     let mut result = Ok(());
-    for (name, target) in boot::files(sysfs) {
+    let files = boot::all(sysfs)?;
+    if files.is_empty() {
+        say!("{}", boot::NONE);
+    }
+    for (name, target) in files {
         if target.is_ok_and(|target| target.manual) {
             continue;
         }

@@ -31,7 +31,10 @@ struct Neighbour {
 }
 
 pub fn check(machine: &Machine<'_>, report: &mut Report) {
-    let files = boot::files(machine.sysfs);
+    let files = match boot::all(machine.sysfs) {
+        Ok(files) => files,
+        Err(error) => return report.error(error.to_string(), format!("ls -ld {FOLDER}")),
+    };
     if files.is_empty() {
         return report.ok(format!("there is no file in {FOLDER}"));
     }
