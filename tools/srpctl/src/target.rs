@@ -208,8 +208,15 @@ impl Target {
     pub fn path(sysfs: &Sysfs, name: &str) -> Result<PathBuf> {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(good) {
+            let file = name
+                .strip_suffix(".conf")
+                .and_then(|path| path.rsplit_once('/'));
+            let advice = file.map_or(String::new(), |(_, name)| {
+                format!("; that of a file is {name}")
+            });
             return Err(Error::Usage(format!(
-                "'{name}' cannot be the name of a target: letters, digits, '-', '_', '.' and ':' only"
+                "'{name}' cannot be the name of a target: letters, digits, '-', '_', '.' and ':' \
+                 only{advice}"
             )));
         }
         if name.len() > NAME_MAX {
@@ -277,9 +284,13 @@ impl Target {
                 Value::String(text) => text.clone(),
                 // An integer becomes decimal, so hexadecimal options must be strings (checked
                 // below).
-                Value::Integer(number) if *number >= 0 => number.to_string(),
+                Value::Integer(number) => number.to_string(),
                 other => {
-                    return Err(bad(format!("{name}: invalid value: {}", other.type_str())));
+                    let kind = other.type_str();
+                    let why = format!(
+                        "{name}: must be a number, or text in double quotes; this is of type {kind}"
+                    );
+                    return Err(bad(why));
                 }
             };
             if !is_value(&text) {

@@ -38,7 +38,18 @@ fn what_is_wrong_is_named() {
             with("pkey = 1"),
             "x:8: pkey is hexadecimal: put it in quotes",
         ),
-        (with("src = [1]"), "x:8: src: invalid value: array"),
+        (
+            with("src = [1]"),
+            "x:8: src: must be a number, or text in double quotes; this is of type array",
+        ),
+        (
+            with("tl_retry_count = -9"),
+            "x:8: 'tl_retry_count=-9': must be 2 to 7",
+        ),
+        (
+            GOOD.replace("port = 1", "port = -1"),
+            "x:3: port: '-1' is not 1 to 255",
+        ),
         (with("src = \"a,b\""), "x:8: src: invalid value: 'a,b'"),
         (with("tos = \"1 \""), "x:8: tos: invalid value: '1 '"),
         (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
@@ -172,6 +183,11 @@ fn a_file_that_is_no_text_is_not_read_again() {
         .unwrap_err()
         .to_string();
     assert!(error.ends_with("has no .conf"), "{error}");
+    let error = Target::named(&sysfs, "/etc/srp/targets.d/disk1.conf").unwrap_err();
+    assert!(
+        error.to_string().ends_with("that of a file is disk1"),
+        "{error}"
+    );
 }
 
 #[test]
