@@ -85,6 +85,8 @@ local=fe80::53:52ff:fe50:0%${index%%:*}
 works discover [$local]
 says "$found '[$local]:5555'"
 fails 3 "10.0.0.77 does not answer on w0" discover 10.0.0.77
+fails 3 "10.0.0.1 is reached through w0 (10.0.0.2), which belongs to rxe10/1, not to rxe0/1; leave out --device" \
+	discover --device rxe0 10.0.0.1
 ini tc qdisc add dev w0 root netem loss 100% || fail "tc"
 fails 8 "no device management agent answers" discover 10.0.0.1
 ini tc qdisc del dev w0 root
@@ -152,6 +154,18 @@ works connect $here_is --dest $dest --initiator-ext 1
 says "$theirs: already logged in"
 (sleep 1; /srp/srpctl list --json 2>$tmp/pipe; echo $? >$tmp/status) | true
 [ "$(<$tmp/status)" = 0 ] && [ ! -s $tmp/pipe ] || fail "list without a reader: status $(<$tmp/status): $(<$tmp/pipe)"
+(sleep 1; /srp/srpctl show nobody 2>&1; echo $? >$tmp/status) | true
+[ "$(<$tmp/status)" = 6 ] || fail "an error without a reader: status $(<$tmp/status)"
+
+# A command that waits says for which process, and can be interrupted.
+flock /run/srp/units.lock sleep 60 & holder=$!
+within 10 "the lock" eval '! flock -n /run/srp/units.lock true'
+status=0
+said=$(timeout -s INT 5 /srp/srpctl disconnect --all 2>&1) || status=$?
+[ $status = 124 ] || fail "disconnect beside a lock: status $status: $said"
+says "waiting for 'flock /run/srp/units.lock sleep 60' (process $holder), at most 90 s"
+pkill -P $holder sleep
+wait $holder
 works disconnect --all
 find_hosts
 equal "the sessions after --all" "$list" "$theirs "

@@ -14,6 +14,7 @@ use crate::{
     lock::Lock,
     out::{say, tell},
     owner::{Owner, OURS},
+    patience,
     port::{self, Port},
     rescan, resolve, retry,
     session::Session,
@@ -392,7 +393,8 @@ fn log_in(sysfs: &Sysfs, attempt: &Attempt, name: Option<&str>) -> Result<Login>
     let before = loop {
         let before = Session::to(sysfs, target, port)?;
         let mut log = KernelLog::from_now();
-        let Err(e) = port.add_target(&login) else {
+        let answer = format!("an answer to the login through {}", port.name());
+        let Err(e) = patience::waiting(&answer, || port.add_target(&login)) else {
             break before;
         };
         let Error::Io { source, .. } = &e else {
@@ -473,10 +475,11 @@ pub fn elsewhere(sysfs: &Sysfs, session: &Session, target: &Target) -> Result<Op
 
 /// Waits until udev has named the disks.
 pub fn settle() {
-    // Without udev there is nothing to wait for.
-    let _ = Command::new("udevadm")
-        .args(["settle", "--timeout=30"])
-        .status();
+    // Without udev there is nothing to wait for. This waits for the events of all devices: an event
+    // of a removed disk may be pending whose number a new one has.
+    let mut command = Command::new("udevadm");
+    let settle = || command.args(["settle", "--timeout=30"]).status();
+    let _ = patience::waiting("udev to name the disks, at most 30 s", settle);
 }
 
 #[cfg(test)]

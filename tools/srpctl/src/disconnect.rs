@@ -9,6 +9,7 @@ use crate::{
     lock::Lock,
     out::say,
     owner::{Owner, INITRAMFS},
+    patience::{self, SILENCE},
     session::Session,
     sysfs::Sysfs,
     target::{self, Target},
@@ -188,15 +189,17 @@ fn begin<'a>(
 
 /// Waits until the sessions are gone, and calls `say` for each.
 fn wait(sysfs: &Sysfs, sessions: &[&Session], say: fn(&Session)) -> Result {
-    let end = Instant::now() + PATIENCE;
+    let begin = Instant::now();
+    let end = begin + PATIENCE;
     for session in sessions {
         while session.folder(sysfs).exists() {
+            let (host, limit) = (session.name(), PATIENCE.as_secs());
             if Instant::now() > end {
-                return Err(Error::Late(format!(
-                    "{} is still being removed after {} s",
-                    session.name(),
-                    PATIENCE.as_secs()
-                )));
+                let why = format!("{host} is still being removed after {limit} s");
+                return Err(Error::Late(why));
+            }
+            if begin.elapsed() >= SILENCE {
+                patience::say(&format!("the end of {host}, at most {limit} s"));
             }
             sleep(Duration::from_millis(50));
         }

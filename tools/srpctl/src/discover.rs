@@ -7,6 +7,7 @@ use crate::{
     driver,
     error::{Error, Result},
     out::{say, tell},
+    patience,
     port::{self, Port},
     program, resolve, roce,
     sysfs::{self, Sysfs},
@@ -45,25 +46,28 @@ pub struct Discover {
 
 /// Prints the commands that log in to the targets found.
 pub fn run(sysfs: &Sysfs, args: &Discover) -> Result {
+    let wanted = args.addresses.iter();
+    let wanted = wanted.map(|address| Ok((address, target(args.device.as_deref(), address)?)));
+    let wanted = wanted.collect::<Result<Vec<_>>>()?;
     driver::load(sysfs)?;
     if !sysfs.path(MADS).exists() {
         // If this fails, each port says so.
         let _ = program::run(&["modprobe", "ib_umad"]);
     }
-    if args.addresses.is_empty() {
+    if wanted.is_empty() {
         return ask_all(sysfs, ibsrpdm);
     }
     let mut failed = Ok(());
-    for address in &args.addresses {
-        if let Err(error) = at(sysfs, args.device.as_deref(), address) {
-            failed = error.of(address).after(failed);
+    for (address, target) in &wanted {
+        if let Err(error) = at(sysfs, address, target) {
+            failed = error.of(address.as_str()).after(failed);
         }
     }
     failed
 }
 
-/// Prints the targets at an address.
-fn at(sysfs: &Sysfs, device: Option<&str>, address: &str) -> Result {
+/// Returns the target at an address.
+fn target(device: Option<&str>, address: &str) -> Result<Target> {
     let mut target = Target {
         device: device.map(str::to_string),
         ..Target::default()
@@ -76,7 +80,11 @@ fn at(sysfs: &Sysfs, device: Option<&str>, address: &str) -> Result {
     ] {
         target.set(option, value.to_string());
     }
-    target.check()?;
+    target.check().map(|()| target)
+}
+
+/// Prints the targets at an address.
+fn at(sysfs: &Sysfs, address: &str, target: &Target) -> Result {
     let resolved = target.resolved(&resolve::system)?;
     let host = target.host().map(|(host, _)| host);
     resolve::first(host, &resolved, |target| {
@@ -119,6 +127,7 @@ fn ask(sysfs: &Sysfs, port: &Port, dest: End) -> Result<Vec<Found>> {
         return Err(Error::NoPort(why));
     }
     let file = umad(sysfs, port)?;
+    let wait = format!("an answer of {}", dest.ip);
     let route = roce::route(sysfs, port, port::with_scope(sysfs, dest)?)?;
     let path = sysfs.path(&file);
     let mut agent = umad::Agent::open(&path, device_management::CLASS)
@@ -128,7 +137,8 @@ fn ask(sysfs: &Sysfs, port: &Port, dest: End) -> Result<Vec<Found>> {
         true => agent.ask(&route, mad),
         false => Err(io::ErrorKind::TimedOut.into()),
     };
-    device_management::targets(&mut ask).map_err(|why| match why {
+    let found = patience::waiting(&wait, || device_management::targets(&mut ask));
+    found.map_err(|why| match why {
         Failure::Io(e) if is_silent(&e) => Error::Late(
             "no device management agent answers: check that the target is enabled, its address, \
              that it has the link-local IPv6 address of its MAC address, and for a firewall that \
@@ -245,7 +255,6 @@ mod tests {
         ] {
             assert_eq!(with_port(typed), wanted);
         }
-        let root = tempfile::tempdir().expect("folder");
         for bad in [
             "",
             "192.0.2.1:",
@@ -253,7 +262,13 @@ mod tests {
             "192.0.2.1,queue_size=5",
             "fe80::1%eth1",
         ] {
-            let error = at(&Sysfs::below(root.path()), None, bad).expect_err(bad);
+            // Before the module is loaded.
+            let args = Discover {
+                addresses: vec!["192.0.2.1".into(), bad.into()],
+                device: None,
+            };
+            let root = tempfile::tempdir().expect("folder");
+            let error = run(&Sysfs::below(root.path()), &args).expect_err(bad);
             assert_eq!(error.status(), 2, "{bad}: {error}");
         }
     }
@@ -264,7 +279,8 @@ mod tests {
         let sysfs = Sysfs::below(root.path());
         port(root.path(), 0, "Ethernet", "0x0\n", false);
         let refused = |wanted: &str| {
-            let error = at(&sysfs, None, "192.0.2.1").expect_err("no umad");
+            let target = target(None, "127.0.0.1").expect("target");
+            let error = at(&sysfs, "127.0.0.1", &target).expect_err("no umad");
             assert_eq!(error.status(), 3, "{error}");
             assert!(error.to_string().contains(wanted), "{error}");
         };

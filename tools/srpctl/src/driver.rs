@@ -4,6 +4,7 @@
 
 use crate::{
     error::{Error, Result},
+    patience,
     program::{self, Failure},
     sysfs::Sysfs,
 };
@@ -21,7 +22,8 @@ pub fn load(sysfs: &Sysfs) -> Result {
     if sysfs.path("/sys/class/infiniband_srp").exists() {
         return Ok(());
     }
-    match program::within(LIMIT, &["modprobe", "ib_srp"]) {
+    let load = || program::within(LIMIT, &["modprobe", "ib_srp"]);
+    match patience::waiting("modprobe ib_srp", load) {
         Ok(_) => has_come(sysfs),
         Err(_) if !geteuid().is_root() => Err(Error::NotRoot("modprobe ib_srp".into())),
         Err(Failure::Failed(_, said)) => {

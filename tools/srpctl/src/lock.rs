@@ -3,28 +3,30 @@
 //! Locks between srpctl processes: files in `/run/srp`.
 
 use crate::{
+    disconnect,
     error::{Error, Result},
-    out::tell,
-    owner,
+    owner, patience,
     sysfs::{self, Sysfs},
 };
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
+    sys::stat::{major, minor},
 };
 use std::{
     fs::{self, File},
-    io::Write,
+    os::unix::fs::MetadataExt,
     path::Path,
-    process,
     thread::sleep,
     time::{Duration, Instant},
 };
 
-/// Time limit of the wait for a lock. A login or a logout takes less, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(100);
-/// Time after which the wait is reported.
-const SILENCE: Duration = Duration::from_secs(3);
+/// Time limit of the wait for a lock, as systemd's for a command. A login or a logout takes less,
+/// unless it hangs.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+const _: () = assert!(PATIENCE.as_secs() > disconnect::PATIENCE.as_secs());
+/// Longest command that a message shows.
+const COMMAND: usize = 120;
 /// Delay between two attempts: flock() has no time limit.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -47,10 +49,7 @@ impl Lock {
 
     fn within(sysfs: &Sysfs, name: &str, patience: Duration) -> Result<Self> {
         let path = sysfs.path(owner::FOLDER).join(format!("{name}.lock"));
-        let mut lock = wait(sysfs, &path, patience)?;
-        // For the message of a process that waits. The lock works without it, if /run is full.
-        let id = format!("{}\n", process::id());
-        let _ = lock.set_len(0).and_then(|()| lock.write_all(id.as_bytes()));
+        let lock = wait(sysfs, &path, patience)?;
         Ok(Self { _file: lock })
     }
 }
@@ -88,27 +87,49 @@ pub fn wait(sysfs: &Sysfs, path: &Path, patience: Duration) -> Result<Flock<File
                 waited.as_secs()
             )));
         }
-        if waited >= SILENCE && !said {
-            tell!("waiting for {}", holder(sysfs, path));
+        if waited >= patience::SILENCE && !said {
             said = true;
+            let (who, limit) = (holder(sysfs, path), patience.as_secs());
+            patience::say(&format!("{who}, at most {limit} s"));
         }
         sleep(PAUSE);
     }
 }
 
-/// Returns the program that holds a lock, and its process ID.
+/// Returns the command that holds a lock, and its process ID.
 fn holder(sysfs: &Sysfs, path: &Path) -> String {
-    let Some(id) = sysfs::number::<u32>(path) else {
+    let Some(id) = process(sysfs, path) else {
         return "another srpctl".into();
     };
-    let program = sysfs::text(sysfs.path(format!("/proc/{id}/comm")));
-    format!("{} (process {id})", program.as_deref().unwrap_or("srpctl"))
+    let line = fs::read(sysfs.path(format!("/proc/{id}/cmdline"))).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let shown: String = line.trim_end().escape_default().take(COMMAND).collect();
+    match shown.is_empty() {
+        true => format!("process {id}"),
+        false => format!("'{shown}' (process {id})"),
+    }
+}
+
+/// Returns the process that holds the lock of a file.
+fn process(sysfs: &Sysfs, path: &Path) -> Option<u32> {
+    let file = fs::metadata(path).ok()?;
+    let (device, inode) = (file.dev(), file.ino());
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    // NUMBER: FLOCK ADVISORY WRITE PROCESS MAJOR:MINOR:INODE START END
+    let locks = sysfs::text(sysfs.path("/proc/locks"))?;
+    let mut held = locks.lines().map(|line| line.split_whitespace().collect());
+    held.find_map(|fields: Vec<&str>| match fields[..] {
+        [_, "FLOCK", _, _, process, of, ..] if of == file => process.parse().ok(),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{
+        os::unix::fs::symlink,
+        process::{Command, Stdio},
         sync::atomic::{AtomicBool, Ordering},
         thread,
     };
@@ -137,18 +158,39 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let sysfs = Sysfs::below(root.path());
         let held = Lock::take(&sysfs, "a").unwrap();
-        let own = root.path().join(format!("proc/{}", process::id()));
-        fs::create_dir_all(&own).unwrap();
-        fs::write(own.join("comm"), "holder\n").unwrap();
         let error = Lock::within(&sysfs, "a", PAUSE * 2).unwrap_err();
         assert_eq!(error.status(), 8);
-        let who = format!("holder (process {}) has held ", process::id());
-        assert!(error.to_string().starts_with(&who), "{error}");
+        let who = "another srpctl has held ";
+        assert!(error.to_string().starts_with(who), "{error}");
+        symlink("/proc", root.path().join("proc")).unwrap();
+        let error = Lock::within(&sysfs, "a", PAUSE * 2).unwrap_err();
+        let who = format!("' (process {}) has held ", std::process::id());
+        assert!(error.to_string().contains(&who), "{error}");
         drop(held);
-        // The file of an earlier holder is replaced.
-        let path = root.path().join("run/srp/a.lock");
-        fs::write(&path, "1234567890\n").unwrap();
         let _held = Lock::within(&sysfs, "a", PAUSE).unwrap();
-        assert_eq!(sysfs::number(&path), Some(process::id()));
+    }
+
+    #[test]
+    fn the_command_that_holds_a_lock_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let sysfs = Sysfs::below(root.path());
+        drop(Lock::take(&sysfs, "a").unwrap());
+        symlink("/proc", root.path().join("proc")).unwrap();
+        let path = root.path().join("run/srp/a.lock");
+        let mut command = Command::new("flock");
+        let mut child = command.arg(&path).args(["cat", "-", "a\u{1b}b"]);
+        child = child.stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut child = child.spawn().unwrap();
+        let begin = Instant::now();
+        while process(&sysfs, &path).is_none() {
+            assert!(begin.elapsed() < PATIENCE, "no lock");
+            sleep(PAUSE);
+        }
+        let path = path.display();
+        let wanted = format!("'flock {path} cat - a\\u{{1b}}b' (process {})", child.id());
+        let said = holder(&sysfs, &root.path().join("run/srp/a.lock"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(said, wanted);
     }
 }

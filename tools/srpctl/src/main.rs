@@ -43,6 +43,7 @@ mod multipath;
 mod out;
 mod owner;
 mod page;
+mod patience;
 mod pattern;
 mod port;
 mod program;

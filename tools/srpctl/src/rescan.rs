@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     lun::{self, Answer},
     out::{say, tell},
+    patience,
     session::{self, Session},
     sysfs::{self, Sysfs},
     turn::Turn,
@@ -194,7 +195,8 @@ fn look(sysfs: &Sysfs, session: &Session, gone: &mut Vec<Gone>) -> Result<bool> 
     // Another rescan may have found some disks while this one waited for its turn.
     let before = disks(sysfs, session);
     let scan = session.folder(sysfs).join("scan");
-    fs::write(&scan, "- - -").map_err(|e| Error::io(&scan, e))?;
+    let wait = format!("the LUNs of {host}");
+    patience::waiting(&wait, || fs::write(&scan, "- - -")).map_err(|e| Error::io(&scan, e))?;
     let mut answers = BTreeMap::new();
     let mut result = Ok(());
     for disk in &before {

@@ -5,6 +5,7 @@
 use crate::{
     cli::OPTIONS,
     error::{Error, Result},
+    patience,
     target::{End, Target},
 };
 use std::{
@@ -20,7 +21,8 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Asks the resolver of this machine.
 pub fn system(name: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok((name, 0).to_socket_addrs()?.collect())
+    let ask = || (name, 0).to_socket_addrs();
+    Ok(patience::waiting(&format!("the address of {name}"), ask)?.collect())
 }
 
 /// Splits `NAME:PORT` before the colon; `None` if the text does not begin with a host name.

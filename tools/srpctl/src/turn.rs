@@ -17,7 +17,7 @@ use std::{
     io::Write,
     path::PathBuf,
     thread::sleep,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 const FOLDER: &str = "/run/srp/rescan";
@@ -26,8 +26,9 @@ const FOLDER: &str = "/run/srp/rescan";
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Delay of a rescan, so that LUNs that are mapped one after another are found at once.
 const DELAY: Duration = Duration::from_secs(1);
-/// Time limit of the wait for another rescan: the kernel asks each LUN, which may not respond.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Time limit of a queued rescan's wait for another: the kernel asks each LUN, which may not
+/// respond. An administrator's rescan waits as for other locks.
+const QUEUED: Duration = Duration::from_secs(600);
 
 /// The right to rescan a host.
 pub struct Turn(Flock<File>);
@@ -39,7 +40,7 @@ impl Turn {
     ///
     /// [`Error::Late`] if one runs for too long.
     pub fn now(sysfs: &Sysfs, host: &str) -> Result<Self> {
-        Self::within(sysfs, host, PATIENCE)
+        Self::within(sysfs, host, lock::PATIENCE)
     }
 
     fn within(sysfs: &Sysfs, host: &str, patience: Duration) -> Result<Self> {
@@ -54,10 +55,13 @@ impl Turn {
             return Ok(None);
         };
         // An administrator's rescan need not wait for the interval, so the turn is free meanwhile.
-        let delay = Self::now(sysfs, host)?.delay()?;
+        let end = Instant::now() + QUEUED;
+        let delay = Self::within(sysfs, host, QUEUED)?.delay()?;
         sleep(delay);
         ready();
-        let turn = Self::now(sysfs, host)?;
+        // Both waits and the connection's take less than the unit's TimeoutStartSec.
+        let rest = end.saturating_duration_since(Instant::now());
+        let turn = Self::within(sysfs, host, rest.max(lock::PATIENCE))?;
         // A later report of the target may be too late for this rescan, so let another one wait.
         drop(place);
         Ok(Some(turn))
@@ -105,7 +109,7 @@ fn path(sysfs: &Sysfs, name: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::mpsc, time::Instant};
+    use std::sync::mpsc;
 
     #[test]
     fn a_rescan_is_awaited_once() {

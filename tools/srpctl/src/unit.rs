@@ -7,6 +7,7 @@ use crate::{
     error::{Error, Result},
     lock::Lock,
     out::{say, tell},
+    patience,
     program::{self, Failure},
     session::Session,
     sysfs::{self, Sysfs},
@@ -30,11 +31,10 @@ pub fn run(arguments: &[&str]) -> Result<String> {
         return Ok(String::new());
     }
     let command = [&["systemctl"], arguments].concat();
-    match program::within(PATIENCE, &command) {
+    let line = command.join(" ");
+    match patience::waiting(&line, || program::within(PATIENCE, &command)) {
         Ok(out) => Ok(String::from_utf8_lossy(&out).into_owned()),
-        Err(Failure::Failed(_, said)) => {
-            Err(Error::Program(format!("{}: {said}", command.join(" "))))
-        }
+        Err(Failure::Failed(_, said)) => Err(Error::Program(format!("{line}: {said}"))),
         Err(failure) => Err(Error::Program(failure.to_string())),
     }
 }
