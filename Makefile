@@ -27,7 +27,7 @@ endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale bench-cores papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale bench-cores papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -56,6 +56,20 @@ install:
 	release=$$(modinfo -F vermagic $$module | cut -d' ' -f1) && \
 	install -D -m 644 $$module $(INSTALL_MOD_PATH)/lib/modules/$$release/updates/ib_srp.ko && \
 	depmod -b $(or $(INSTALL_MOD_PATH),/) $$release && echo "ib_srp installed for $$release"
+	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
+	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+
+# Removes what `install` has put there: the files that it would install now. The program that is installed makes the
+# list of its pages if none is built.
+uninstall:
+	@[ -n "$(DESTDIR)" ] || ! dpkg -S /usr/sbin/srplat 2>/dev/null || { echo "apt purge removes the package" >&2; exit 1; }
+	@list=$$(mktemp -d) && trap "rm -r $$list" EXIT && \
+	$(MAKE) -s install-tools DESTDIR=$$list srpctl=$(or $(firstword $(wildcard $(srpctl) $(DESTDIR)/usr/sbin/srpctl)),/nonexistent) && \
+	(cd $$list && find . ! -type d -print0) | (cd $(or $(DESTDIR),/) && xargs -0 rm -fv && \
+	rmdir -p --ignore-fail-on-non-empty usr/share/srpctl/schema usr/lib/dracut/modules.d/95srp 2>/dev/null || true)
+	@for module in $(INSTALL_MOD_PATH)/lib/modules/*/updates/ib_srp.ko; do \
+		[ -e "$$module" ] || continue; rm -v "$$module"; release=$${module%/updates/*} && \
+		depmod -b $(or $(INSTALL_MOD_PATH),/) $${release##*/} || exit; done
 	@[ -n "$(DESTDIR)" ] || ! command -v udevadm >/dev/null || udevadm control --reload || true
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
@@ -218,6 +232,7 @@ help:
 	@echo
 	@echo 'Install'
 	@echo '  make install        the module to updates/, tools, udev rules, depmod (INSTALL_MOD_PATH, DESTDIR)'
+	@echo '  make uninstall      removes what make install has installed, for all kernels'
 	@echo '  make dkms           the tools, and the source, which dkms builds for each new kernel'
 	@echo
 	@echo 'Try'
