@@ -165,7 +165,7 @@ said=$(timeout -s INT 5 /srp/srpctl disconnect --all 2>&1) || status=$?
 [ $status = 124 ] || fail "disconnect beside a lock: status $status: $said"
 says "waiting for 'flock /run/srp/units.lock sleep 60' (process $holder), at most 90 s"
 pkill -P $holder sleep
-wait $holder
+reap 20 "the holder of the lock" $holder || say "it has released the lock"
 works disconnect --all
 find_hosts
 equal "the sessions after --all" "$list" "$theirs "

@@ -5,6 +5,8 @@
 use crate::out::tell;
 use std::{
     collections::BTreeSet,
+    env, fs,
+    os::unix::fs::MetadataExt,
     sync::{
         mpsc::{channel, RecvTimeoutError},
         Mutex,
@@ -16,12 +18,24 @@ use std::{
 /// Time after which a wait is reported.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// What has been reported. A unit repeats its login, and its journal has each line once.
+/// What has been reported: a login that is repeated has the same wait.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Returns the result of `work`. If it takes long, says that the command waits for `what`.
+/// Returns the result of `work`. If it takes long, says that the command waits for `what`, but not
+/// to the journal: a unit that repeats its login would fill it.
 pub fn waiting<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    after(SILENCE, || say(what), work)
+    let journal = env::var("JOURNAL_STREAM").unwrap_or_default();
+    match is(&journal, "/proc/self/fd/2") {
+        true => work(),
+        false => after(SILENCE, || say(what), work),
+    }
+}
+
+/// Returns whether a file is the stream that systemd names, as `DEVICE:INODE`. A program that a
+/// unit has started may have another standard error, and the variable.
+fn is(stream: &str, path: &str) -> bool {
+    let file = fs::metadata(path);
+    file.is_ok_and(|file| format!("{}:{}", file.dev(), file.ino()) == stream)
 }
 
 /// Says once that the command waits for `what`.
@@ -36,11 +50,13 @@ pub fn say(what: &str) {
 fn after<T>(silence: Duration, say: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     let (done, wait) = channel::<()>();
     thread::scope(|scope| {
-        scope.spawn(move || {
+        let watch = move || {
             if wait.recv_timeout(silence) == Err(RecvTimeoutError::Timeout) {
                 say();
             }
-        });
+        };
+        // Without a thread the work is done in silence.
+        let _ = thread::Builder::new().spawn_scoped(scope, watch);
         let result = work();
         drop(done);
         result
@@ -51,6 +67,16 @@ fn after<T>(silence: Duration, say: impl FnOnce() + Send, work: impl FnOnce() ->
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn only_the_file_that_is_named_is_the_journal() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let data = fs::metadata(path).unwrap();
+        let stream = format!("{}:{}", data.dev(), data.ino());
+        assert!(is(&stream, path) && !is("", path) && !is("", "/nonexistent"));
+        assert!(!is(&stream, "/dev/null"));
+    }
 
     #[test]
     fn only_a_long_wait_is_reported() {
