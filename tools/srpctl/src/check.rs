@@ -89,7 +89,8 @@ fn conflicts(sysfs: &Sysfs, files: &mut [(String, Result<Target>)]) {
 pub fn values(target: &Target) -> Result {
     let bad = |why: String| Err(Error::Usage(why));
     if let Some(device) = &target.device {
-        if !(1..DEVICE_MAX).contains(&device.len()) || device.contains(['/', ' ']) {
+        let is_bad = |c: char| c.is_control() || "/ ".contains(c);
+        if !(1..DEVICE_MAX).contains(&device.len()) || device.contains(is_bad) {
             return bad(format!(
                 "device: '{device:.64}' is neither a name nor a node GUID; `rdma link` lists the \
                  devices"
@@ -279,6 +280,7 @@ mod tests {
                 "4: device: '' is neither",
             ),
             ("192.0.2.1:5555", "device = \"a/b\"", "4: device: 'a/b' is"),
+            ("192.0.2.1:5555", "device = \"a\\u0007\"", "4: device: 'a"),
             (
                 "192.0.2.1:5555",
                 &format!("device = \"{}\"", "d".repeat(64)),

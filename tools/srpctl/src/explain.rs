@@ -61,13 +61,13 @@ fn read(mut input: impl Read) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the begin of a line that may be long, or no text.
+/// Returns the begin of a line that may be long.
 fn shown(line: &str) -> String {
     let mut shown: String = line.chars().take(SHOWN).collect();
     if shown.len() < line.len() {
         shown += "...";
     }
-    shown.replace(char::is_control, "\u{fffd}")
+    shown
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_error_shows_a_line_in_short() {
-        assert_eq!(shown("disk\u{1b}[2J \0"), "disk\u{fffd}[2J \u{fffd}");
+        assert_eq!(shown("disk 7"), "disk 7");
         let long = shown(&"é".repeat(9_000_000));
         assert_eq!(long.chars().count(), SHOWN + 3);
     }

@@ -10,7 +10,7 @@ use std::{
 
 /// Writes text to standard error. There is no place to report an error of that.
 pub fn error(text: fmt::Arguments<'_>) {
-    let _ = stderr().write_all(text.to_string().as_bytes());
+    let _ = stderr().write_all(clean(text).as_bytes());
 }
 
 /// Writes a line that begins with `srpctl: ` to standard error. `eprintln!` panics if that has no
@@ -25,7 +25,18 @@ pub(crate) use tell;
 /// Writes text. Returns whether there is a reader: without one, a command does its work to the end.
 /// Other errors end the program with status 1.
 pub fn write(text: fmt::Arguments<'_>) -> bool {
-    check(stdout().write_fmt(text))
+    check(stdout().write_all(clean(text).as_bytes()))
+}
+
+/// Replaces control characters: names of files, their contents and lines of the log may have those
+/// that a terminal obeys.
+fn clean(text: fmt::Arguments<'_>) -> String {
+    let text = text.to_string();
+    let is_bad = |c: char| c.is_control() && !"\n\t".contains(c);
+    match text.contains(is_bad) {
+        true => text.replace(is_bad, "\u{fffd}"),
+        false => text,
+    }
 }
 
 /// Returns whether what was written to standard output has a reader.
@@ -55,6 +66,17 @@ pub(crate) use say;
 mod tests {
     use super::*;
     use std::fs::File;
+
+    #[test]
+    fn a_terminal_has_nothing_to_obey() {
+        let said = |text: &str| clean(format_args!("{text}: {}\n", 7));
+        assert_eq!(said("a\tb\nÄ"), "a\tb\nÄ: 7\n");
+        let (name, shown) = (
+            "\u{1b}[2J\u{9b}1A\r\0",
+            "\u{fffd}[2J\u{fffd}1A\u{fffd}\u{fffd}",
+        );
+        assert_eq!(said(name), format!("{shown}: 7\n"));
+    }
 
     #[test]
     fn a_reader_that_has_gone_is_no_error() {
