@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Starts and cancels of a timer at the same time.
+//! Starts and cancels of a timer at the same time, and the end of a timer in its callback.
 
 use super::*;
 use kernel::sync::atomic::Relaxed;
@@ -118,6 +118,24 @@ mod cases {
         // Each start has given its reference back.
         drop(object);
         check_eq!(freed.load(Relaxed), 1);
+        Ok(())
+    }
+
+    /// The callback has the last reference. KASAN reports an access to the timer after that.
+    #[test]
+    fn the_callback_may_free_the_timer() -> Result {
+        let freed = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let mut by_callback = 0;
+        for n in 0..100 {
+            let object = Restarted::new(&freed)?;
+            object.timer.start(object.clone(), 1_000_000);
+            drop(object);
+            if freed.load(Relaxed) == n {
+                by_callback += 1;
+            }
+            check!(within(|| (freed.load(Relaxed) > n).then_some(())).is_ok());
+        }
+        check!(by_callback > 0);
         Ok(())
     }
 }
