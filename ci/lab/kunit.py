@@ -25,6 +25,8 @@ SUITE = re.compile(r" *# Subtest: (\S+)")
 PLAN = re.compile(r" +1\.\.(\d+)")
 VERDICT = re.compile(r" +((?:not )?ok) \d+ (?:- )?(\S+)(.*)")
 OURS = re.compile(rb"\[ib_(srp|vfab)\]")
+# What `check!` and `check_eq!` say in the log.
+CHECK = re.compile(r"\.rs:\d+: ")
 
 
 def verdicts(ktap):
@@ -77,7 +79,9 @@ def main():
         if r.result == "fail":
             print(f"fail {r.name}: {r.reason}")
     if results.Sum(found)["fail"]:
-        print("".join(f"    | {line}\n" for line in guest.stdout.splitlines()), end="")
+        log = console.read_text(errors="replace").splitlines() if console.exists() else []
+        lines = guest.stdout.splitlines() + [line for line in log if CHECK.search(line)]
+        print("".join(f"    | {line}\n" for line in lines), end="")
         return 1
     return 0
 
