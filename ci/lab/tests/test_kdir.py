@@ -61,13 +61,14 @@ class Kdir(unittest.TestCase):
 
     def run_it(self, *words, **env):
         # Only basic tools, so that there is no clang.
-        tools = "bash sh sed grep sort head tail cat cut dirname basename readlink realpath sha256sum uname tar xz mkdir mv rm find"
+        tools = "bash sh sed grep sort head tail cat cut dirname basename readlink realpath sha256sum uname tar xz mkdir mv"
+        tools += " rm find cp diff paste nproc make"
         for tool in tools.split():
             link = self.bin / tool
             if not link.exists():
                 link.symlink_to(subprocess.check_output(["which", tool], text=True).strip())
         done = subprocess.run(
-            ["bash", self.kdir, *words],
+            words if words[0] == "bash" else ["bash", self.kdir, *words],
             env={"PATH": str(self.bin), "LC_ALL": "C", **env},
             capture_output=True,
             text=True,
@@ -167,6 +168,32 @@ class Kdir(unittest.TestCase):
 
     # Kernel trees for which no module can be built.
 
+    def test_what_a_refusal_says(self):
+        """The whole sentences, of make and of dkms."""
+        cloud = "was built without {}, which this module needs: Debian's cloud kernels lack it, those of "
+        cloud += "linux-image-amd64 and linux-image-arm64 have it."
+        without = lambda name: [o for o in OPTIONS if name not in o]
+        for n, (release, option, rest) in enumerate(
+            (
+                ("7.3.4+deb13-cloud-amd64", "CONFIG_SCSI_SRP_ATTRS", cloud),
+                ("7.3.4+deb13-cloud-arm64", "CONFIG_INFINIBAND_ADDR_TRANS", cloud),
+                ("7.3.4+deb13-armmp", "CONFIG_64BIT", "is for 32 bit (no {}), and this module is for 64 bit only."),
+            )
+        ):
+            k = self.tree(f"{n}", *SOURCE, *METADATA, *GENERATED, release=release, options=without(option))
+            rest = rest.format(option)
+            self.assertEqual(self.run_it("check", k), (1, f"The kernel of {k} {rest}\n"))
+            self.assertEqual(self.run_it("can", release, k), (1, f"ib_srp: Linux {release} {rest}\n"))
+        k = self.arch()
+        self.assertEqual(
+            self.run_it("check", k),
+            (
+                1,
+                f"{k} has Rust metadata but not the source of its kernel ({min(SOURCE)} is not there), which this module "
+                "needs: run `make kdir`, then `make` again.\n",
+            ),
+        )
+
     def test_each_option(self):
         for i, option in enumerate(o for o in OPTIONS if o != "CONFIG_RUST=y"):
             rest = [o for o in OPTIONS if o != option]
@@ -202,6 +229,71 @@ class Kdir(unittest.TestCase):
         for more, flag in ([], "LLVM=1"), (["LLVM=-19"], None):
             said = subprocess.run([*make, *more], capture_output=True, text=True).stdout
             self.assertEqual("LLVM=1" in said, flag is not None, said)
+
+    def installed(self, k):
+        """Makes a tree that of the headers of every release."""
+        self.program("readlink", f"echo {k}")
+
+    def test_a_tree_for_a_kernel_of_clang(self):
+        for tool in "clang", "ld.lld", "llvm-nm":
+            self.program(tool, ":")
+        self.put(self.folder / "linux", *SOURCE, "Makefile", "arch/x86/Makefile", "tools/Makefile")
+        made = [*METADATA, *GENERATED, "include/config/kernel.release"]
+        made = "".join(f"mkdir -p $2/{pathlib.Path(f).parent}; printf '\\0{RUSTC}\\0' >$2/{f}\n" for f in made)
+        made = made.replace(f"\\0{RUSTC}\\0' >$2/include", "7.3.4' >$2/include")
+        self.program("make", f'echo "make $*"\n[ "$1" != -C ] || {{ {made}}}')
+        for options, llvm in (OPTIONS, ""), ([*OPTIONS, "CONFIG_CC_IS_CLANG=y"], " LLVM=1"):
+            self.installed(self.debian(options=options))
+            to = self.folder / "made"
+            status, out = self.run_it("make", "7.3.4", to, SOURCE=str(self.folder / "linux"))
+            self.assertEqual(status, 0, out)
+            ran = [line for line in out.splitlines() if line.startswith("make ")]
+            start = f"make -C {to}.new{llvm} "
+            self.assertEqual([line for line in ran if not line.startswith(start)], [])
+            self.assertEqual([line[len(start) :].split()[0] for line in ran][0], "rustavailable")
+            self.assertEqual(len(ran), 3)
+
+    # dkms.
+
+    def dkms(self, release, function="do_build"):
+        """Reads dkms.conf as this function of dkms does. Returns what that prints, and the kernels that may be built."""
+        text = f'{function}() {{ . {TOP}/dkms.conf; }}; kernelver={release}; {function} 2>&1; echo "/$BUILD_EXCLUSIVE_KERNEL"'
+        status, out = self.run_it("bash", "-c", text)
+        self.assertEqual(status, 0)
+        return out
+
+    def test_dkms_skips_a_kernel(self):
+        self.installed(self.tree("cloud", options=OPTIONS[:-1]))
+        for function in "do_build", "autoinstall":
+            out = self.dkms("7.3.4+deb13-cloud-amd64", function)
+            self.assertRegex(out, r"\Aib_srp: Linux 7.3.4\+deb13-cloud-amd64 .* CONFIG_SCSI_SRP_ATTRS, .*\n/\^\$\n\Z")
+        # Other commands, as status, read the file, too.
+        self.assertEqual(self.dkms("7.3.4+deb13-cloud-amd64", "do_status"), "/\n")
+        self.installed(self.tree("linux", *SOURCE, *METADATA, *GENERATED))
+        self.assertEqual(self.dkms("7.3.4+deb13-amd64"), "/\n")
+
+    def test_dkms_itself_skips_the_same(self):
+        text = (TOP / "dkms.conf").read_text()
+        options = re.search(r'^BUILD_EXCLUSIVE_CONFIG="(.*)"$', text, re.M)[1].split()
+        self.assertEqual({f"{o}=" for o in options}, {o[:-1] for o in OPTIONS if o != "CONFIG_RUST=y"})
+        self.assertIn('\nBUILD_EXCLUSIVE_KERNEL_MIN="6.12"\n', text)
+        # CONFIG_64BIT says it for each architecture.
+        self.assertNotIn("BUILD_EXCLUSIVE_ARCH", text)
+
+    def test_dkms_and_a_kernel_of_clang(self):
+        for tool in "clang", "ld.lld", "llvm-nm":
+            self.program(tool, ":")
+        for options, llvm in (OPTIONS, ""), ([*OPTIONS, "CONFIG_CC_IS_CLANG=y"], "1"):
+            rule = "modules:\n\techo 'LLVM is $(LLVM).'\n"
+            k = self.tree("linux", *SOURCE, *METADATA, *GENERATED, options=options, makefile=rule)
+            self.installed(k)
+            # PRE_BUILD, only shown.
+            self.assertIn(f"echo 'LLVM is {llvm}.'", self.run_it("build", "7.3.4", "-n", "-s")[1])
+        # What dkms appends to MAKE is ignored.
+        self.put(self.folder, "build/native/rust/ib_srp.ko")
+        text = f'. {TOP}/dkms.conf; cd {self.folder}; eval "${{MAKE[0]}} LLVM=1"'
+        self.program("ls", 'echo "$*"')
+        self.assertEqual(self.run_it("bash", "-c", text), (0, "build/native/rust/ib_srp.ko\n"))
 
     def test_another_rustc(self):
         k = self.tree("linux", *SOURCE, *METADATA, *GENERATED)
@@ -256,9 +348,18 @@ class Kdir(unittest.TestCase):
 
     def test_a_kernel_without_rust_of_another_architecture(self):
         self.with_crate()
-        k = self.tree("arm64", release="6.12.117+deb13-arm64", options=[*OWN[:-1], "CONFIG_ARM64=y"])
-        self.refused("only on x86-64", "check", k)
-        self.refused("only on x86-64", "can", "6.12.117+deb13-arm64", k)
+        for name, option, said in (
+            ("arm64", "ARM64", "apt install linux-image-arm64/trixie-backports linux-headers-arm64/trixie-backports"),
+            ("ppc64el", "PPC64", "for ppc64el, so build one (docs/kernels.md)."),
+            ("riscv64", "RISCV", "for riscv64, so build one, by clang (docs/kernels.md)."),
+            ("s390x", "S390", "for s390x, so build one, without CONFIG_EXPOLINE (docs/kernels.md)."),
+            ("loong64", "LOONGARCH", "build a kernel with it (docs/kernels.md)."),
+        ):
+            release = f"6.12.117+deb13-{name}"
+            k = self.tree(name, release=release, options=[*OWN[:-1], f"CONFIG_{option}=y"])
+            why = "was built without CONFIG_RUST=y, and only on x86-64 can this module do without: "
+            for out in self.refused(why, "check", k), self.refused(f"ib_srp: Linux {release} {why}", "can", release, k):
+                self.assertTrue(out.endswith(f"{said}\n"), out)
 
     def test_the_crate(self):
         text = (TOP / "tools/kdir").read_text()
