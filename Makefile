@@ -77,7 +77,10 @@ uninstall:
 # then keeps. Debian's crates have no checksums and other dependencies, so they neither fit a lock file nor make one that
 # fits others.
 export CARGO_TARGET_DIR ?= $(here)/build/srpctl
-srpctl = $(CARGO_TARGET_DIR)/$(CARGO_BUILD_TARGET:=/)release/srpctl
+built_for = $(CARGO_TARGET_DIR)/$(CARGO_BUILD_TARGET:=/)release
+srpctl = $(built_for)/srpctl
+# Pages are made by the programs. NATIVE=DIR: by those in DIR, if the others are for another architecture.
+NATIVE ?= $(built_for)
 debian_crates := /usr/share/cargo/registry
 debian := $(wildcard $(debian_crates)/clap-4*)
 cargo = $(if $(debian),rm -f tools/Cargo.lock &&) cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(debian), \
@@ -107,7 +110,7 @@ install-srpctl:
 	@install -D -m 755 tools/initramfs/hook $(DESTDIR)/usr/share/initramfs-tools/hooks/srp
 	@install -D -m 755 tools/initramfs/local-top $(DESTDIR)/usr/share/initramfs-tools/scripts/local-top/srp
 	@install -D -m 755 -t $(DESTDIR)/usr/lib/dracut/modules.d/95srp tools/dracut/*.sh
-	@to=$$(mktemp -d) && $(srpctl) generate $$to && \
+	@to=$$(mktemp -d) && $(NATIVE)/srpctl generate $$to && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man8 $$to/*.8 && \
 	install -D -m 644 -t $(DESTDIR)/usr/share/man/man5 $$to/*.5 && \
 	install -D -m 644 $$to/srpctl.fish $(DESTDIR)/usr/share/fish/vendor_completions.d/srpctl.fish && \
@@ -121,11 +124,10 @@ storage:
 		-p srp-target -p wss -p xorset -p srp-storage --bins $(if $(CRATES),--locked --offline \
 		--config 'source.crates-io.replace-with="given"' --config 'source.given.directory="$(CRATES)/vendor"')
 
-built_storage = $(CARGO_TARGET_DIR)/release
-page = storage/manual $(built_storage)/$(1) $(version) >$(DESTDIR)/usr/share/man/man8/$(1).8
+page = storage/manual $(NATIVE)/$(1) $(version) >$(DESTDIR)/usr/share/man/man8/$(1).8
 examples = $(DESTDIR)/usr/share/doc/$(1)/examples
 install-target:
-	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/srp-target
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_for)/srp-target
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/srp-target@.service
 	@install -D -m 644 -t $(call examples,srp-target) storage/examples/srp-target.toml
 	@install -d $(DESTDIR)/etc/srp-storage/targets $(DESTDIR)/usr/share/man/man8
@@ -133,7 +135,7 @@ install-target:
 		'/etc/srp-storage/targets/NAME.toml: the options of srp-target@NAME.service'
 
 install-storage:
-	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_storage)/wss $(built_storage)/xorset $(built_storage)/srp-storage
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(built_for)/wss $(built_for)/xorset $(built_for)/srp-storage
 	@install -D -m 644 -t $(DESTDIR)/usr/lib/systemd/system storage/systemd/wss@.service storage/systemd/xorset@.service
 	@install -D -m 644 -t $(call examples,srp-storage) storage/examples/wss.toml storage/examples/xorset.toml
 	@install -d $(DESTDIR)/etc/srp-storage $(DESTDIR)/usr/share/man/man8

@@ -1,20 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make deb: builds the Debian packages of the commit in build/deb, runs lintian, and makes the folder an apt repository,
-# which SIGN=KEYID signs. deb.sh VERSION DIRECTORY: the same with another version, in DIRECTORY.
+# which SIGN=KEYID signs. deb.sh VERSION DIRECTORY: the same with another version, in DIRECTORY. LONG=1: the packages for
+# arm64, too, in build/deb-arm64.
 . "$(dirname "$0")/lib.sh"
 
 version=${1-} to=${2:-$top/build/deb}
 
-build() {
-	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "${*: -1}"
-	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "${*: -1}/source/debian/changelog"
+unpack() {
+	git -C "$top" archive --prefix=source/ HEAD | tar -x -C "$1"
+	[ -z "$version" ] || sed -i "1s/(.*)/($version)/" "$1/source/debian/changelog"
 	# Files from git archive have the date of the commit. Touch them so that cargo does not reuse crates of another
 	# commit.
-	find "${*: -1}/source" -name '*.rs' -exec touch {} +
+	find "$1/source" -name '*.rs' -exec touch {} +
 	# For kernels without Rust.
-	"$top/tools/kdir" crate "$2/source" "${*: -1}/source/crate"
+	"$top/tools/kdir" crate "$linux/source" "$1/source/crate"
 	mkdir -p "$cache/cargo"
+}
+
+build() {
+	unpack "${*: -1}"
 	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" "$crates:/crates:ro" -- bash -euc '
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/} CRATES=/crates
@@ -32,16 +37,36 @@ build() {
 	rm -rf "${*: -1}/source"
 }
 
+# build_arm64 ROOT PACKAGES DIRECTORY: the programs in PACKAGES, which run here, make the manual pages.
+build_arm64() {
+	unpack "$3"
+	in_root "$1" "$2:/native:ro" "$3:/out" "$cache/cargo:/cargo" "$crates:/crates:ro" -- env $(cross arm64) bash -euc '
+		for deb in /native/*_amd64.deb; do dpkg-deb -x "$deb" /tmp/native; done
+		cd /out/source
+		export CARGO_TARGET_DIR=/cargo/${1##*/} CRATES=/crates NATIVE=/tmp/native/usr/sbin DEB_BUILD_OPTIONS=nocheck
+		dpkg-buildpackage -d -us -uc -b -aarm64
+		lintian --allow-root --fail-on error,warning ../*.changes' build_arm64 "$1"
+	rm -rf "$3/source"
+}
+
 git -C "$top" diff --quiet HEAD || say "what is not committed is not in the packages"
 root=$("$top/ci/root.sh")
 linux=$(SERIES='' "$top/ci/linux.sh")
 manifests=$(cat "$top"/storage/Cargo.toml "$top"/storage/*/Cargo.toml | sha256sum)
 crates=$(step crates "1 $manifests" "$top/storage/run" crates)
-debs=$(step deb "4 $root $linux $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root" "$linux")
+debs=$(step deb "4 $root $linux $version $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
 rm -rf "$to"
 mkdir -p "$to"
 cp "$debs"/* "$to"
 "$top/ci/repository.sh" test
 "$top/ci/repository.sh" "$to"
 "$top/ci/repository.sh" check "$to"
+if [ -n "${LONG-}" ] && [ -z "$version" ]; then
+	arm64=$("$top/ci/root.sh" arm64)
+	debs=$(step deb-arm64 "1 $arm64 $debs" build_arm64 "$arm64" "$debs")
+	rm -rf "$to-arm64"
+	cp -r "$debs" "$to-arm64"
+	"$top/ci/repository.sh" "$to-arm64"
+	"$top/ci/repository.sh" check "$to-arm64"
+fi
 du -h "$to"/*.deb

@@ -27,13 +27,16 @@ upgrades() {
 		trust=trusted=yes
 		[ ! -e /repository/srp-rs.asc ] || trust=signed-by=/repository/srp-rs.asc
 		echo "deb [$trust] file:/repository ./" >/tmp/apt/list
+		arch=$(dpkg --print-architecture)
 		for deb in /repository/*.deb; do
+			[ "$(dpkg-deb -f $deb Architecture)" = all ] || arch=$(dpkg-deb -f $deb Architecture)
 			dpkg-deb -f $deb Package Architecture Maintainer
 			printf "Status: install ok installed\nVersion: $1\nDescription: older\n\n"
 		done >/tmp/apt/status
 		options=(-o Dir::Etc::SourceList=/tmp/apt/list -o Dir::Etc::SourceParts=/nonexistent
 			-o Dir::State::Lists=/tmp/apt/lists -o Dir::State::Status=/tmp/apt/status
-			-o Dir::Cache=/tmp/apt -o APT::Update::Error-Mode=any)
+			-o Dir::Cache=/tmp/apt -o APT::Update::Error-Mode=any
+			-o APT::Architecture=$arch -o APT::Architectures=$arch)
 		apt-get -qq "${options[@]}" update >&2
 		apt "${options[@]}" list --upgradable 2>/dev/null | sed -n "s,^\([^/]*\)/[^ ]* \([^ ]*\) .*,\1 \2,p"' upgrades "$2"
 }
