@@ -45,7 +45,12 @@ build_arm64() {
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/} CRATES=/crates NATIVE=/tmp/native/usr/sbin DEB_BUILD_OPTIONS=nocheck
 		dpkg-buildpackage -d -us -uc -b -aarm64
-		lintian --allow-root --fail-on error,warning ../*.changes' build_arm64 "$1"
+		lintian --allow-root --fail-on error,warning ../*.changes
+		files() { dpkg-deb -c "$1" | tr -s " " | cut -d" " -f1,6-; }
+		for deb in ../*_arm64.deb; do
+			name=${deb##*/}
+			diff <(files "/native/${name/arm64/amd64}") <(files "$deb")
+		done' build_arm64 "$1"
 	rm -rf "$3/source"
 }
 
