@@ -5,7 +5,8 @@
 # and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments), with
 # modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
-# kernel.sh patched: prints a folder with the parts of the source that these patches change, with the changes.
+# kernel.sh patched [KERNEL]: prints a folder with the parts of the source that these patches change, with the changes;
+# for a kernel of arm64 with those that it needs instead.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh" "${1-}")
@@ -42,15 +43,25 @@ fragments() {
 	esac
 }
 
+# The patches of a kernel of ours, or of the modules that replace those of Debian's.
+fixes() {
+	case $1 in
+	arm64*) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
+	*) printf '%s\n' "$top"/patches/linux/applied/*.patch ;;
+	esac
+}
+
+# patches KERNEL DIRECTORY
 patches() {
-	local d
+	local d p
 	for d in "${patched[@]}"; do
-		mkdir -p "$1/$d"
-		cp -r "$linux/source/$d/." "$1/$d"
+		mkdir -p "$2/$d"
+		cp -r "$linux/source/$d/." "$2/$d"
 	done
-	in_root "$root" "$1:/patched" "$top/patches/linux/applied:/patches:ro" -- bash -euc '
-		cd /patched
-		for p in /patches/*.patch; do busybox patch -p1 -i "$p"; done'
+	for p in $(fixes "$1"); do
+		in_root "$root" "$2:/patched" "${p%/*}:/patches:ro" -- bash -euc 'cd /patched; busybox patch -p1 -i "/patches/$1"' \
+			patches "${p##*/}"
+	done
 }
 
 merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done; }
@@ -59,7 +70,7 @@ merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done
 ours() {
 	local kernel=$1 dir=${*: -1} d binds=()
 	merged "$kernel" >"$dir/fragment"
-	patches "$dir/patched"
+	patches "$kernel" "$dir/patched"
 	for d in "${patched[@]}"; do binds+=("$dir/patched/$d:/linux/$d:ro"); done
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
@@ -78,13 +89,13 @@ ours() {
 }
 # The inputs of a kernel. Of a patch only the changes count, not the description.
 options() {
-	{ merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' "$top"/patches/linux/applied/*.patch; } | sha256sum
+	{ merged "$1"; sed -s -n '/^diff --git/,$ { /^index /!p }' $(fixes "$1"); } | sha256sum
 }
 
 case ${1-} in
 stock|rt|arm64|arm64-16k) step "kernel-$1" "1 $linux" prepared ;;
 test|rtdebug) step "kernel-$1" "3 $linux $(options "$1")" ours "$1" bzImage ;;
-patched) step patched "1 $linux $(options patched)" patches ;;
+patched) step patched "1 $linux $(options "${2-}")" patches "${2-}" ;;
 kasan) step kernel-kasan "3 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan|patched" ;;
+*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan|patched [KERNEL]" ;;
 esac

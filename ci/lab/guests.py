@@ -14,6 +14,10 @@ from . import TOP, boot, built, headers, packing, results, script
 
 BENCH = TOP / "userspace-tests/bench"
 TOOLS = ("odd-target", "user-verbs", "srpctl", "srp-target", "srp-hostile", "wss", "xorset")
+# The modules that are built with patches of ci/kernel.sh, and replace those of Debian's kernels. With rt preemption
+# provokes the bugs of soft RoCE and of the target; with large pages soft RoCE copies wrong data.
+RXE = {"sw/rxe": "rdma_rxe"}
+PATCHED = {"rt": RXE | {"ulp/srpt": "ib_srpt"}, "arm64-16k": RXE}
 IS_TEST = re.compile(r"\d\d-")
 PRINTING = threading.Lock()
 # The soft RDMA drivers and the target sometimes stall, break connections or crash, also with the C driver, so a failed
@@ -51,12 +55,10 @@ class Lab:
                 yield self.module(kernel, kernel)
             if any(g.kernel == kernel and g.kind == "vfab" for g in guests):
                 yield self.module(kernel, f"vfab-{kernel}", TOP, "SRP_VFAB=1")
-            if kernel == "rt":
-                # Preemption provokes the bugs of soft RoCE and of the target that patches/linux/applied repair in our
-                # own kernels.
-                patched = script("kernel.sh", "patched")
-                for folder in "sw/rxe", "ulp/srpt":
-                    yield self.module("rt", f"{folder.partition('/')[2]}-rt", f"{patched}/drivers/infiniband/{folder}")
+            if modules := PATCHED.get(kernel):
+                patched = script("kernel.sh", "patched", kernel)
+                for folder, module in modules.items():
+                    yield self.module(kernel, f"{module}-{kernel}", f"{patched}/drivers/infiniband/{folder}")
             yield self.module(kernel, f"slow_qp-{kernel}", f"{TOP}/userspace-tests/slow_qp")
 
     def prepare(self, guests):
@@ -75,8 +77,7 @@ class Lab:
         """Runs a guest and prints its output when it has ended. Returns its results."""
         modules = [] if self.driver == "c" else [f"{self.built}/{guest.kernel}/rust/ib_srp.ko"]
         modules.append(f"{self.built}/slow_qp-{guest.kernel}/slow_qp.ko")
-        if guest.kernel == "rt":
-            modules += [f"{self.built}/rxe-rt/rdma_rxe.ko", f"{self.built}/srpt-rt/ib_srpt.ko"]
+        modules += [f"{self.built}/{m}-{guest.kernel}/{m}.ko" for m in PATCHED.get(guest.kernel, {}).values()]
         files = [f"{self.tools[guest.kernel]}/{name}" for name in TOOLS]
         files += self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
         record = self.logs / f"{name}.results"

@@ -13,6 +13,7 @@
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: vfab stock long DMA_BITS=32 swiotlb=force
 # runs: rxe rt long LONG=
+# runs: rxe arm64-16k long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -11,6 +11,7 @@
 # runs: vfab kasan long GAPS=2
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: vfab stock long DMA_BITS=32 swiotlb=force
+# runs: rxe arm64-16k long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

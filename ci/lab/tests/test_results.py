@@ -237,14 +237,16 @@ class Builds(unittest.TestCase):
         once = {("guest.sh", "stock"), ("kernel.sh", "patched")}
         each = {(f"{name}.sh", kernel) for name in ("tools", "initramfs") for kernel in ("rt", "stock")}
         self.assertEqual(scripts, once | each)
-        self.assertEqual(folders, {"rt", "rxe-rt", "srpt-rt", "slow_qp-rt", "stock", "vfab-stock", "slow_qp-stock"})
+        self.assertEqual(folders, {"rt", "rdma_rxe-rt", "ib_srpt-rt", "slow_qp-rt", "stock", "vfab-stock", "slow_qp-stock"})
 
     def test_two_architectures(self):
         scripts, folders = self.prepared(("rxe", "stock"), ("rxe", "arm64"), ("vfab", "arm64-16k"))
         kernels = ("stock", "arm64", "arm64-16k")
         each = {(f"{name}.sh", kernel) for name in ("tools", "initramfs") for kernel in kernels}
-        self.assertEqual(scripts, {("guest.sh", "stock"), ("guest.sh", "arm64-16k")} | each)
-        self.assertEqual(folders, {*kernels, *(f"slow_qp-{kernel}" for kernel in kernels), "vfab-arm64-16k"})
+        once = {("guest.sh", "stock"), ("guest.sh", "arm64-16k"), ("kernel.sh", "patched")}
+        self.assertEqual(scripts, once | each)
+        others = {"vfab-arm64-16k", "rdma_rxe-arm64-16k"}
+        self.assertEqual(folders, {*kernels, *(f"slow_qp-{kernel}" for kernel in kernels)} | others)
         self.assertEqual(set(self.lab.tools), set(kernels))
 
     def test_the_c_driver(self):
