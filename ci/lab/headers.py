@@ -16,7 +16,9 @@ from . import TOP
 
 TESTS = TOP / "userspace-tests/guest"
 KINDS = ("rxe", "siw", "vfab", "rxe+user", "siw+user")
-KERNELS = ("stock", "rt", "arm64", "arm64-16k", "test", "rtdebug", "kasan")
+# The series of Debian 13's own kernel.
+OWN = "6.12"
+KERNELS = ("stock", OWN, "rt", "arm64", "arm64-16k", "test", "rtdebug", "kasan")
 SETS = ("fast", "long")
 # The adapters that ib_vfab can resemble (PERSONALITY=*).
 PERSONALITIES = (
@@ -152,3 +154,10 @@ def runs(path):
 def every(tests=TESTS):
     """Returns the runs of all tests, ordered by the tests' numbers."""
     return [run for path in sorted(tests.glob("[0-9][0-9]-*.sh")) for run in runs(path)]
+
+
+def of_series(found, series):
+    """Returns those of the runs that this series has. The only kernel of Debian 13's own series is its `stock`."""
+    if series != OWN:
+        return [run for run in found if run.kernel != OWN]
+    return [dataclasses.replace(run, kernel="stock") for run in found if run.kernel == OWN]

@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import fnmatch
 import math
+import os
 import re
 
 from . import headers
@@ -184,6 +185,8 @@ def read_part(part):
 
 def guests(which, words, one=False, runs=None):
     """Returns the guests of a set, or those that a selection needs; with `one` only for its first run."""
-    runs = [p for p in (headers.every() if runs is None else runs) if p.set == which]
+    if runs is None:
+        runs = headers.of_series(headers.every(), os.environ.get("SERIES"))
+    runs = [p for p in runs if p.set == which]
     chosen = select(runs, words)
     return pack(chosen[:1] if one else chosen, BOUND[which])

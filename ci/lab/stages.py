@@ -88,6 +88,9 @@ def look(name, series, table=TABLE):
     else:
         raise Refused(f"no stage {name}")
     _, lane, quiet, kernels, *command = words
+    if (plain, on) == ("guests", headers.OWN):
+        # These are few, so the parts do not share them.
+        kernels, command = "stock", ["env", "-u", "PART", *command]
     if kernel != "stock" and command != ["ci/demo.sh"]:
         raise Refused(f"no stage {name}: only the demo runs on {kernel}")
     kernels = tuple(kernel if k == "stock" else k for k in kernels.split(",") if k != "-")
@@ -101,16 +104,16 @@ def default(series):
     names = [n for n in names if LONG or n not in ONLY_LONG]
     others = [line.split()[0] for line in script("series.sh").splitlines()]
     names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
-    # Debian 13's own kernel has no Rust. The last one is the kernel with PREEMPT_RT.
-    own = script("series.sh", "stable").split()[0]
-    return names + [f"node@{own}", f"demo@{own}", "demo@rt"]
+    # Debian 13's own kernel has no Rust. The last one of the fast set is the kernel with PREEMPT_RT.
+    own = headers.OWN
+    return names + [f"node@{own}", f"demo@{own}", "demo@rt"] + [f"guests@{own}"] * LONG
 
 
 def share(names, part):
     """Returns the stages of one of several parts. The parts share the guests of each `guests` stage; of the others each
     has every Nth, as the table has the long ones side by side."""
     number, parts = packing.read_part(part)
-    is_shared = lambda name: name.partition("@")[0] == "guests"
+    is_shared = lambda name: name.partition("@")[0] == "guests" and name != f"guests@{headers.OWN}"
     others = [n for n in names if not is_shared(n)]
     return others[number - 1 :: parts] + [n for n in names if is_shared(n)]
 

@@ -6,6 +6,7 @@
 # takes: 8
 # runs: rxe kasan fast long kmemleak=on
 # runs: vfab kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -5,6 +5,7 @@
 # deadline: 120
 # takes: 52
 # runs: rxe kasan fast long kmemleak=on
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = rxe ] || skip "rxe only"

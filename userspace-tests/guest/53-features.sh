@@ -8,6 +8,7 @@
 # runs: rxe kasan fast long LONG=
 # runs: rxe stock long
 # runs: siw vfab kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -8,6 +8,7 @@
 # runs: rxe kasan fast
 # runs: rxe stock long
 # runs: vfab rxe+user kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -8,6 +8,7 @@
 # runs: rxe kasan fast long
 # runs: rxe stock long
 # runs: vfab kasan fast long
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 rule=/run/udev/rules.d/60-rdma-persistent-naming.rules

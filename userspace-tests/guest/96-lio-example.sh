@@ -6,6 +6,7 @@
 # deadline: 240
 # takes: 40
 # runs: rxe stock kasan fast long
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 undo() { umount $tmp/mnt; /srp/lio-example --remove; }

@@ -5,6 +5,7 @@
 # deadline: 120
 # takes: 12
 # runs: rxe stock fast long
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -52,6 +52,12 @@ class Headers(unittest.TestCase):
         for word in "rxx", "KASAN", "slow", "memory", "memory=", "memory=4G", "COLOUR=red", "CM=rdma", "LONG=1":
             self.refused(word, *GOOD, f"runs: vfab kasan long {word}")
 
+    def test_debians_own_kernel(self):
+        found = self.runs(*GOOD, "runs: rxe 6.12 long LONG=")
+        newest, own = (headers.of_series(found, series) for series in ("7.3", "6.12"))
+        self.assertEqual(newest, found[:-1])
+        self.assertEqual([(p.kind, p.kernel, p.set) for p in own], [("rxe", "stock", "long")])
+
     def test_twice(self):
         self.refused("rxe", *GOOD, "runs: rxe rxe rt long")
         self.refused("memory=2", *GOOD, "runs: rxe rt long memory=1 memory=2")

@@ -50,6 +50,16 @@ class Looking(unittest.TestCase):
         names = ["a", "guests", "b", "c", "guests@7.2", "d", "e"]
         parts = [stages.share(names, f"{i}/3") for i in (1, 2, 3)]
         self.assertEqual(parts, [[*own, "guests", "guests@7.2"] for own in ("ad", "be", "c")])
+        parts = [stages.share(["a", "guests", "guests@6.12"], f"{i}/2") for i in (1, 2)]
+        self.assertEqual(parts, [["a", "guests"], ["guests@6.12", "guests"]])
+
+    def test_guests_of_debians_own_kernel(self):
+        s = stages.look("guests@6.12", "7.3")
+        self.assertEqual((s.series, s.kernels, s.command), ("6.12", ("stock",), ("env", "-u", "PART", "ci/guests.sh")))
+        with mock.patch.multiple(stages, LONG=True, script=lambda *_: "7.3 a b\n7.2 c d\n"):
+            self.assertIn("guests@6.12", stages.default("7.3"))
+        with mock.patch.multiple(stages, LONG=False, script=lambda *_: "7.3 a b\n7.2 c d\n"):
+            self.assertNotIn("guests@6.12", stages.default("7.3"))
 
     def test_the_table(self):
         for line in stages.TABLE.strip().split("\n"):
