@@ -75,7 +75,8 @@ fn key(line: &str) -> Option<Key> {
     Some(Key(key))
 }
 
-fn read(path: &Path) -> Result<Vec<Key>, String> {
+/// Reads a file that only its owner may access.
+pub fn secret(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     let mut file = File::open(path).map_err(|e| e.to_string())?;
     let mode = file.metadata().map_err(|e| e.to_string())?.mode() & 0o777;
@@ -85,7 +86,11 @@ fn read(path: &Path) -> Result<Vec<Key>, String> {
         ));
     }
     file.read_to_string(&mut text).map_err(|e| e.to_string())?;
-    parse(&text)
+    Ok(text)
+}
+
+fn read(path: &Path) -> Result<Vec<Key>, String> {
+    parse(&secret(path)?)
 }
 
 /// A file of keys. The first key proves this side, each of them proves the other side.

@@ -2,14 +2,19 @@
 
 //! An etcd client for the JSON gateway (`/v3/...`, see the etcd API reference).
 
-use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::{Duration, Instant},
-};
+mod access;
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use serde_json::{json, Value};
+
+use access::Access;
+pub use access::Cluster;
 
 /// Timeout until the answer is complete.
 pub const PATIENCE: Duration = Duration::from_millis(700);
+/// The same for the answer to a password, which etcd hashes slowly on purpose.
+const PASSWORD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A key-value pair.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,9 +41,11 @@ pub struct View {
 /// The etcd endpoints. Requests are synchronous. A failed request may still have been executed.
 #[derive(Clone, Debug)]
 pub struct Etcd {
-    at: Vec<SocketAddr>,
+    access: Access,
     /// Index of the endpoint to try first.
     first: usize,
+    /// The token of the user. etcd forgets tokens after a time.
+    token: Option<String>,
 }
 
 fn bad(why: &str) -> io::Error {
@@ -107,14 +114,25 @@ fn succeeded(answer: &str) -> bool {
     fields(answer, "succeeded") == ["true"]
 }
 
-/// The body of a complete response (RFC 9112).
-fn body(response: &str) -> io::Result<String> {
+/// What etcd says in an answer with an error, in JSON or as a line, or else its status line.
+fn refusal(status: &str, rest: &str) -> String {
+    let json = rest.find('{').zip(rest.rfind('}'));
+    let json = json.and_then(|(from, to)| rest.get(from..=to));
+    let value = json.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let text = |name| value.as_ref()?.get(name)?.as_str();
+    let line = Some(rest.trim()).filter(|line| line.contains(' ') && !line.contains('\n'));
+    let text = text("message").or_else(|| text("error")).or(line);
+    text.unwrap_or(status).into()
+}
+
+/// The body of a complete response (RFC 9112), or what etcd refuses.
+fn body(response: &str) -> io::Result<Result<String, String>> {
     let part = || bad("its answer is not whole");
     let (head, mut rest) = response.split_once("\r\n\r\n").ok_or_else(part)?;
     let mut lines = head.lines();
     let status = lines.next().unwrap_or_default();
     if !status.starts_with("HTTP/1.1 200 ") {
-        return Err(bad(status));
+        return Ok(Err(refusal(status, rest)));
     }
     let mut len = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
@@ -123,7 +141,7 @@ fn body(response: &str) -> io::Result<String> {
         }
     }
     if let Some(len) = len {
-        return Ok(rest.get(..len).ok_or_else(part)?.into());
+        return Ok(Ok(rest.get(..len).ok_or_else(part)?.into()));
     }
     // A chunked body ends with an empty chunk.
     let mut all = String::new();
@@ -131,7 +149,7 @@ fn body(response: &str) -> io::Result<String> {
         let (size, behind) = rest.split_once("\r\n").ok_or_else(part)?;
         let size = size.split(';').next().unwrap_or_default().trim();
         match usize::from_str_radix(size, 16).map_err(|_| part())? {
-            0 => return Ok(all),
+            0 => return Ok(Ok(all)),
             size => {
                 all.push_str(behind.get(..size).ok_or_else(part)?);
                 rest = behind[size..].strip_prefix("\r\n").ok_or_else(part)?;
@@ -141,51 +159,86 @@ fn body(response: &str) -> io::Result<String> {
 }
 
 impl Etcd {
-    /// Creates a client that uses the first endpoint that answers.
-    pub fn new(at: Vec<SocketAddr>) -> Self {
-        Self { at, first: 0 }
+    /// Creates a client that uses the first endpoint that answers. Reads the files of the cluster;
+    /// the error names a wrong one.
+    pub fn new(cluster: Cluster) -> io::Result<Self> {
+        Ok(Self {
+            access: Access::open(cluster)?,
+            first: 0,
+            token: None,
+        })
     }
 
-    /// Tries the endpoints in turn until one answers.
+    /// Tries the endpoints in turn until one answers. If none does, reads the files again: etcd may
+    /// have another certificate, user or password.
     fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
         let mut result = Err(bad("no endpoint"));
-        for _ in 0..self.at.len() {
-            result = Self::post_to(self.at[self.first], path, body);
+        for _ in 0..self.access.at().len() {
+            let at = self.access.at()[self.first];
+            result = self.ask(at, path, body);
             if result.is_ok() {
-                break;
+                return result;
             }
-            self.first = (self.first + 1) % self.at.len();
+            self.first = (self.first + 1) % self.access.at().len();
         }
+        self.access.refresh();
         result
     }
 
-    fn post_to(at: SocketAddr, path: &str, question: &str) -> io::Result<String> {
-        let end = Instant::now() + PATIENCE;
-        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let head = format!(
-            "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+    /// Asks an endpoint, with the token of the user.
+    fn ask(&mut self, at: SocketAddr, path: &str, question: &str) -> io::Result<String> {
+        let mut answer = self.try_token(at, path, question)?;
+        let old = |e: &String| {
+            e.contains("invalid auth token") || e.contains("revision of auth store is old")
+        };
+        if answer.as_ref().is_err_and(old) && self.token.take().is_some() {
+            answer = self.try_token(at, path, question)?;
+        }
+        let answer = answer.map_err(|e| self.access.error(at, self.access.meaning(&e)))?;
+        // An answer without a revision is an error message.
+        revision(&answer).map_err(|e| self.access.error(at, e))?;
+        Ok(answer)
+    }
+
+    /// Asks with a new token if there is none.
+    fn try_token(
+        &mut self,
+        at: SocketAddr,
+        path: &str,
+        question: &str,
+    ) -> io::Result<Result<String, String>> {
+        if let (None, Some((name, password))) = (&self.token, self.access.user()) {
+            let who = json!({"name": name, "password": password}).to_string();
+            let answer = match self.request(at, "auth/authenticate", &who, PASSWORD_PATIENCE)? {
+                Ok(answer) => answer,
+                Err(e) => return Ok(Err(e)),
+            };
+            // The token becomes a part of the head of a request.
+            let good = |t: &&str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_graphic());
+            let token = fields(&answer, "token").first().copied().filter(good);
+            self.token = Some(token.ok_or_else(|| bad("a user without a token"))?.into());
+        }
+        self.request(at, path, question, PATIENCE)
+    }
+
+    fn request(
+        &self,
+        at: SocketAddr,
+        path: &str,
+        question: &str,
+        patience: Duration,
+    ) -> io::Result<Result<String, String>> {
+        let token = self.token.as_ref();
+        let token = token.map_or(String::new(), |t| format!("Authorization: {t}\r\n"));
+        // A request without Accept and a token is one of the user that the certificate of etcd names.
+        let request = format!(
+            "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\n{token}Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{question}",
             question.len()
         );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(question.as_bytes())?;
-        let (mut all, mut part) = (Vec::new(), [0; 4096]);
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut part)? {
-                0 => break,
-                n => all.extend_from_slice(&part[..n]),
-            }
-        }
-        let text = String::from_utf8(all).map_err(|_| bad("its answer is no text"))?;
-        let answer = body(&text)?;
-        // An answer without a revision is an error message.
-        revision(&answer)?;
-        Ok(answer)
+        let answer = self.access.exchange(at, request.as_bytes(), patience)?;
+        let text = String::from_utf8(answer).map_err(|_| bad("its answer is no text"));
+        text.and_then(|text| body(&text))
+            .map_err(|e| self.access.error(at, e))
     }
 
     /// Creates a lease with a TTL in seconds; returns its ID.
@@ -302,11 +355,11 @@ mod tests {
     fn a_response_is_taken_as_a_whole() {
         let ok = "HTTP/1.1 200 OK\r\n";
         let plain = format!("{ok}content-length: 4\r\nDate: x\r\n\r\n{{\"a\"");
-        assert_eq!(body(&plain).unwrap(), "{\"a\"");
+        assert_eq!(body(&plain).unwrap().unwrap(), "{\"a\"");
         let chunks = format!(
             "{ok}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0a\r\n0123456789\r\n0\r\n\r\n"
         );
-        assert_eq!(body(&chunks).unwrap(), "abc0123456789");
+        assert_eq!(body(&chunks).unwrap().unwrap(), "abc0123456789");
         // A truncated response must be rejected.
         for len in 0..plain.len() {
             assert!(body(&plain[..len]).is_err(), "{len}");
@@ -314,7 +367,26 @@ mod tests {
         for len in 0..chunks.len() - "\r\n\r\n".len() {
             assert!(body(&chunks[..len]).is_err(), "{len}");
         }
-        let refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
-        assert!(body(refused).unwrap_err().to_string().contains("503"));
+        for (refused, why) in [
+            (
+                "503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+                "HTTP/1.1 503 Service Unavailable",
+            ),
+            (
+                "401 Unauthorized\r\n\r\n{\"error\":\"no token\",\"code\":16}",
+                "no token",
+            ),
+            (
+                "400 Bad Request\r\n\r\n18\r\n{\"message\":\"\\\"a\\\" is wrong\"}\r\n0\r\n\r\n",
+                "\"a\" is wrong",
+            ),
+            (
+                "400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+                "Client sent an HTTP request to an HTTPS server.",
+            ),
+        ] {
+            let refused = format!("HTTP/1.1 {refused}");
+            assert_eq!(body(&refused).unwrap(), Err(why.to_string()), "{refused}");
+        }
     }
 }

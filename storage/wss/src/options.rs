@@ -11,6 +11,8 @@ use srp_target::{
     values::Values,
 };
 
+use crate::etcd::Cluster;
+
 /// Size of a cache line, in bytes.
 pub const LINE: u32 = 64 << 10;
 
@@ -26,6 +28,7 @@ serves files or block devices. The first one is its object 0.
   --etcd URL[,URL]...    as for the SE; the RS waits for etcd when it starts, and accepts no SE
                          that is older than the one in etcd
   --system NAME          as for the SE
+  --etcd-ca, --etcd-cert, --etcd-key, --etcd-user, --etcd-password  as for the SE
   --key FILE             keys that all roles share: one a line, of 64 hexadecimal digits.
                          The first one proves this role, each of them proves others. Read again for
                          each connection. Give it to all roles of a system, or to none
@@ -51,11 +54,16 @@ and object; the first unit is LUN 0.
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           maximum number of channels of a session, 1 to 64 (default 16)
   --extent MIB           size of an extent, which one CE owns, 1 to 1048576 (default 64)
-  --etcd URL[,URL]...    where etcd serves clients, such as http://10.0.0.1:2379. One SE of the
+  --etcd URL[,URL]...    where etcd serves clients, such as https://10.0.0.1:2379. One SE of the
                          system holds a key there; others wait until it ends. An SE ends when its
                          lease of 5 s is in doubt. Without this option its epoch is the time of day.
                          Give it to all RS and SE of a system, or to none
   --system NAME          name of the system in etcd: letters, digits, - and _
+  --etcd-ca FILE         CA of the certificate of etcd, in PEM; https:// needs it
+  --etcd-cert FILE       certificate that proves this client to etcd, in PEM
+  --etcd-key FILE        its key
+  --etcd-user NAME       user of etcd, only with https://
+  --etcd-password FILE   the user's password. These files are read again if etcd refuses the role
   --key FILE             as for the RS
   --allow FILE           initiators that may log in; see srp-target
 
@@ -89,6 +97,11 @@ pub const SCHEMA: Schema = &[
             ("threads", Kind::Number),
             ("etcd", Kind::Joined),
             ("system", Kind::Text),
+            ("etcd-ca", Kind::Text),
+            ("etcd-cert", Kind::Text),
+            ("etcd-key", Kind::Text),
+            ("etcd-user", Kind::Text),
+            ("etcd-password", Kind::Text),
             ("key", Kind::Text),
         ],
     ),
@@ -105,6 +118,11 @@ pub const SCHEMA: Schema = &[
             ("extent", Kind::Number),
             ("etcd", Kind::Joined),
             ("system", Kind::Text),
+            ("etcd-ca", Kind::Text),
+            ("etcd-cert", Kind::Text),
+            ("etcd-key", Kind::Text),
+            ("etcd-user", Kind::Text),
+            ("etcd-password", Kind::Text),
             ("key", Kind::Text),
             ("allow", Kind::Text),
         ],
@@ -140,8 +158,8 @@ const FORMAT: Table = (
 /// An etcd cluster and the name of the system in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct System {
-    /// Client endpoints of etcd.
-    pub etcd: Vec<SocketAddr>,
+    /// The cluster.
+    pub etcd: Cluster,
     /// Name of the system.
     pub name: String,
 }
@@ -220,24 +238,15 @@ pub enum Options {
 }
 
 fn system(values: &mut Values, role: &str) -> Result<Option<System>, String> {
-    match (values.all("--etcd").pop(), values.word("--system")?) {
+    let etcd = values.all("--etcd").pop().unwrap_or_default();
+    let urls = etcd.to_string_lossy();
+    let urls = urls.split(',').filter(|url| !url.is_empty());
+    let urls: Vec<_> = urls.map(String::from).collect();
+    match (Cluster::take(values, &urls)?, values.word("--system")?) {
         (None, None) => Ok(None),
-        (Some(etcd), Some(name)) => Ok(Some(System {
-            etcd: urls(&etcd.to_string_lossy())?,
-            name,
-        })),
+        (Some(etcd), Some(name)) => Ok(Some(System { etcd, name })),
         _ => Err(format!("{role} needs both --etcd and --system")),
     }
-}
-
-/// Parses URLs like `http://10.0.0.1:2379,http://10.0.0.2:2379`.
-fn urls(text: &str) -> Result<Vec<SocketAddr>, String> {
-    let one = |url: &str| {
-        let rest = url.strip_prefix("http://")?;
-        rest.strip_suffix('/').unwrap_or(rest).parse().ok()
-    };
-    let all: Option<Vec<_>> = text.split(',').map(one).collect();
-    all.ok_or_else(|| format!("--etcd: '{text}' is no list of http://ADDRESS:PORT"))
 }
 
 /// Parses objects like `1/0+2/0`.
@@ -392,8 +401,8 @@ mod tests {
                 panic!();
             };
             let system = system.unwrap();
-            assert_eq!((system.etcd.len(), system.name.as_str()), (2, "a-1"));
-            assert_eq!(system.etcd[1].port(), 1);
+            assert_eq!((system.etcd.at.len(), system.name.as_str()), (2, "a-1"));
+            assert_eq!(system.etcd.at[1].port(), 1);
         }
     }
 
@@ -441,8 +450,32 @@ mod tests {
                 "rs needs both --etcd and --system",
             ),
             (
-                "rs --number 1 --file /a --etcd 10.0.0.1:1 --system a",
-                "--etcd: '10.0.0.1:1' is no list of http://ADDRESS:PORT",
+                "rs --number 1 --file /a --etcd http://10.0.0.1 --system a",
+                "--etcd: 'http://10.0.0.1' is no http://ADDRESS:PORT or https://ADDRESS:PORT",
+            ),
+            (
+                "rs --number 1 --file /a --etcd-ca f",
+                "--etcd-ca needs https:// in --etcd",
+            ),
+            (
+                "rs --number 1 --file /a --etcd https://10.0.0.1:1 --system a",
+                "https:// in --etcd needs --etcd-ca",
+            ),
+            (
+                "rs --number 1 --file /a --etcd https://10.0.0.1:1,http://10.0.0.2:1 --system a",
+                "--etcd: all of its URLs are https://, or none",
+            ),
+            (
+                "rs --number 1 --file /a --etcd https://10.0.0.1:1 --etcd-ca f --etcd-cert g",
+                "--etcd-cert needs --etcd-key",
+            ),
+            (
+                "rs --number 1 --file /a --etcd https://10.0.0.1:1 --etcd-ca f --etcd-password g",
+                "--etcd-password needs --etcd-user",
+            ),
+            (
+                "rs --number 1 --file /a --etcd http://10.0.0.1:1 --etcd-user g",
+                "--etcd-user needs https:// in --etcd",
             ),
             (
                 "rs --number 1 --file /a --etcd http://10.0.0.1:1 --system a/b",

@@ -251,7 +251,7 @@ fn an_rs_waits_for_etcd() {
         assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
     }
     // The next endpoint is tried if one does not answer.
-    let both = wss::etcd::Etcd::new(vec![made.at[1], made.at[0]]);
+    let both = made::plain(vec![made.at[1], made.at[0]]);
     let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
     assert_eq!(least, Some(leadership.epoch()));
 }

@@ -2,7 +2,7 @@
 
 //! The coordinator in etcd.
 
-use std::{io, net::SocketAddr};
+use std::io;
 
 use wss::etcd;
 
@@ -26,12 +26,12 @@ fn bad(why: &str) -> io::Error {
 
 impl Etcd {
     /// Creates a client for the set with this name.
-    pub fn new(at: Vec<SocketAddr>, set: &str) -> Self {
-        Self {
-            client: etcd::Etcd::new(at),
+    pub fn new(at: etcd::Cluster, set: &str) -> io::Result<Self> {
+        Ok(Self {
+            client: etcd::Etcd::new(at)?,
             prefix: format!("/xorset/{set}/"),
             lease: None,
-        }
+        })
     }
 
     fn key(&self, key: Key) -> String {

@@ -9,6 +9,7 @@ use srp_target::{
     proto::{guid::IoClass, ids::PortId},
     values::Values,
 };
+use wss::etcd::Cluster;
 
 use crate::{
     coordinator::TTL,
@@ -34,8 +35,14 @@ xorset node --file FILE --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--
 serves the cells of one node.
   --number N             number of the node: a file of another one is refused
   --node ADDRESS:PORT    a node, in the order of their numbers; this node listens at its own address
-  --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used
+  --etcd ADDRESS:PORT    where etcd serves clients; if it does not respond, the next one is used.
+                         With TLS https://ADDRESS:PORT
   --set NAME             name of the set in etcd (default xorset)
+  --etcd-ca FILE         CA of the certificate of etcd, in PEM; https:// needs it
+  --etcd-cert FILE       certificate that proves this client to etcd, in PEM
+  --etcd-key FILE        its key
+  --etcd-user NAME       user of etcd, only with https://
+  --etcd-password FILE   the user's password. These files are read again if etcd refuses the role
   --key FILE             keys that nodes and clients share: one a line, of 64
                          hexadecimal digits. The first one proves this role, each of them proves
                          others. Read again for each connection. Give it to all, or to none
@@ -44,6 +51,7 @@ xorset client --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...] 
 exports the set as LUN 0 of an SRP target. One client has the set; others name it and wait until it
 ends.
   --node, --etcd, --set, --key  as above
+  --etcd-ca, --etcd-cert, --etcd-key, --etcd-user, --etcd-password  as above
   --allow FILE           initiators that may log in; see srp-target
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
@@ -72,6 +80,11 @@ pub const SCHEMA: Schema = &[
             ("node", Kind::List),
             ("etcd", Kind::List),
             ("set", Kind::Text),
+            ("etcd-ca", Kind::Text),
+            ("etcd-cert", Kind::Text),
+            ("etcd-key", Kind::Text),
+            ("etcd-user", Kind::Text),
+            ("etcd-password", Kind::Text),
             ("key", Kind::Text),
         ],
     ),
@@ -81,6 +94,11 @@ pub const SCHEMA: Schema = &[
             ("node", Kind::List),
             ("etcd", Kind::List),
             ("set", Kind::Text),
+            ("etcd-ca", Kind::Text),
+            ("etcd-cert", Kind::Text),
+            ("etcd-key", Kind::Text),
+            ("etcd-user", Kind::Text),
+            ("etcd-password", Kind::Text),
             ("key", Kind::Text),
             ("allow", Kind::Text),
             ("listen", Kind::Text),
@@ -112,8 +130,8 @@ const FORMAT: Table = (
 pub struct Set {
     /// The nodes.
     pub nodes: [SocketAddr; NODES],
-    /// Endpoints of etcd.
-    pub etcd: Vec<SocketAddr>,
+    /// The etcd cluster.
+    pub etcd: Cluster,
     /// Name of the set in etcd.
     pub name: String,
 }
@@ -207,12 +225,15 @@ impl Options {
             });
         }
         let nodes = values.addresses("--node")?;
+        let urls = values.all("--etcd");
+        let urls: Vec<_> = urls.iter().map(|u| u.to_string_lossy().into()).collect();
+        let etcd = Cluster::take(&mut values, &urls)?;
         let count = nodes.len();
         let set = Set {
             nodes: nodes
                 .try_into()
                 .map_err(|_| format!("there are {count} --node, not {NODES}"))?,
-            etcd: values.addresses("--etcd")?,
+            etcd: etcd.ok_or_else(|| format!("{role} needs --etcd"))?,
             name: values.word("--set")?.unwrap_or_else(|| "xorset".into()),
         };
         let key = values.file("--key");
@@ -278,6 +299,7 @@ mod tests {
         let client = format!("client {nodes}");
         let all = |options: &str| format!("{client} --etcd 10.0.0.2:2379 {options}");
         let (lease, set) = (all("--lease 2"), all("--set a/b"));
+        let secure = format!("{client} --etcd https://10.0.0.2:2379");
         for (line, why) in [
             ("", "there is no role"),
             ("disk", "'disk' is no role"),
@@ -292,6 +314,7 @@ mod tests {
             ),
             ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
             (client.as_str(), "client needs --etcd"),
+            (secure.as_str(), "https:// in --etcd needs --etcd-ca"),
             (lease.as_str(), "--lease: '2' is not what it can be"),
             (set.as_str(), "--set: 'a/b' is not what it can be"),
         ] {

@@ -346,12 +346,22 @@ pub fn check_access(key: Option<&Path>, allow: Option<&Path>) -> io::Result<()> 
 pub fn check(options: Options) -> io::Result<()> {
     match options {
         Options::Rs {
-            number, files, key, ..
+            number,
+            files,
+            key,
+            system,
+            ..
         } => {
             check_access(key.as_deref(), None)?;
+            system.map(|s| Etcd::new(s.etcd)).transpose()?;
             objects(number, &files, Use::Checking).map(|_| ())
         }
-        Options::Se { key, allow, .. } => check_access(key.as_deref(), allow.as_deref()),
+        Options::Se {
+            key, allow, system, ..
+        } => {
+            system.map(|s| Etcd::new(s.etcd)).transpose()?;
+            check_access(key.as_deref(), allow.as_deref())
+        }
         Options::Ce { key, .. } => check_access(key.as_deref(), None),
         Options::Format { .. } => Ok(()),
     }
@@ -391,7 +401,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             // This RS already holds the port, so no SE can announce its epoch to an earlier
             // instance after the lookup.
             if let Some(system) = system {
-                let etcd = Etcd::new(system.etcd);
+                let etcd = Etcd::new(system.etcd)?;
                 match election::least_epoch(etcd, &system.name, waits(&stop))? {
                     Some(epoch) => role.refuse_before(epoch),
                     None => return ended(),
@@ -411,7 +421,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             let guard = Guard::open(KEYED, ours, &[CE], key.as_deref())?;
             let leadership = match system {
                 Some(system) => {
-                    let etcd = Etcd::new(system.etcd.clone());
+                    let etcd = Etcd::new(system.etcd.clone())?;
                     program::ready("waits for its place as the SE");
                     match Leadership::begin(etcd, &system.name, waits(&stop))? {
                         Some(leadership) => Some(leadership),

@@ -225,6 +225,11 @@ fn serve(
     };
 }
 
+/// A client of these endpoints.
+pub fn plain(at: Vec<SocketAddr>) -> wss::etcd::Etcd {
+    wss::etcd::Etcd::new(wss::etcd::Cluster::plain(at)).unwrap()
+}
+
 impl Made {
     /// Starts a server with this number of endpoints.
     pub fn new(endpoints: usize) -> Self {
@@ -257,7 +262,7 @@ impl Made {
     }
 
     pub fn etcd(&self, endpoint: usize) -> wss::etcd::Etcd {
-        wss::etcd::Etcd::new(vec![self.at[endpoint]])
+        plain(vec![self.at[endpoint]])
     }
 
     pub fn set(&self, endpoint: usize, behaviour: Behaviour) {

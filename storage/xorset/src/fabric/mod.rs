@@ -30,6 +30,7 @@ use wss::{
 };
 
 use crate::{
+    etcd::Etcd,
     journal::{Journal, Media},
     layout::Size,
     message::{Message, Role, LEN, PAYLOAD},
@@ -184,13 +185,22 @@ fn named(file: &Path, e: io::Error) -> io::Error {
 pub fn check(options: Options) -> io::Result<()> {
     match options {
         Options::Node {
-            number, file, key, ..
+            number,
+            file,
+            key,
+            set,
         } => {
             check_access(key.as_deref(), None)?;
+            Etcd::new(set.etcd, &set.name)?;
             let media = open(&file, number, Use::Checking);
             media.map(|_| ()).map_err(|e| named(&file, e))
         }
-        Options::Client { key, allow, .. } => check_access(key.as_deref(), allow.as_deref()),
+        Options::Client {
+            key, allow, set, ..
+        } => {
+            Etcd::new(set.etcd, &set.name)?;
+            check_access(key.as_deref(), allow.as_deref())
+        }
         Options::Format { .. } => Ok(()),
     }
 }

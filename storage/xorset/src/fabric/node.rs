@@ -45,7 +45,7 @@ pub(super) fn role(
     let listen = set.nodes[usize::from(number)];
     let file = std::sync::Arc::new(file);
     let reactor = Reactor::new(listen)?;
-    let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name), name());
+    let (mut etcd, value) = (Etcd::new(set.etcd.clone(), &set.name)?, name());
     // Keeps the key of the node. The thread ends with the process.
     thread::spawn(move || loop {
         let (key, ttl) = (Key::Node(number), TTL);
