@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # The storage system in user space (storage/wss): an SE, two CEs and an RS, each a host of its own, as is
 # the initiator. Roles without the key and initiators that are not in the list are refused. Verified I/O, the bytes that
-# each link carries, and crash and restart of each role. Then the same with etcd, which is down for long, and with a
-# second SE that replaces a sleeping one. Also run by make demo-wss.
+# each link carries, and crash and restart of each role. Then the same with etcd by TLS and user, which is down for
+# long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
 #
 # deadline: 900
 # takes: 259
@@ -68,7 +68,7 @@ tells() { [ "$(status $1 "$2")" = True ]; }
 with_etcd=
 role() {
 	local system=
-	[ -z "$with_etcd" ] || system="--etcd http://$(etcd_of $1) --system wss"
+	[ -z "$with_etcd" ] || system="--etcd https://$(etcd_of $1) --system wss $proof"
 	case $1 in
 	rs) runs rs rs --number 7 --file $files/one --file $files/two $system ;;
 	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 --allow $files/allow \
@@ -257,8 +257,34 @@ still_right() {
 }
 modprobe -a dm_multipath dm_round_robin || fail "no dm-multipath in this kernel"
 reconnect_delay=1 fast_io_fail=2 dev_loss=600
-start_etcd $files/etcd
+make_pki $files/pki
+start_etcd $files/etcd $files/pki
+etcd_is_up() { ask_etcd $files/pki "" kv/range '{"key":"<a>"}' >$tmp/out 2>&1; }
+within 60 "etcd" etcd_is_up
+etcd_users $files/pki wss word /wss/wss/ >$tmp/out 2>&1 || fail "etcd: $(<$tmp/out)"
+(umask 077 && echo word >$files/password && echo none >$files/wrong)
+proof="--etcd-ca $files/pki/ca.pem --etcd-cert $files/pki/role.pem --etcd-key $files/pki/role.key \
+	--etcd-user wss --etcd-password $files/password"
 with_etcd=1
+# Without all of it etcd and a role refuse each other.
+for wrong in "other.pem/its certificate is of no CA in --etcd-ca" "role.pem/it demands --etcd-cert" \
+	"password/there is no user 'wss' of --etcd-user" "--etcd-user/it demands --etcd-user" \
+	"wss/the user 'wss' of --etcd-user may not access these keys"; do
+	: >$tmp/se
+	right=$proof name=wss
+	case $wrong in
+	other*) proof=${proof/ca.pem/other.pem} ;;
+	role*) proof=${proof/"--etcd-cert $files/pki/role.pem --etcd-key $files/pki/role.key"/} ;;
+	password*) proof=${proof/password $files\/password/password $files/wrong} ;;
+	--*) proof=${proof%--etcd-user*} ;;
+	wss*) name=other ;;
+	esac
+	proof+=" --system $name"
+	role se
+	within 20 "a refusal" says se "waits for etcd: https://.*: ${wrong#*/}"
+	die se
+	proof=$right
+done
 for h in rs se ce1 ce2; do again $h; done
 leads se
 within 30 "both CEs" says ce1 'attached to RS 7'
@@ -278,7 +304,7 @@ die etcd
 fails se 'etcd has not confirmed its lease in time'
 again se
 within 30 "an SE that waits" says se 'waits for etcd'
-start_etcd $files/etcd
+start_etcd $files/etcd $files/pki
 leads se
 # No multipathd reinstates the path.
 within 90 "the session" state running
@@ -305,12 +331,8 @@ still_right "an SE slept while another one took its place"
 # The key of a live SE is deleted with its lease. A third SE starts and ends. An RS started afterwards has only seen the
 # second SE, and accepts nothing from it.
 die rs
-python3 - <<-'EOF' || fail "cannot delete the key"
-	import base64, json, urllib.request
-	key = base64.b64encode(b"/wss/wss/se").decode()
-	ask = urllib.request.Request("http://127.0.0.1:2379/v3/kv/deleterange", json.dumps({"key": key}).encode())
-	assert json.load(urllib.request.urlopen(ask, timeout=20)).get("deleted") == "1"
-EOF
+ask_etcd $files/pki root kv/deleterange '{"key":"</wss/wss/se>"}' >$tmp/out 2>&1 && grep -q '"deleted":"1"' $tmp/out ||
+	fail "cannot delete the key: $(<$tmp/out)"
 again se
 within 30 "another SE" says se 'listens at'
 die se

@@ -62,13 +62,64 @@ serve() {
 }
 says() { grep -E -- "$2" $tmp/$1 >/dev/null; }
 
-# start_etcd DIRECTORY: starts etcd on the router, as a process of the pseudo host `etcd`, with its data in DIRECTORY.
+# certify DIRECTORY NAME OPTION...: makes NAME.pem and NAME.key there, signed by its ca.pem.
+certify() {
+	(umask 077 && cd $1 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+		-keyout $2.key -out $2.pem "${@:3}") 2>$tmp/err || fail "openssl: $(<$tmp/err)"
+}
+# make_pki DIRECTORY: puts the CA and the certificates of etcd and of a role there, and another CA.
+make_pki() {
+	local h names=IP:127.0.0.1 signed=(-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE)
+	mkdir -p $1
+	for h in "${number[@]}"; do names+=,IP:10.0.$h.1; done
+	certify $1 ca -subj /CN=ca
+	certify $1 other -subj /CN=ca
+	certify $1 etcd "${signed[@]}" -subj /O=etcd -addext subjectAltName=$names
+	certify $1 role "${signed[@]}" -subj /O=role
+}
+# start_etcd DIRECTORY [PKI]: starts etcd on the router, as a process of the pseudo host `etcd`, with its data in
+# DIRECTORY; with TLS if there are certificates in PKI.
 start_etcd() {
+	local scheme=http tls=()
+	[ -z "${2-}" ] || scheme=https tls=(--cert-file $2/etcd.pem --key-file $2/etcd.key --trusted-ca-file $2/ca.pem
+		--client-cert-auth --auth-token-ttl 5 --bcrypt-cost 4)
 	type etcd >/dev/null || fail "no etcd in this guest"
 	ip link set lo up
-	etcd --data-dir $1 --listen-client-urls http://0.0.0.0:2379 --advertise-client-urls http://127.0.0.1:2379 \
-		--listen-peer-urls http://127.0.0.1:2380 >>$tmp/etcd 2>&1 &
+	etcd --data-dir $1 --listen-client-urls $scheme://0.0.0.0:2379 --advertise-client-urls $scheme://127.0.0.1:2379 \
+		--listen-peer-urls http://127.0.0.1:2380 "${tls[@]}" >>$tmp/etcd 2>&1 &
 	serving[etcd]=$!
+}
+# ask_etcd PKI PASSWORD [PATH JSON]...: sends requests to etcd with TLS, as root if there is a password, and prints the
+# answers. In JSON <a> is a in base 64.
+ask_etcd() {
+	python3 - "$@" <<-'EOF'
+		import base64, json, re, ssl, sys, urllib.request
+		pki, password = sys.argv[1:3]
+		tls = ssl.create_default_context(cafile=f"{pki}/ca.pem")
+		# The CA has no key usage.
+		tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+		tls.load_cert_chain(f"{pki}/role.pem", f"{pki}/role.key")
+		head = {}
+		def ask(path, text):
+		    text = re.sub("<(.*?)>", lambda m: base64.b64encode(m[1].encode()).decode(), text)
+		    request = urllib.request.Request(f"https://127.0.0.1:2379/v3/{path}", text.encode(), head)
+		    return urllib.request.urlopen(request, timeout=20, context=tls).read().decode()
+		if password:
+		    who = json.dumps({"name": "root", "password": password})
+		    head["Authorization"] = json.loads(ask("auth/authenticate", who))["token"]
+		for at in range(3, len(sys.argv), 2):
+		    print(ask(*sys.argv[at:at + 2]))
+	EOF
+}
+# etcd_users PKI NAME PASSWORD PREFIX: turns authentication of etcd on. A user with this name may use the keys below a
+# prefix that ends in /.
+etcd_users() {
+	local end=${4%/}0
+	ask_etcd $1 "" auth/user/add '{"name":"root","password":"root"}' auth/role/add '{"name":"root"}' \
+		auth/user/grant '{"user":"root","role":"root"}' auth/user/add "{\"name\":\"$2\",\"password\":\"$3\"}" \
+		auth/role/add '{"name":"roles"}' auth/user/grant "{\"user\":\"$2\",\"role\":\"roles\"}" auth/role/grant \
+		"{\"name\":\"roles\",\"perm\":{\"permType\":\"READWRITE\",\"key\":\"<$4>\",\"range_end\":\"<$end>\"}}" \
+		auth/enable '{}'
 }
 # etcd_of HOST: prints the address of etcd for HOST.
 etcd_of() { if [ $kind = siw ]; then echo 127.0.0.1:2379; else echo 10.0.${number[$1]}.1:2379; fi; }
