@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The storage system in user space (storage/wss): an SE, two CEs and an RS, each a host of its own, as is
-# the initiator. Roles without the key and initiators that are not in the list are refused. Verified I/O, the bytes that
-# each link carries, and crash and restart of each role. Then the same with etcd by TLS and user, which is down for
-# long, and with a second SE that replaces a sleeping one. Also run by make demo-wss.
+# the initiator. Roles without the key and initiators that are not in the list are refused; hostile roles end their own
+# connections only. Verified I/O, the bytes that each link carries, and crash and restart of each role. Then the same
+# with etcd by TLS and user, which is down for long, and with a second SE that replaces a sleeping one. Also run by make
+# demo-wss.
 #
 # deadline: 900
 # takes: 259
@@ -143,6 +144,37 @@ logged 'SRP login rejected: .*\(0x00010006\)'
 says se '2.*: login refused: it is not in the list of --allow' || fail "the SE: $(tail -n 5 $tmp/se)"
 equal "answer channels after the strangers" "$(<$files_of_host/answer_channels)" 2
 say "strangers without the key, with the old one, and not in the list: refused"
+
+# Roles that violate the protocol (userspace-tests/hostile), amid I/O: each ends its own connections, and nothing else.
+# hostile ROLE NUMBER ADDRESS: attacks that role.
+hostile() {
+	timeout 300 $([ $kind = siw ] || echo nsenter --net=/run/netns/se2) "$here/../srp-hostile" "$@" ab cd $files/keys \
+		0x0000000000000002$half >$tmp/hostile 2>&1
+	status=$?
+	while read -r line; do say "hostile to $1: $line"; done <$tmp/hostile
+	[ $status = 0 ] || fail "srp-hostile ended with status $status"
+}
+[ -f "$here/../srp-hostile" ] || fail "srp-hostile is not in this guest"
+chmod +x "$here/../srp-hostile"
+allows 0 2
+epochs='[(m["name"], m["up"], m["epoch"]) for m in s["members"]]'
+before=$(status se "$epochs")
+start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=64m --rate=600k --verify_backlog=32
+fio=$!
+sleep 1
+hostile rs 7 10.0.4.2:5559
+hostile se 0 10.0.1.2:5556
+kill -0 $fio 2>/dev/null || fail "the I/O ended before the attacks"
+io_ends $fio 200 "amid attacks"
+allows 0
+! log_has 'connection lost|abort of a command' || fail "an attack reached the session"
+equal "CEs after the attacks" "$(status se "$epochs")" "$before"
+equal "answer channels after the attacks" "$(<$files_of_host/answer_channels)" 2
+within 5 "the session of an attacker to end" tells se 's["sessions"] == 1'
+for h in rs se ce1 ce2; do
+	kill -0 ${serving[$h]} 2>/dev/null && ! says $h 'panicked' || fail "$h: $(tail -n 5 $tmp/$h)"
+done
+say "hostile roles: verified I/O went on"
 
 verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --verify_backlog=64 >/dev/null 2>&1 ||
 	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"

@@ -1,37 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srp-hostile`: attacks an SRP target over RDMA with traffic that no initiator sends. After each
-//! case the target must still serve an honest session. See `--help`.
+//! `srp-hostile`: attacks an SRP target over RDMA with traffic that no initiator sends, or a role of
+//! `wss` with traffic that no role sends. After each case the target must still serve an honest
+//! session, and the role take a role with its key. See `--help`.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
 mod cases;
 mod peer;
+mod roles;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use srp_target::{
-    program,
+    auth, program,
     proto::{guid::IoClass, ids::PortId},
 };
 
 use cases::CASES;
 use peer::Peer;
+use roles::Attack;
+use wss::peer::{RS, SE};
 
 const HELP: &str = "\
 srp-hostile ADDRESS:PORT ID_EXT IOC_GUID [CASE]...
 violates the protocol in each of these ways (default: all) at a target with at least two units.
 Writes data to unit 1 only.
+
+srp-hostile se|rs NUMBER ADDRESS:PORT ID_EXT IOC_GUID KEY INITIATOR
+attacks a role of wss with this number, 0 for an SE, as other roles: without its key, which is the
+first line of a file, with another one, as an initiator that may log in, and with the key.
 ";
 
-struct Options {
-    peer: Peer,
-    cases: Vec<String>,
+enum Options {
+    Target { peer: Peer, cases: Vec<String> },
+    Role(Attack),
 }
 
 fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
-    let mut args = args.iter().map(|a| a.to_string_lossy().into_owned());
+    let mut args = args
+        .iter()
+        .map(|a| a.to_string_lossy().into_owned())
+        .peekable();
+    let role = match args.peek().map(String::as_str) {
+        Some("se") => Some(SE),
+        Some("rs") => Some(RS),
+        _ => None,
+    };
+    let _ = role.and_then(|_| args.next());
     let mut next = |what: &str| args.next().ok_or_else(|| format!("there is no {what}"));
+    let number = match role {
+        Some(_) => next("NUMBER")?.parse().map_err(|_| "NUMBER is no number")?,
+        None => 0,
+    };
     let to = next("address")?;
     let to = to
         .parse()
@@ -42,6 +63,18 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
             .map_err(|_| format!("{what}: '{text}' is no GUID"))
     };
     let target = PortId::new(IoClass::Rev16a, guid("ID_EXT")?, guid("IOC_GUID")?);
+    if let Some(role) = role {
+        let (key, listed) = (next("KEY")?, next("INITIATOR")?);
+        let text = auth::secret(Path::new(&key)).map_err(|e| format!("{key}: {e}"))?;
+        let key = bytes(text.lines().next().unwrap_or_default());
+        let listed = bytes(listed.trim_start_matches("0x")).ok_or("INITIATOR is no identifier")?;
+        return Ok(Options::Role(Attack {
+            peer: Peer::new(to, target).map_err(|e| e.to_string())?,
+            called: (role, number),
+            key: key.ok_or("KEY is no file with a key")?,
+            listed: PortId(listed),
+        }));
+    }
     let cases: Vec<_> = args.collect();
     for name in &cases {
         if !CASES.iter().any(|c| c.name == name) {
@@ -49,17 +82,30 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
         }
     }
     let peer = Peer::new(to, target).map_err(|e| e.to_string())?;
-    Ok(Options { peer, cases })
+    Ok(Options::Target { peer, cases })
 }
 
-fn run(mut options: Options) -> Result<(), String> {
+/// Bytes in hexadecimal digits.
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
+    }
+    (text.len() == 2 * N).then_some(bytes)
+}
+
+fn run(options: Options) -> Result<(), String> {
+    let (mut peer, cases) = match options {
+        Options::Target { peer, cases } => (peer, cases),
+        Options::Role(attack) => return attack.run(),
+    };
     for case in CASES {
-        let chosen = options.cases.iter().any(|c| c == case.name);
-        if !(chosen || options.cases.is_empty() && case.ends) {
+        let chosen = cases.iter().any(|c| c == case.name);
+        if !(chosen || cases.is_empty() && case.ends) {
             continue;
         }
-        let said = (case.run)(&mut options.peer).map_err(|e| format!("{}: {e}", case.name))?;
-        let alive = options.peer.honest();
+        let said = (case.run)(&mut peer).map_err(|e| format!("{}: {e}", case.name))?;
+        let alive = peer.honest();
         alive.map_err(|e| format!("after {}, an honest session: {e}", case.name))?;
         println!("{}: {said}", case.name);
     }

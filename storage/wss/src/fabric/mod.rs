@@ -42,9 +42,9 @@ use crate::{
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
-const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
+pub const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
 /// The same between roles with keys.
-const KEYED: &[u8; 16] = b"wss-auth-000001 ";
+pub const KEYED: &[u8; 16] = b"wss-auth-000001 ";
 
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
