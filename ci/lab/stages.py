@@ -106,7 +106,7 @@ def default(series):
     names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
     # Debian 13's own kernel has no Rust. The last one of the fast set is the kernel with PREEMPT_RT.
     own = headers.OWN
-    return names + [f"node@{own}", f"demo@{own}", "demo@rt"] + [f"guests@{own}"] * LONG
+    return names + [f"node@{own}", f"demo@{own}", "demo@rt"] + ["demo@arm64-16k", f"guests@{own}"] * LONG
 
 
 def share(names, part):
