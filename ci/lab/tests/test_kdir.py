@@ -234,14 +234,18 @@ class Kdir(unittest.TestCase):
         """Makes a tree that of the headers of every release."""
         self.program("readlink", f"echo {k}")
 
-    def test_a_tree_for_a_kernel_of_clang(self):
-        for tool in "clang", "ld.lld", "llvm-nm":
-            self.program(tool, ":")
-        self.put(self.folder / "linux", *SOURCE, "Makefile", "arch/x86/Makefile", "tools/Makefile")
+    def makes_metadata(self):
+        """A make that tells how it is called, and makes what a kernel's makes."""
         made = [*METADATA, *GENERATED, "include/config/kernel.release"]
         made = "".join(f"mkdir -p $2/{pathlib.Path(f).parent}; printf '\\0{RUSTC}\\0' >$2/{f}\n" for f in made)
         made = made.replace(f"\\0{RUSTC}\\0' >$2/include", "7.3.4' >$2/include")
         self.program("make", f'echo "make $*"\n[ "$1" != -C ] || {{ {made}}}')
+
+    def test_a_tree_for_a_kernel_of_clang(self):
+        for tool in "clang", "ld.lld", "llvm-nm":
+            self.program(tool, ":")
+        self.put(self.folder / "linux", *SOURCE, "Makefile", "arch/x86/Makefile", "tools/Makefile")
+        self.makes_metadata()
         for options, llvm in (OPTIONS, ""), ([*OPTIONS, "CONFIG_CC_IS_CLANG=y"], " LLVM=1"):
             self.installed(self.debian(options=options))
             to = self.folder / "made"
@@ -252,6 +256,19 @@ class Kdir(unittest.TestCase):
             self.assertEqual([line for line in ran if not line.startswith(start)], [])
             self.assertEqual([line[len(start) :].split()[0] for line in ran][0], "rustavailable")
             self.assertEqual(len(ran), 3)
+
+    def test_a_tree_has_the_headers_of_its_architecture(self):
+        machines = {"x86_64": "x86", "aarch64": "arm64", "ppc64le": "powerpc", "riscv64": "riscv", "s390x": "s390"}
+        headers = {machine: f"arch/{folder}/include/asm/page.h" for machine, folder in machines.items()}
+        self.put(self.folder / "linux", *SOURCE, *headers.values(), "Makefile", "tools/Makefile")
+        self.makes_metadata()
+        self.installed(self.debian())
+        to = self.folder / "made"
+        for machine, header in headers.items():
+            self.program("uname", f"echo {machine}")
+            status, out = self.run_it("make", "7.3.4", to, SOURCE=str(self.folder / "linux"))
+            self.assertEqual(status, 0, out)
+            self.assertEqual([str(f.relative_to(to)) for f in to.glob("arch/**/*.h")], [header])
 
     # dkms.
 
