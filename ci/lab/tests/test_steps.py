@@ -33,7 +33,7 @@ class Plans(unittest.TestCase):
             steps.chosen(plan, ["kernel"])
 
     def test_each_step_exists(self):
-        functions = (steps.TESTS / "node/step").read_text()
+        functions = "".join((steps.TESTS / "node" / name).read_text() for name in ("step", "root.sh"))
         plans = [*steps.whole(True, True).steps(), *steps.own().steps()]
         for name in {*steps.NEEDS, *(name for name, _ in plans)}:
             self.assertIn(f"\n{name}() ", functions)
