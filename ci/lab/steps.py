@@ -226,12 +226,13 @@ def put_testbed(tree):
     (wants / "testbed.service").symlink_to("/etc/systemd/system/testbed.service")
 
 
-def put_archive(tree, kernels, patched_multipath):
+def put_archive(tree, kernels, newer, patched_multipath):
     """Makes an apt archive at /testbed, which the disk uses. On its first day the archive lacks the newest kernel."""
     pool = pathlib.Path(script("node-pool.sh", TESTBED)) / "pool"
     (dkms,) = TESTBED.glob("ib-srp-rs-dkms_*.deb")
     version = subprocess.check_output(["dpkg-deb", "-f", dkms, "Version"], text=True).strip()
-    build("deb.sh", f"{version}+testbed", TESTBED / "newer")
+    if newer:
+        build("deb.sh", f"{version}+testbed", TESTBED / "newer")
     for folder in "pool", "multipath":
         (TESTBED / folder).mkdir()
     # A pattern for awk.
@@ -308,7 +309,7 @@ def main():
     if is_own and not (tree / "boot" / f"vmlinuz-{release}").exists():
         in_disk(tree, "bash", "-euc", "apt update; apt full-upgrade")
     if long:
-        put_archive(tree, kernels, plan.has("patched_paths"))
+        put_archive(tree, kernels, plan.has("upgrade_package"), plan.has("patched_paths"))
     if not node.natively(tree, "node-root", plan.ahead):
         return 1
     if plan.has("upgrade_kernel") or plan.instead:

@@ -184,7 +184,7 @@ class Files(unittest.TestCase):
         for name, value in mocks.items():
             self.enterContext(mock.patch.object(steps, name, value))
         self.enterContext(mock.patch.object(steps.subprocess, "check_output", lambda *_, **__: "1.2\n"))
-        steps.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True)
+        steps.put_archive(tree, [["7.3", "r", "7.3.4-1~bpo+1"], ["7.2", "s", "7.2.1"]], True, True)
         self.assertEqual(published, [("day1", "\\nVersion: 7[.]3[.]4-1[~]bpo[+]1"), ("day2", "")])
         self.assertEqual(built, [("deb.sh", "1.2+testbed", testbed / "newer")])
         self.assertEqual((testbed / "pool/linux.deb").read_text(), "package")
