@@ -4,6 +4,8 @@
 # Settings with which an initramfs provides a target with the node's own disk, and logs in to it.
 root_guid=000000fffe000001
 testbed_modules="dummy rdma_rxe ib_srpt target_core_iblock configfs"
+# The file of a second path, to an address that answers only once the system runs.
+away=10.0.0.9
 mark_root() {
 	cat >/etc/srp/targets.d/root.conf <<-E
 		initramfs = true
@@ -12,7 +14,9 @@ mark_root() {
 		ioc_guid = "$root_guid"
 		dest = "10.0.0.1:5555"
 	E
+	sed "s/^dest.*/dest = \"$away:5555\"\ninitiator_ext = \"1\"/" /etc/srp/targets.d/root.conf >/etc/srp/targets.d/away.conf
 }
+unmark_root() { rm /etc/srp/targets.d/{root,away}.conf; }
 # storage_script: prints an initramfs script that creates the target of the root disk, unless it exists.
 storage_script() {
 	cat <<-E
@@ -34,10 +38,13 @@ storage_script() {
 		IFS=: read -r a b c d e f g h </sys/class/infiniband/rxe0/ports/1/gids/0
 		gid=\$a\$b\$c\$d\$e\$f\$g\$h
 		tpg=srpt/0x\$gid/0x\$gid
-		acl=\$tpg/acls/0x0000000000000000\$e\$f\$g\$h
-		mkdir srpt/0x\$gid \$tpg \$tpg/lun/lun_0 \$acl \$acl/lun_0
+		mkdir srpt/0x\$gid \$tpg \$tpg/lun/lun_0
 		ln -s \$PWD/core/iblock_0/disk \$tpg/lun/lun_0/disk
-		ln -s \$PWD/\$tpg/lun/lun_0 \$acl/lun_0/lun
+		for ext in 0 1; do
+			acl=\$tpg/acls/0x000000000000000\$ext\$e\$f\$g\$h
+			mkdir \$acl \$acl/lun_0
+			ln -s \$PWD/\$tpg/lun/lun_0 \$acl/lun_0/lun
+		done
 		echo 1 >\$tpg/enable
 		set +e
 		cd /
@@ -54,11 +61,12 @@ with_storage() {
 		manual_add_modules $testbed_modules
 		for p in ip rdma; do copy_exec "\$(command -v \$p)"; done
 	E
-	storage_script >$hooks/scripts/local-top/testbed
-	chmod +x $hooks/{hooks,scripts/local-top}/testbed
+	storage_script >$hooks/scripts/init-premount/testbed
+	chmod +x $hooks/{hooks,scripts/init-premount}/testbed
 	"$@"
 	rc=$?
-	rm /etc/srp/targets.d/root.conf $hooks/{hooks,scripts/local-top}/testbed
+	unmark_root
+	rm $hooks/{hooks,scripts/init-premount}/testbed
 	return $rc
 }
 
@@ -73,7 +81,7 @@ late_module() {
 	sh /var/lib/dpkg/info/ib-srp-rs-dkms.postinst triggered /usr/src
 	takes ours
 	image_has updates/dkms
-	rm /etc/srp/targets.d/root.conf
+	unmark_root
 	update-initramfs -u -k $release || fail "update-initramfs"
 }
 # image_has FOLDER: checks which module this kernel's initramfs has.
@@ -105,9 +113,10 @@ dracut_image() {
 		}
 	E
 	dracut --force --hostonly --no-hostonly-cmdline --add testbed /boot/initrd.dracut.img "$release" || fail "dracut"
-	rm -r $module /etc/srp/targets.d/root.conf
+	rm -r $module
+	unmark_root
 	lsinitrd /boot/initrd.dracut.img >/tmp/list
-	for f in sbin/srpctl ib_srp.ko targets.d/root.conf 60-srp.rules srp-login.sh; do grep -F "$f" /tmp/list || fail "no $f in the image"; done
+	for f in sbin/srpctl ib_srp.ko targets.d/{root,away}.conf 60-srp.rules srp-login.sh; do grep -F "$f" /tmp/list || fail "no $f in the image"; done
 }
 
 # Builds the crash kernel's initramfs.
@@ -132,8 +141,39 @@ disk_is_root() {
 	[ "$(readlink -f "$(findmnt -no SOURCE /)")" = $disk ] || fail "/ is not on $disk"
 	runs ours
 }
+# Checks that the boot has not waited for the path that is away, and that a unit logs in to it when it is there.
+second_path() {
+	local port login mount
+	port=$(second_of 'infiniband rxe0: added')
+	login=$(second_of 'ib_srp: .*: logged in at 10.0.0.1')
+	mount=$(second_of "EXT4-fs (${disk#/dev/}): mounted")
+	echo "port after $port s, login after $login s, / mounted after $mount s"
+	[ -n "$port" ] && [ -n "$login" ] && [ -n "$mount" ] || fail "not in the log of this boot"
+	# A login at the address that is away takes 30 s.
+	[ $((login - port)) -lt 25 ] || fail "the login waited for the path that is away"
+	[ $((mount - login)) -lt 25 ] || fail "the boot waited for the path that is away"
+	mark_root
+	systemctl daemon-reload
+	systemctl start --no-block srp-connect@root srp-connect@away
+	within 60 "a unit for the path of the initramfs" systemctl -q is-active srp-connect@root
+	equal "hosts" "$(hosts)" "${list% }"
+	ip addr add $away/24 dev dummy0
+	# A login that waits for an answer ends after 30 s, and a unit starts again 5 s after it failed.
+	within 120 "the second path" systemctl -q is-active srp-connect@away
+	srpctl list
+	srpctl list --json | grep "\"address\": \"$away:5555\"" || fail "no session at $away"
+	srpctl disconnect away || fail "the second path stays"
+	systemctl stop srp-connect@root
+	equal "hosts" "$(hosts)" "${list% }"
+	ip addr del $away/24 dev dummy0
+	unmark_root
+	systemctl daemon-reload
+}
+# second_of PATTERN: prints the second of the first message with it.
+second_of() { dmesg | sed -n "s/^\[ *\([0-9]*\)\..*$1.*/\1/p" | sed q; }
 root_on_srp() {
 	disk_is_root
+	second_path
 	srpctl list
 	srpctl list --json | grep '"owner": "initramfs"' || fail "the owner is not on record"
 	# rdma-core renames adapters after the initramfs.
