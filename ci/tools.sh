@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # tools.sh [srpctl] [KERNEL]: prints the directory with the compiled programs of the guest tests: user-verbs, srpctl,
-# srp-target, srp-hostile, odd-target, wss, xorset, srp-storage, or with srpctl alone.
+# srp-target, srp-hostile, odd-target, wss, xorset, srp-storage, xor, or with srpctl alone.
 . "$(dirname "$0")/lib.sh"
 
 build() {
