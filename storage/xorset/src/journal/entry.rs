@@ -54,8 +54,9 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
 /// Returns a checksum that detects torn records, and records that do not follow the one with the
 /// checksum `before`. The length of `bytes` must be a multiple of 8.
 pub(super) fn sum(before: u64, bytes: &[u8]) -> u64 {
+    // Parts of a fixed length make a third of the instructions.
     bytes
-        .chunks(8)
+        .chunks_exact(8)
         .fold(before ^ 0xcbf2_9ce4_8422_2325, |h: u64, w| {
             (h ^ word(w, 0))
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
