@@ -81,10 +81,11 @@ curves(
 )  # fmt: skip
 curves(
     "rdma",
-    [(f"{d} {how}", {"one transfer": [(r["pages"], r["one"]) for r in of("rdma", device=d, how=how)],
-                     "a transfer each": [(r["pages"], r["each"]) for r in of("rdma", device=d, how=how)]})
+    [(f"{d} {how}", {f"{title}, {b} B": [(r["segments"], r[what]) for r in of("rdma", device=d, how=how, bytes=b)]
+                     for what, title in (("one", "one transfer"), ("each", "a transfer each"))
+                     for b in (1024, 2048, 4096)})
      for d in devices for how in ("read", "write")],
-    "pages of 4 KiB", "instructions",
+    "segments", "instructions",
 )  # fmt: skip
 curves(
     "place",
@@ -242,7 +243,7 @@ def table(title, rows, columns):
 
 
 table("registration and invalidation", found["registration"], ("device", "bytes", "segments", "one", "each"))
-table("RDMA", found["rdma"], ("device", "how", "pages", "one", "each"))
+table("RDMA", found["rdma"], ("device", "how", "bytes", "segments", "one", "each"))
 table("latency", found["latency"], ("device", "by", "mean", "min", "max"))
 table("static and dynamic", found["place"], ("device", "bytes", "static", "dynamic"))
 table(

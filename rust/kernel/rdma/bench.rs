@@ -55,8 +55,10 @@ use kernel::{
 const ROUNDS: u32 = 20;
 /// Maximum number of segments.
 const MOST: usize = 512;
-/// Size of the peer's memory, in bytes.
+/// Size of the peer's memory, and so the maximum length of a request, in bytes.
 const CHUNK: usize = 64 << 10;
+/// Maximum number of segments of [`transfers`].
+const TOGETHER: usize = 32;
 
 /// Returns the average duration of `work` in nanoseconds, after one call to warm up.
 fn timed(mut work: impl FnMut() -> Result) -> Result<u64> {
@@ -85,6 +87,16 @@ fn adjacent(count: usize, bytes: usize) -> Result<List> {
     }
     let pages = (count * bytes).div_ceil(PAGE_SIZE);
     List::new(pages.next_power_of_two(), &pieces)
+}
+
+/// Creates a list of `count` pieces of `bytes` for one region. They are adjacent unless they are
+/// whole pages: only the first and last page of a region may be partial.
+fn together(count: usize, bytes: usize) -> Result<List> {
+    if bytes == PAGE_SIZE {
+        scattered(count, bytes)
+    } else {
+        adjacent(count, bytes)
+    }
 }
 
 /// Creates a list of `count` pieces of `bytes`, each in the next page.
@@ -130,14 +142,8 @@ fn registrations(soft: &Soft) -> Result {
         for count in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] {
             let mut one = 0;
             if count <= shape.pages as usize {
-                // Only the first and last page of a region may be partial.
-                let list = if bytes == PAGE_SIZE {
-                    scattered(count, bytes)
-                } else {
-                    adjacent(count, bytes)
-                };
                 let mut lists = KVec::with_capacity(1, GFP_KERNEL)?;
-                lists.push(list?, GFP_KERNEL)?;
+                lists.push(together(count, bytes)?, GFP_KERNEL)?;
                 one = timed(|| register(&mut link, &mut lists))?;
             }
             let mut lists = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -163,11 +169,7 @@ fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
         let mut at = 0;
         while at < segment.len as usize && left > 0 {
             let n = left.min(CHUNK).min(segment.len as usize - at);
-            let part = Segment {
-                addr: segment.addr + at as u64,
-                key: segment.key,
-                len: n as u32,
-            };
+            let part = part(segment, at, n);
             let status = link.peer.transfer_spinning(Transfer::Write, &[part])?;
             check!(status.is_success());
             at += n;
@@ -175,6 +177,27 @@ fn fill(link: &mut Link, segments: &[Segment], len: usize) -> Result {
         }
     }
     Ok(())
+}
+
+/// The `len` bytes from `at` of a segment.
+fn part(segment: &Segment, at: usize, len: usize) -> Segment {
+    Segment {
+        addr: segment.addr + at as u64,
+        key: segment.key,
+        len: len as u32,
+    }
+}
+
+/// Cuts the segments into those of a request each.
+fn requests(segments: &[Segment]) -> Result<KVec<Segment>> {
+    let mut all = KVec::new();
+    for segment in segments {
+        let len = segment.len as usize;
+        for at in (0..len).step_by(CHUNK) {
+            all.push(part(segment, at, CHUNK.min(len - at)), GFP_KERNEL)?;
+        }
+    }
+    Ok(all)
 }
 
 /// Gfarm, figure 5: compares a copy from memory that stays registered with registration of the
@@ -259,13 +282,13 @@ fn static_and_dynamic(soft: &Soft) -> Result {
     Ok(())
 }
 
-/// Kernel PM2, figure 11: compares one handle and one transfer for all pages with a handle and a
-/// transfer per page.
+/// Kernel PM2, figure 11: compares one handle and one transfer for all segments, of a request per
+/// 64 KiB, with a handle and a request per segment.
 fn transfers(soft: &Soft) -> Result {
     let shape = Shape {
-        handles: 1 + CHUNK / PAGE_SIZE,
+        handles: 1 + TOGETHER,
         per_handle: 1,
-        pages: (CHUNK / PAGE_SIZE) as u32,
+        pages: TOGETHER as u32,
         pieces: 1,
         piece_size: PAGE_SIZE,
         reach: PAGE_SIZE,
@@ -277,31 +300,35 @@ fn transfers(soft: &Soft) -> Result {
         ("read", Transfer::Read, DataDirection::ToDevice),
         ("write", Transfer::Write, DataDirection::FromDevice),
     ] {
-        let mut count = 1;
-        while count <= CHUNK / PAGE_SIZE {
-            link.grant(0, scattered(count, PAGE_SIZE)?, direction)?;
-            let mut segments = KVec::with_capacity(count, GFP_KERNEL)?;
-            for number in 1..=count {
-                link.grant(number, scattered(1, PAGE_SIZE)?, direction)?;
-                segments.extend_from_slice(&link.segments(number)?, GFP_KERNEL)?;
+        for bytes in [1024, 2048, 4096] {
+            let mut count = 1;
+            while count <= TOGETHER {
+                link.grant(0, together(count, bytes)?, direction)?;
+                let mut segments = KVec::with_capacity(count, GFP_KERNEL)?;
+                for number in 1..=count {
+                    link.grant(number, scattered(1, bytes)?, direction)?;
+                    segments.extend_from_slice(&link.segments(number)?, GFP_KERNEL)?;
+                }
+                let all = requests(&link.segments(0)?)?;
+                check!(all.iter().map(|s| s.len as usize).sum::<usize>() == count * bytes);
+                let mut transfer = |segments: &[Segment]| {
+                    timed(|| {
+                        check!(link.peer.transfer_spinning(how, segments)?.is_success());
+                        Ok(())
+                    })
+                };
+                let (one, each) = (transfer(&all)?, transfer(&segments)?);
+                pr_info!(
+                    "srp_bench: rdma device={:?} how={name} segments={count} bytes={bytes} \
+                     one={one} each={each}\n",
+                    soft.kind
+                );
+                link.revoke_all(0..count + 1)?;
+                for number in 0..=count {
+                    link.take(number)?;
+                }
+                count *= 2;
             }
-            let together = link.segments(0)?;
-            let mut transfer = |segments: &[Segment]| {
-                timed(|| {
-                    check!(link.peer.transfer_spinning(how, segments)?.is_success());
-                    Ok(())
-                })
-            };
-            let (one, each) = (transfer(&together)?, transfer(&segments)?);
-            pr_info!(
-                "srp_bench: rdma device={:?} how={name} pages={count} one={one} each={each}\n",
-                soft.kind
-            );
-            link.revoke_all(0..count + 1)?;
-            for number in 0..=count {
-                link.take(number)?;
-            }
-            count *= 2;
         }
     }
     Ok(())
