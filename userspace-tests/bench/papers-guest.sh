@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw micro|io|reads|far|wss|xor: runs a part of ci/papers.sh in a guest. The results are lines on
-# the console.
+# papers-guest.sh rxe|siw|vfab micro|io|reads|far|wss|xor|cost|ipoib: runs a part of ci/papers.sh in a guest. The
+# results are lines on the console.
 #
 # deadline: 100000
 # cable: creates two hosts with the addresses of fabric_pair, and a router between them that delays packets. A delay in
@@ -35,6 +35,7 @@ length() {
 
 case $2 in
 micro)
+	chmod +x /srp/xor && /srp/xor instructions >/dev/kmsg || exit 1
 	# The module measures when it is loaded.
 	for kind in rxe siw; do
 		modprobe -a dummy $([ $kind = siw ] && echo siw || echo rdma_rxe) || exit 1
@@ -44,7 +45,7 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io|reads|far|wss|xor)
+io|reads|far|wss|xor|cost|ipoib)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
@@ -53,7 +54,7 @@ io|reads|far|wss|xor)
 	delays=${FAR//,/ }
 	# rxe has at most 128 packets in flight, which is a single command of 128 KiB with packets of 1 KiB.
 	[[ $2 != @(far|wss) ]] || MTU=4200
-	if [[ $2 = @(wss|xor) ]]; then
+	if [[ $2 = @(wss|xor|cost) ]]; then
 		. /srp/papers-$2.sh
 		exit
 	fi
@@ -62,6 +63,18 @@ io|reads|far|wss|xor)
 	back_null disk0 256
 	lun 0 0 disk0
 	dd if=/dev/zero of=${backdev[disk0]} bs=1M oflag=direct status=none 2>/dev/null
+	if [ $2 = ipoib ]; then
+		ipoib
+		truncate -s 1M /dev/shm/served
+		python3 -B /srp/papers-ipoib.py serve 10.0.0.1 /dev/shm/served >$tmp/served &
+		within 20 "a listener" grep -q listens $tmp/served
+		login 0
+		quiet "$(disk $host 0)"
+		ini python3 -B /srp/papers-ipoib.py measure 10.0.0.1 "$(disk $host 0)" || fail "papers-ipoib.py"
+		logout $host
+		unipoib
+		exit
+	fi
 	if [ $2 != far ]; then
 		python3 -B /srp/papers-io.py $2 "$(add_target 0)" "$(login_string 0)" || fail "papers-io.py"
 		exit

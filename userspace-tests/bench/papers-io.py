@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
+"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
 prints each result on the console.
 
 `io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
@@ -10,6 +10,7 @@ prints each result on the console.
 14), the phases, clients with a session each (Gfarm, figures 6 to 9), through the page cache and direct, and a region
 for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
 `phases`: the phases of a command; WAY names the target.
+`cost`: commands between two marks of roles.c, and where the processes of the roles have their code.
 The guest's clock counts instructions."""
 
 import glob
@@ -252,6 +253,50 @@ def regions(**more):
     write("/sys/module/ib_srp/parameters/use_imm_data", "Y")
 
 
+def cost(way, *roles):
+    """Random commands, 16 in flight. Each line `cost` belongs to the next marks."""
+    # Only the guest of this part has the module.
+    from measure import Marks
+
+    for role, pid in (r.split("=") for r in roles if r):
+        with open(f"/proc/{pid}/maps") as f:
+            for low, high in re.findall(r"^(\w+)-(\w+) r-x", f.read(), re.M):
+                say("cost_code", way=way, role=role, low=f"0x{low}", high=f"0x{high}")
+    host, disk = login("")
+    write(f"/sys/block/{disk}/queue/scheduler", "none")
+
+    def done():
+        with open(f"/sys/block/{disk}/stat") as f:
+            reads, _, _, _, writes, *_ = map(int, f.read().split())
+        return reads + writes
+
+    line = [
+        "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
+        f"--size={2 * MIB}m", "--ioengine=io_uring", "--direct=1", "--iodepth=16", "--thread", "--norandommap=1",
+    ]  # fmt: skip
+    # All blocks are there.
+    fio([*line, "--rw=write", "--bs=128k"])
+    marks = Marks()
+    for rw in ("read", "write"):
+        for bytes, commands in ((4096, 512), (131072, 96)):
+            began = done()
+            forever = [*line, f"--rw=rand{rw}", f"--bs={bytes}", "--time_based", "--runtime=100000"]
+            with subprocess.Popen(forever, stdout=subprocess.DEVNULL) as p:
+                wait(lambda began=began: done() - began > 64)
+                marks.begin()
+                began = done()
+                wait(lambda began=began, commands=commands: done() - began > commands)
+                commands = done() - began
+                marks.end()
+                p.kill()
+            say("cost", way=way, rw=rw, bytes=bytes, commands=commands)
+            wait(lambda: open(f"/sys/block/{disk}/inflight").read().split() == ["0", "0"])
+    logout(host)
+
+
+if part.startswith("cost="):
+    cost(*part.removeprefix("cost=").split(","))
+    sys.exit()
 if part == "reads":
     static_and_dynamic()
     sys.exit()

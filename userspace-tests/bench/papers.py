@@ -8,6 +8,7 @@ import re
 import sys
 
 import matplotlib
+from counts import records
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "srp"  # Makes the file reproducible.
@@ -36,11 +37,34 @@ missing = {
     "place",
     "reads",
     "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited",
-    "xor_far", "end",
+    "xor_far", "xor_clock", "xor_instructions", "cost", "cost_code", "cost_bare", "ipoib",
+    "end",
 } - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
+
+# The counts of each process by its code. The kernel is page 0.
+found["cost_role"] = []
+(counts,) = (log.removesuffix(".log") + ".counts" for log in logs if log.endswith("papers-cost.log"))
+with open(counts, "rb") as f:
+    for r, triples in zip(found["cost"], records(f), strict=True):
+        roles = {"kernel": [0, 0]}
+        code = [(int(c["low"], 16), int(c["high"], 16), c["role"]) for c in found["cost_code"] if c["way"] == r["way"]]
+        for page, instructions, stored in zip(*(triples[n::3] for n in range(3))):
+            role = "kernel" if page == 0 else next((role for low, high, role in code if low <= page < high), None)
+            if role:
+                both = roles.setdefault(role, [0, 0])
+                both[0] += instructions
+                both[1] += stored
+        about = {k: r[k] for k in ("way", "rw", "bytes")}
+        for role, (instructions, stored) in roles.items():
+            found["cost_role"].append({
+                **about, "role": role, "instructions": round(instructions / r["commands"]),
+                "stored": round(stored / r["commands"] / r["bytes"], 3),
+            })  # fmt: skip
+        whole = sum(instructions for instructions, _ in roles.values())
+        found["cost_role"].append({**about, "role": "all", "instructions": round(whole / r["commands"]), "stored": 0})
 with open(f"{folder}/papers.json", "w") as f:
     json.dump(found, f, indent=1)
 
@@ -271,3 +295,8 @@ table(
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))
+table("a command by role", found["cost_role"], ("way", "rw", "bytes", "role", "instructions", "stored"))
+table("a message each way by bare verbs", found["cost_bare"], ("bytes", "us"))
+table("XOR by the clock", found["xor_clock"], ("bytes", "gbs"))
+table("XOR in instructions", found["xor_instructions"], ("bytes", "ns_per_kib"))
+table("by requests over TCP on IPoIB, and by SRP", found["ipoib"], ("rw", "bytes", "tcp", "srp"))

@@ -72,6 +72,8 @@ extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
 					     void (*cb)(unsigned int vcpu, uint32_t info, uint64_t address, void *data),
 					     int flags, int rw, void *data);
+/* The logarithm to base 2 of the bytes of an access. */
+extern unsigned int qemu_plugin_mem_size_shift(uint32_t info);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);

@@ -21,7 +21,8 @@ class Papers(unittest.TestCase):
             ("built", lambda: pathlib.Path("/built")),
             ("script", lambda name, *_: f"/{name.removesuffix('.sh')}"),
             ("build", lambda *words: self.ran.append(" ".join(map(str, words)))),
-            ("subprocess", types.SimpleNamespace(run=self.run_words, DEVNULL=-3)),
+            ("in_root", lambda root, binds, *words: ["root", *words]),
+            ("subprocess", types.SimpleNamespace(run=self.run_words, DEVNULL=-3, PIPE=-1)),
         ):
             self.enterContext(mock.patch.object(papers, name, value))
         self.enterContext(mock.patch.object(papers.boot, "command", lambda *words: ["guest", *map(str, words)]))
@@ -29,7 +30,7 @@ class Papers(unittest.TestCase):
     def run_words(self, words, **_):
         self.ran.append([str(w) for w in words])
         log = words[words.index("--log") + 1] if words[0] == "guest" else ""
-        return types.SimpleNamespace(returncode=int(log in self.bad))
+        return types.SimpleNamespace(returncode=int(log in self.bad), stdout="srp_bench: a\nsrp_bench: b\n")
 
     def papers(self, **environment):
         with mock.patch.dict(os.environ, {"GUESTS": "1", **environment}):
@@ -43,7 +44,7 @@ class Papers(unittest.TestCase):
 
     def test_all(self):
         self.assertEqual(self.papers(FAR="0,7", MIB="16"), 0)
-        names = "xor-ours xor-c far-0 far-7 wss io reads-rxe reads-siw micro"
+        names = "xor-ours xor-c far-0 far-7 wss cost ipoib io reads-rxe reads-siw micro"
         logs = [f"papers-{name}" for name in names.split()]
         found = self.guests()
         self.assertEqual(list(found), logs)
@@ -55,12 +56,17 @@ class Papers(unittest.TestCase):
             self.assertTrue(" ".join(words).endswith(f"-- bash /srp/papers-guest.sh {last}"), words)
         self.assertNotIn("--module", found["papers-xor-c"])
         self.assertIn("/built/papers/rust/ib_srp.ko", found["papers-micro"])
-        self.assertEqual(self.ran[-1][1:], ["papers.py", "/out", *(f"/log/{log}.log" for log in logs)])
+        words = ["papers.py", "/out", "/out/papers-clock.log", *(f"/log/{log}.log" for log in logs)]
+        self.assertEqual(self.ran[-1][1:], words)
+        self.assertIn(["root", "/tools/xor", "clock"], self.ran)
+        clock = (papers.TOP / "build/bench/papers-clock.log").read_text()
+        self.assertEqual(clock, "[0] srp_bench: a\n[0] srp_bench: b\n")
+        self.assertIn("--qemu=/cache/plugin/plugin.so,out=/log/papers-cost.counts", found["papers-cost"])
 
     def test_some_with_the_previous_results_of_the_others(self):
         self.assertEqual(self.papers(ONLY="io far-500"), 0)
         self.assertEqual(list(self.guests()), ["papers-far-500", "papers-io"])
-        self.assertEqual(len(self.ran[-1]), 3 + 11)
+        self.assertEqual(len(self.ran[-1]), 4 + 13)
 
     def test_a_guest_fails(self):
         self.bad = ["papers-wss", "papers-io"]
@@ -68,4 +74,4 @@ class Papers(unittest.TestCase):
             self.papers()
         self.assertEqual(str(e.exception), "papers.sh: failed: papers-wss papers-io")
         # The others have run, and there are no plots.
-        self.assertEqual((len(self.guests()), self.ran[-1][0]), (11, "guest"))
+        self.assertEqual((len(self.guests()), self.ran[-1][0]), (13, "guest"))
