@@ -230,7 +230,8 @@ impl Etcd {
     ) -> io::Result<Result<String, String>> {
         let token = self.token.as_ref();
         let token = token.map_or(String::new(), |t| format!("Authorization: {t}\r\n"));
-        // A request without Accept and a token is one of the user that the certificate of etcd names.
+        // Without Accept and a token it is a request of the user that the certificate of etcd
+        // names.
         let request = format!(
             "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\n{token}Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{question}",
             question.len()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `srp-hostile`: attacks an SRP target over RDMA with traffic that no initiator sends, or a role of
-//! `wss` with traffic that no role sends. After each case the target must still serve an honest
+//! `srp-hostile`: attacks an SRP target over RDMA with traffic that no initiator sends, or a role
+//! of `wss` with traffic that no role sends. After each case the target must still serve an honest
 //! session, and the role take a role with its key. See `--help`.
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
