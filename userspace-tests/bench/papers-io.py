@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
+"""papers-io.py io|reads|far=DELAY|depth=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
 prints each result on the console.
 
 `io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
@@ -9,6 +9,7 @@ prints each result on the console.
 `far`: with a one-way delay of DELAY microseconds, depth of the queue and read-ahead (Kernel PM2, figures 12 and
 14), the phases, clients with a session each (Gfarm, figures 6 to 9), through the page cache and direct, and a region
 for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
+`depth`: depth and read-ahead through wss.
 `phases`: the phases of a command; WAY names the target.
 `cost`: commands between two marks of roles.c, and where the processes of the roles have their code.
 The guest's clock counts instructions."""
@@ -78,13 +79,13 @@ def fio(line, text=None):
     return json.loads(out.stdout[out.stdout.index("{") :])["jobs"]
 
 
-def run(disk, rw, direct, ahead=31, **more):
+def run(disk, rw, direct, ahead=31, what="far_depth", size=3 * MIB, **more):
     """Reads or writes at full speed and reports the throughput."""
     write(f"/sys/block/{disk}/queue/read_ahead_kb", ahead * 4)
     write("/proc/sys/vm/drop_caches", 3)
     line = [
         "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-        f"--rw={rw}", "--bs=128k", f"--size={3 * MIB}m", "--thread", f"--direct={int(direct)}", "--end_fsync=1",
+        f"--rw={rw}", "--bs=128k", f"--size={size}m", "--thread", f"--direct={int(direct)}", "--end_fsync=1",
         *(("--ioengine=io_uring", f"--iodepth={DIRECT}") if direct else ("--ioengine=psync",)),
         "--clocksource=clock_gettime",
         # The hint would double the read-ahead.
@@ -94,7 +95,7 @@ def run(disk, rw, direct, ahead=31, **more):
     with open(f"/sys/block/{disk}/queue/read_ahead_kb") as f:
         if int(f.read()) != ahead * 4:
             sys.exit(f"another program has set the read-ahead of {disk}")
-    say("far_depth", rw=rw, direct=int(direct), ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
+    say(what, rw=rw, direct=int(direct), ahead=ahead, **more, mbs=round(j[rw]["bw_bytes"] / 1e6, 2))
 
 
 def say(what, **fields):
@@ -306,6 +307,13 @@ if part.startswith("phases="):
     for rw in ("write", "read"):
         phases(disk, rw, "wss_", way=way, delay=delay)
     logout(host)
+    sys.exit()
+if part.startswith("depth="):
+    # The CE has what is read.
+    host, disk = login("")
+    one_by_one(disk, "write", MIB)
+    logout(host)
+    depths(what="wss_depth", size=MIB, delay=part.removeprefix("depth="))
     sys.exit()
 if part.startswith("far="):
     delay = part.removeprefix("far=")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The part wss of papers-guest.sh, which sources this: measures the phases of a command with SE and CE on one host, on
-# two, and with the RS on a third one, compared with a single target (srp-target, the same code). Each host has its own
-# device, because rxe delivers traffic within a device locally.
+# two, and with the RS on a third one, compared with a single target (srp-target, the same code), and with the last also
+# depth and read-ahead. Each host has its own device, because rxe delivers traffic within a device locally.
 ns=ini in_ns=(nsenter --net=/run/netns/ini)
 . "$here/hosts.sh"
 modprobe -qa ib_uverbs rdma_ucm
@@ -37,6 +37,11 @@ far() {
 	local n
 	for n in "${number[@]}"; do tc qdisc replace dev v$n root netem limit 10000 delay ${1}us || fail "no delay of $1"; done
 }
+# io PART: measures on the initiator's host.
+io() {
+	"${in_ns[@]}" python3 -B /srp/papers-io.py $1 "$(add_target 0)" \
+		"id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$(at se 5556)$answers" || fail "papers-io.py $1"
+}
 for way in target one two three; do
 	answers=
 	case $way in
@@ -50,8 +55,8 @@ for way in target one two three; do
 	esac
 	for delay in $delays; do
 		far $delay
-		"${in_ns[@]}" python3 -B /srp/papers-io.py phases=$way,$delay "$(add_target 0)" \
-			"id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$(at se 5556)$answers" || fail "papers-io.py"
+		io phases=$way,$delay
+		[ $way != three ] || io depth=$delay
 	done
 	far 0
 	for h in ce se rs; do

@@ -38,7 +38,7 @@ missing = {
     "reads",
     "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited",
     "xor_far", "xor_clock", "xor_instructions", "cost", "cost_code", "cost_bare", "ipoib",
-    "end",
+    "wss_depth", "end",
 } - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
@@ -295,6 +295,7 @@ table(
 table("phases", found["phase"], ("rw", "step", "commands", "median"))
 table("latency without and with the events", found["phases"], ("rw", "untold", "told"))
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))
+table("depth through wss, likewise", found["wss_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
 table("a command by role", found["cost_role"], ("way", "rw", "bytes", "role", "instructions", "stored"))
 table("a message each way by bare verbs", found["cost_bare"], ("bytes", "us"))
 table("XOR by the clock", found["xor_clock"], ("bytes", "gbs"))
