@@ -32,8 +32,8 @@ bare() {
 	local options="--size=$1 --iters=200 --mtu=4096 --events" took
 	timeout 100 ibv_rc_pingpong --ib-dev=rxe0 --gid-idx=$(gid_of rxe0 0a00:0001) $options >$tmp/pong 2>&1 &
 	within 20 "a listener" listening
-	ini timeout 100 ibv_rc_pingpong --ib-dev=rxe10 --gid-idx=$(gid_of rxe10 0a00:0002) $options 10.0.0.1 >$tmp/ping 2>&1 ||
-		fail "ibv_rc_pingpong: $(<$tmp/ping)"
+	ini timeout 100 ibv_rc_pingpong --ib-dev=rxe10 --gid-idx=$(gid_of rxe10 0a00:0002) $options 10.0.0.1 \
+		>$tmp/ping 2>&1 || fail "ibv_rc_pingpong: $(<$tmp/ping)"
 	took=$(sed -n 's,.* = \([0-9.]*\) usec/iter,\1,p' $tmp/ping)
 	echo "srp_bench: cost_bare bytes=$1 us=$took" >/dev/kmsg
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY|depth=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and
-prints each result on the console.
+"""papers-io.py io|reads|far=DELAY|depth=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O
+measurements of the papers, and prints each result on the console.
 
 `io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
 (figures 4 and 10).

@@ -77,9 +77,8 @@ def measure(address, disk):
                 assert (os.pwritev if is_write else os.preadv)(disk, [part], 0) == length
 
             with open("/dev/kmsg", "w") as f:
-                f.write(
-                    f"srp_bench: ipoib rw={'write' if is_write else 'read'} bytes={length} tcp={mean(tcp)} srp={mean(srp)}"
-                )
+                rw = "write" if is_write else "read"
+                f.write(f"srp_bench: ipoib rw={rw} bytes={length} tcp={mean(tcp)} srp={mean(srp)}")
 
 
 {"serve": serve, "measure": measure}[sys.argv[1]](*sys.argv[2:])
