@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 # For the tests.
-extra=(autopkgtest fio rdma-core multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf
+extra=(autopkgtest fio rdma-core opensm multipath-tools dracut-core dracut-network kdump-tools makedumpfile ovmf
 	python3-virt-firmware shim-signed grub-efi-amd64-signed dosfstools mtools)
 
 make_pool() {

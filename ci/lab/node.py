@@ -39,7 +39,7 @@ class Node(vm.Guest):
         return self.machine(kvm) + [
             "-global", "ICH9-LPC.noreboot=on",
             "-kernel", "/tmp/vmlinuz", "-initrd", "/tmp/initrd.img",
-            "-append", self.parameters(f"root={self.root} rw systemd.getty_auto=no"), *disks,
+            "-append", self.parameters(f"root={self.root} rw systemd.getty_auto=no"), *disks, *self.table,
         ]  # fmt: skip
 
     def load(self, how):
@@ -48,10 +48,11 @@ class Node(vm.Guest):
         `reboot`, `reboot-dump`   the disk's kernel, with an SRP target on the node
         `reboot-alone`            without a target
         `reboot-srp`, `-dracut`   an initramfs with a target that exports the disk; / is on that SRP disk
+        `reboot-table`, `-table-dracut`   the same with the login in a table of the firmware, and no network
         `reboot-secure`, `-mok`   a firmware with Secure Boot, which boots shim; with `-mok`, shim knows dkms's key"""
         self.root = "/dev/vda" + " testbed.alone" * (how == "reboot-alone")
         self.firmware = how in ("reboot-secure", "reboot-mok")
-        self.to_crash = False
+        self.to_crash, self.table = False, []
         vm.BOOT_SECONDS = 900 if self.firmware else 240
         check = subprocess.run(["e2fsck", "-fp", DISK], capture_output=True, text=True)
         if check.returncode >= 4:
@@ -61,14 +62,19 @@ class Node(vm.Guest):
             for name, to in ("code.fd", "code.fd"), (variables, "vars.fd"), ("esp.img", "esp.img"):
                 debugfs(f"dump /var/lib/testbed/efi/{name} /tmp/{to}")
             return "by shim, with Secure Boot"
+        initrd = how.removeprefix("reboot-")
+        if initrd.startswith("table"):
+            self.root = f"/dev/disk/by-path/srp-0x5eed000000000200-1-{2 * '5eed000000000100-'}lun-1"
+            self.table = ["-acpitable", f"file={vm.table('sbft')}"]
         if how in ("reboot-srp", "reboot-dracut"):
             self.root = f"/dev/disk/by-path/srp-0x000000fffe000001-1-{2 * '000000fffe000001-'}lun-0"
             # dracut's network daemon configures the port's address; the script for initramfs-tools does it itself.
             address = "10.0.0.1:::255.255.255.0::dummy0:none"
             self.root += " ip=off crashkernel=512M" if how == "reboot-srp" else f" ip={address}"
-            for name, to in ("vmlinuz.srp", "vmlinuz"), (f"initrd.{how[7:]}.img", "initrd.img"):
+        if initrd in ("srp", "dracut", "table", "table-dracut"):
+            for name, to in ("vmlinuz.srp", "vmlinuz"), (f"initrd.{initrd}.img", "initrd.img"):
                 debugfs(f"dump /boot/{name} /tmp/{to}")
-            return f"with / on an SRP disk ({how[7:]})"
+            return f"with / on an SRP disk ({initrd})"
         release = None
         for link in "vmlinuz", "initrd.img":
             to = re.search(r'Fast link dest: "(.*)"', debugfs(f"stat /{link}"))

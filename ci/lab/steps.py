@@ -28,6 +28,8 @@ NEEDS = {
     "second_day": ["back"],
     "root_on_srp": ["root_image"],
     "root_by_dracut": ["dracut_image", "off_srp"],
+    "root_by_table": ["table_images"],
+    "table_by_dracut": ["root_by_table"],
     "off_srp": ["at_boot", "root_on_srp"],
     "dump_image": ["root_image"],
     "dump": ["crash"],
@@ -76,13 +78,14 @@ def whole(long, previous):
     remove = [("remove", 1200), ("c_driver", 600)]
     if not long:
         return Plan(ahead, [], [("login", 300), ("paths", 600), *at_boot, ("second_day", 300), *remove])
-    ahead += [("root_image", 600), ("dracut_image", 900), ("dump_image", 900), ("firmware", 600)]
-    ahead += [("late_module", 1200)]
+    ahead += [("root_image", 600), ("dracut_image", 900), ("table_images", 1500), ("dump_image", 900)]
+    ahead += [("firmware", 600), ("late_module", 1200)]
     upgrade = [("upgrade_kernel", 14400), ("reboot", 0), ("back", 300)] if previous else []
     booted = [
         ("login", 300), ("paths", 600), ("patched_paths", 900), *at_boot, ("second_day", 300),
         ("reboot-srp", 0), ("root_on_srp", 300), ("reboot", 0), ("off_srp", 300),
         ("reboot-dracut", 0), ("root_by_dracut", 300), ("reboot", 0), ("off_srp", 300),
+        ("reboot-table", 0), ("root_by_table", 300), ("reboot-table-dracut", 0), ("table_by_dracut", 300),
         ("reboot-srp", 0), ("crash", 1200), ("reboot-dump", 0), ("dump", 600),
         ("reboot-secure", 0), ("refused", 1200), ("reboot-mok", 0), ("enrolled", 1200), ("reboot", 0),
         *upgrade, ("upgrade_package", 7200), ("reboot-alone", 0), ("tests", 3600), ("reboot", 0),

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-# Steps with initramfs images that log in: the root file system on SRP, and crash dumps. `step` includes this.
+# Steps with initramfs images that log in: the root file system on SRP, by files and by a table of the firmware, and
+# crash dumps. `step` includes this.
 
-# Settings with which an initramfs provides a target with the node's own disk, and logs in to it.
+# An initramfs provides a target with the node's own disk, and logs in to it. The devices are soft ones on `dummy0`, or
+# adapters of ib_vfab, and the login that of the firmware's table (guest/sbft.hex).
 root_guid=000000fffe000001
-testbed_modules="dummy rdma_rxe ib_srpt target_core_iblock configfs"
+files_modules="dummy rdma_rxe ib_srpt target_core_iblock configfs"
+files_programs="ip rdma"
+table_modules="ib_umad ib_vfab ib_srpt target_core_iblock configfs"
+table_programs="opensm"
+table_disk=/dev/disk/by-path/srp-0x5eed000000000200-1-5eed000000000100-5eed000000000100-lun-1
 # The file of a second path, to an address that answers only once the system runs.
 away=10.0.0.9
 mark_root() {
@@ -17,57 +23,107 @@ mark_root() {
 	sed "s/^dest.*/dest = \"$away:5555\"\ninitiator_ext = \"1\"/" /etc/srp/targets.d/root.conf >/etc/srp/targets.d/away.conf
 }
 unmark_root() { rm /etc/srp/targets.d/{root,away}.conf; }
-# storage_script: prints an initramfs script that creates the target of the root disk, unless it exists.
-storage_script() {
+# The devices of `storage_script`.
+files_devices() {
 	cat <<-E
-		#!/bin/sh
-		[ "\$1" != prereqs ] || exit 0
-		[ ! -e /sys/class/net/dummy0 ] || return 0
-		set -e
-		modprobe -a $testbed_modules
 		ip link add dummy0 address 02:00:00:00:00:01 type dummy
 		ip addr add 10.0.0.1/24 dev dummy0
 		ip link set dummy0 up
 		rdma link add rxe0 type rxe netdev dummy0
+		of=rxe0 from=rxe0 lun=0
+	E
+}
+table_devices() {
+	cat <<-E
+		wait_for() {
+			read -r began rest </proc/uptime
+			until "\$@"; do
+				read -r now rest </proc/uptime
+				now=\${now%.*}
+				[ \$((\$now - \${began%.*})) -lt 60 ] || { cat /run/opensm.*; exit 1; }
+				sleep 0.2
+			done
+		}
+		is_active() { read -r state </sys/class/infiniband/\$1/ports/1/state && [ "\$state" = "4: ACTIVE" ]; }
+		# The adapters come after the module.
+		wait_for test -c /dev/infiniband/umad0
+		wait_for test -c /dev/infiniband/umad1
+		OSM_CACHE_DIR=/run opensm -g 0x5eed000000000101 -f /run/opensm.log >/run/opensm.out 2>&1 </dev/null &
+		wait_for is_active vfab0
+		wait_for is_active vfab1
+		of=vfab0 from=vfab1 lun=1
+	E
+}
+# storage_script files|table: prints an initramfs script that creates the target of the root disk, unless it exists.
+storage_script() {
+	local modules=$1_modules
+	cat <<-E
+		#!/bin/sh
+		[ "\$1" != prereqs ] || exit 0
+		[ ! -e /sys/kernel/config/target/srpt ] || return 0
+		set -e
+		modprobe -a ${!modules}
+		$($1_devices)
 		[ -d /sys/kernel/config/target ] || mount -t configfs configfs /sys/kernel/config
 		cd /sys/kernel/config/target
 		mkdir -p core/iblock_0/disk srpt
 		echo udev_path=/dev/vda >core/iblock_0/disk/control
 		echo 1 >core/iblock_0/disk/enable
 		echo 5555 >srpt/discovery_auth/rdma_cm_port
-		IFS=: read -r a b c d e f g h </sys/class/infiniband/rxe0/ports/1/gids/0
+		IFS=: read -r a b c d e f g h </sys/class/infiniband/\$of/ports/1/gids/0
 		gid=\$a\$b\$c\$d\$e\$f\$g\$h
+		IFS=: read -r a b c d e f g h </sys/class/infiniband/\$from/ports/1/gids/0
 		tpg=srpt/0x\$gid/0x\$gid
-		mkdir srpt/0x\$gid \$tpg \$tpg/lun/lun_0
-		ln -s \$PWD/core/iblock_0/disk \$tpg/lun/lun_0/disk
+		mkdir srpt/0x\$gid \$tpg \$tpg/lun/lun_\$lun
+		ln -s \$PWD/core/iblock_0/disk \$tpg/lun/lun_\$lun/disk
 		for ext in 0 1; do
 			acl=\$tpg/acls/0x000000000000000\$ext\$e\$f\$g\$h
-			mkdir \$acl \$acl/lun_0
-			ln -s \$PWD/\$tpg/lun/lun_0 \$acl/lun_0/lun
+			mkdir \$acl \$acl/lun_\$lun
+			ln -s \$PWD/\$tpg/lun/lun_\$lun \$acl/lun_\$lun/lun
 		done
 		echo 1 >\$tpg/enable
 		set +e
 		cd /
 	E
 }
-# with_storage COMMAND...: runs COMMAND while initramfs-tools adds this target, and the login to it.
+# with_storage files|table COMMAND...: runs COMMAND while initramfs-tools adds this target, and the login to it.
 with_storage() {
-	local hooks=/etc/initramfs-tools rc
-	mark_root
+	local hooks=/etc/initramfs-tools modules=$1_modules programs=$1_programs rc
 	cat >$hooks/hooks/testbed <<-E
 		#!/bin/sh
 		[ "\$1" != prereqs ] || exit 0
 		. /usr/share/initramfs-tools/hook-functions
-		manual_add_modules $testbed_modules
-		for p in ip rdma; do copy_exec "\$(command -v \$p)"; done
+		manual_add_modules ${!modules}
+		for p in ${!programs}; do copy_exec "\$(command -v \$p)"; done
 	E
-	storage_script >$hooks/scripts/init-premount/testbed
+	storage_script $1 >$hooks/scripts/init-premount/testbed
 	chmod +x $hooks/{hooks,scripts/init-premount}/testbed
-	"$@"
+	[ $1 = table ] || mark_root
+	"${@:2}"
 	rc=$?
-	unmark_root
+	[ $1 = table ] || unmark_root
 	rm $hooks/{hooks,scripts/init-premount}/testbed
 	return $rc
+}
+# dracut_with_storage files|table IMAGE: makes an image with dracut, likewise.
+dracut_with_storage() {
+	local module=/usr/lib/dracut/modules.d/99testbed modules=$1_modules programs=$1_programs
+	apt-get install --no-install-recommends dracut-core dracut-network || fail "dracut"
+	mkdir $module
+	storage_script $1 >$module/storage.sh
+	cat >$module/module-setup.sh <<-E
+		installkernel() { hostonly='' instmods ${!modules} virtio_pci virtio_blk ext4; }
+		install() {
+			inst_multiple ${!programs} mount mkdir ln modprobe sleep
+			inst_hook initqueue/settled 10 "\$moddir/storage.sh"
+		}
+	E
+	[ $1 = table ] || mark_root
+	dracut --force --hostonly --no-hostonly-cmdline --add testbed "$2" "$(uname -r)" || fail "dracut"
+	[ $1 = table ] || unmark_root
+	rm -r $module
+	lsinitrd "$2" >/tmp/list
+	for f in sbin/srpctl ib_srp.ko 60-srp.rules srp-login.sh srp-firmware.sh; do grep -F "$f" /tmp/list || fail "no $f in the image"; done
 }
 
 # Has the module built when its kernel's image is there already, as if headers came late.
@@ -87,36 +143,43 @@ late_module() {
 # image_has FOLDER: checks which module this kernel's initramfs has.
 image_has() {
 	local found; found=$(lsinitramfs /boot/initrd.img-"$(uname -r)" | grep '/ib_srp\.ko')
+	echo "the image has $found"
 	[[ $found == */"$(uname -r)/$1/ib_srp.ko"* ]] || fail "the image has '$found', not that of $1"
 }
 
 root_image() {
-	local release; release=$(uname -r)
-	with_storage mkinitramfs -o /boot/initrd.srp.img "$release" || fail "mkinitramfs"
-	cp /boot/vmlinuz-"$release" /boot/vmlinuz.srp
+	with_storage files mkinitramfs -o /boot/initrd.srp.img "$(uname -r)" || fail "mkinitramfs"
+	cp /boot/vmlinuz-"$(uname -r)" /boot/vmlinuz.srp
 	lsinitramfs /boot/initrd.srp.img | grep -E 'srpctl|ib_srp.ko|root.conf'
 }
 
 # Like root_image, with dracut, which makes no image for the boot without SRP.
 dracut_image() {
-	local release module=/usr/lib/dracut/modules.d/99testbed
-	release=$(uname -r)
-	apt-get install --no-install-recommends dracut-core dracut-network
-	mark_root
-	mkdir $module
-	storage_script >$module/storage.sh
-	cat >$module/module-setup.sh <<-E
-		installkernel() { hostonly='' instmods $testbed_modules virtio_pci virtio_blk ext4; }
-		install() {
-			inst_multiple ip rdma mount mkdir ln modprobe
-			inst_hook initqueue/settled 10 "\$moddir/storage.sh"
-		}
-	E
-	dracut --force --hostonly --no-hostonly-cmdline --add testbed /boot/initrd.dracut.img "$release" || fail "dracut"
-	rm -r $module
-	unmark_root
-	lsinitrd /boot/initrd.dracut.img >/tmp/list
-	for f in sbin/srpctl ib_srp.ko targets.d/{root,away}.conf 60-srp.rules srp-login.sh; do grep -F "$f" /tmp/list || fail "no $f in the image"; done
+	dracut_with_storage files /boot/initrd.dracut.img
+	for f in targets.d/{root,away}.conf; do grep -F "$f" /tmp/list || fail "no $f in the image"; done
+}
+
+# Makes the images of a machine that its firmware has booted from an SRP disk, which have no file: with initramfs-tools
+# and with dracut.
+table_images() {
+	local release; release=$(uname -r)
+	# No package has ib_vfab.
+	mkdir /tmp/vfab
+	cp -r /testbed/source/{Kbuild,Makefile,debian,dkms.conf,include,rust,tools} /tmp/vfab
+	/tmp/vfab/tools/kdir build "$release" SRP_VFAB=1 || fail "ib_vfab"
+	install -D -m 644 -t /lib/modules/"$release"/updates /tmp/vfab/build/native/rust/ib_vfab.ko && depmod "$release" || fail "depmod"
+	# The machine that runs this chroot has no such table.
+	mount -t tmpfs table /sys/firmware && mkdir -p /sys/firmware/acpi/tables || fail "no place for a table"
+	: >/sys/firmware/acpi/tables/sBFT
+	apt-get install --no-install-recommends opensm || fail "opensm"
+	with_storage table mkinitramfs -o /boot/initrd.table.img "$release" || fail "mkinitramfs"
+	dracut_with_storage table /boot/initrd.table-dracut.img
+	apt-get purge --autoremove opensm || fail "opensm stays"
+	umount /sys/firmware
+	cp /boot/vmlinuz-"$release" /boot/vmlinuz.srp
+	lsinitramfs /boot/initrd.table.img >>/tmp/list
+	! grep -E 'targets.d/.*conf' /tmp/list || fail "a file in an image for the table"
+	rm /lib/modules/"$release"/updates/ib_vfab.ko && depmod "$release"
 }
 
 # Builds the crash kernel's initramfs.
@@ -125,7 +188,7 @@ dump_image() {
 	mkdir -p /tmp/bin
 	printf '#!/bin/sh\nexit 1\n' >/tmp/bin/ischroot
 	chmod +x /tmp/bin/ischroot
-	PATH=/tmp/bin:$PATH with_storage readme "Dump" || fail "README"
+	PATH=/tmp/bin:$PATH with_storage files readme "Dump" || fail "README"
 	# The packages have also rebuilt the plain image.
 	update-initramfs -u -k "$(uname -r)" || fail "update-initramfs"
 	# kdump-tools rebuilds the image when the service sees new settings.
@@ -137,9 +200,15 @@ dump_image() {
 disk_is_root() {
 	findmnt /
 	find_hosts
-	disk=$(disk ${list% } 0) || exit 1
+	disk=$(disk ${list% } ${1-0}) || exit 1
 	[ "$(readlink -f "$(findmnt -no SOURCE /)")" = $disk ] || fail "/ is not on $disk"
 	runs ours
+	srpctl list
+	srpctl list --json | grep '"owner": "initramfs"' || fail "the owner is not on record"
+}
+# write_root: writes to / what `off_srp` looks for.
+write_root() {
+	head -c 8M /dev/urandom >$tmp/on-srp && sync && sha256sum $tmp/on-srp >$tmp/on-srp.sum || fail "writing to /"
 }
 # Checks that the boot has not waited for the path that is away, and that a unit logs in to it when it is there.
 second_path() {
@@ -172,10 +241,9 @@ second_path() {
 # second_of PATTERN: prints the second of the first message with it.
 second_of() { dmesg | sed -n "s/^\[ *\([0-9]*\)\..*$1.*/\1/p" | sed q; }
 root_on_srp() {
+	local name
 	disk_is_root
 	second_path
-	srpctl list
-	srpctl list --json | grep '"owner": "initramfs"' || fail "the owner is not on record"
 	# rdma-core renames adapters after the initramfs.
 	name=$(ls -d /dev/disk/by-path/srp-0x$root_guid-1-*-lun-0) && rdma dev set rxe0 name rocep1s0 || fail "no rename"
 	udevadm trigger --action=change --settle $disk
@@ -183,13 +251,36 @@ root_on_srp() {
 	rdma dev set rocep1s0 name rxe0
 	srpctl disconnect --all
 	! srpctl disconnect ${list% } || fail "the root file system's session is given back"
-	head -c 8M /dev/urandom >$tmp/on-srp && sync && sha256sum $tmp/on-srp >$tmp/on-srp.sum || fail "writing to /"
+	write_root
 }
-
-root_by_dracut() {
+by_dracut() {
 	journalctl -b --no-pager | grep -F 'dracut-initqueue' | head -n 5
 	journalctl -b --no-pager | grep -qF 'dracut-initqueue' || fail "dracut has not booted this"
+}
+root_by_dracut() {
+	by_dracut
 	root_on_srp
+}
+
+# Checks that the initramfs has logged in as the table of the firmware says, without file and network.
+root_by_table() {
+	local at said
+	disk_is_root 1
+	at=$(readlink -f $table_disk)
+	equal "$table_disk" "$at" $disk
+	[ ! -e /sys/class/net/dummy0 ] || fail "there is a network"
+	srpctl firmware
+	srpctl firmware --json | grep "\"session\": \"${list% }\"" || fail "not the session of the table"
+	# Its status tells of other findings.
+	said=$(srpctl doctor)
+	[[ $said == *"ok      firmware  sBFT: ${list% } has the disk $table_disk"* ]] || fail "doctor: $said"
+	! srpctl disconnect ${list% } || fail "the root file system's session is given back"
+	write_root
+}
+table_by_dracut() {
+	by_dracut
+	sha256sum -c $tmp/on-srp.sum || fail "what was written to / is not there"
+	root_by_table
 }
 
 # Checks that data written to the SRP root file system is on the disk, and that the shutdown was clean.

@@ -45,6 +45,8 @@ class Plans(unittest.TestCase):
         booted = "at_boot reboot back reboot-srp crash reboot-dump dump"
         self.assertEqual(self.chosen("dump back", True, False), ["kernel packages root_image dump_image", "", booted])
         self.assertEqual(self.chosen("from_source", True), ["kernel packages", "from_source", ""])
+        table = ["kernel packages table_images", "", "reboot-table root_by_table reboot-table-dracut table_by_dracut"]
+        self.assertEqual(self.chosen("table_by_dracut", True), table)
 
     def test_boots_without_a_step(self):
         self.assertEqual(self.chosen("enrolled", True), ["kernel packages firmware", "", "reboot-mok enrolled"])
