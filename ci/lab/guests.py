@@ -82,11 +82,13 @@ class Lab:
         files += self.files + [f"{self.built}/vfab-{guest.kernel}/rust/ib_vfab.ko"] * (guest.kind == "vfab")
         record = self.logs / f"{name}.results"
         record.unlink(missing_ok=True)
+        # Of 86-personalities.
+        chosen = [f"PERSONALITIES={names}"] if (names := os.environ.get("PERSONALITIES")) else []
         # A test may clean up for another 180 s.
         tests = [f"{p.name}:{p.deadline + 180}" for p in guest.runs]
         command = [
             "--log", name, "--memory", guest.memory, "--smp", guest.ncpus,
-            "--append", " ".join(guest.append), "--results", f"/log/{record.name}",
+            "--append", " ".join([*guest.append, *chosen]), "--results", f"/log/{record.name}",
             *(word for m in modules for word in ("--module", m)), *(word for f in files for word in ("--file", f)),
             "--group", name, "--", *tests,
         ]  # fmt: skip
