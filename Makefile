@@ -80,7 +80,7 @@ export CARGO_TARGET_DIR ?= $(here)/build/srpctl
 built_for = $(CARGO_TARGET_DIR)/$(CARGO_BUILD_TARGET:=/)release
 srpctl = $(built_for)/srpctl
 # Pages are made by the programs. NATIVE=DIR: by those in DIR, if the others are for another architecture.
-NATIVE ?= $(built_for)
+NATIVE ?= $(patsubst %/,%,$(dir $(srpctl)))
 debian_crates := /usr/share/cargo/registry
 debian := $(wildcard $(debian_crates)/clap-4*)
 cargo = $(if $(debian),rm -f tools/Cargo.lock &&) cargo $(1) -q --release --manifest-path tools/Cargo.toml $(if $(debian), \
