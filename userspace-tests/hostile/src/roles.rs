@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The attacks on a role of `wss` that has a key. Each may end its own connection and nothing else.
-//! The handshake is written here again from docs/fabric.md, "Access".
+//! The handshake is written here again from docs/access.md.
 
 use std::time::{Duration, Instant};
 
