@@ -20,6 +20,7 @@ import glob
 import mmap
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,8 @@ from collections import Counter
 
 DEBUG = os.environ["DEBUGFS"]
 FAULTS = ("failslab", "fail_page_alloc")
+# Seconds of an attempt with its cleanup.
+LIMIT = 120
 SG_SCSI_RESET, SG_SCSI_RESET_HOST = 0x2284, 3
 FINIT_MODULE = 313
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,6 +64,12 @@ def until(seconds, what, condition):
         if time.monotonic() > end:
             sys.exit(f"not within {seconds} s: {what}")
         time.sleep(0.005)
+
+
+def watch(what):
+    """Ends the program unless it is called again in time."""
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"not within {LIMIT} s: {what}"))
+    signal.alarm(LIMIT)
 
 
 def hosts():
@@ -149,6 +158,7 @@ def sweep(step, do, undo):
     n, since = 1, time.monotonic()
     nth = os.open("/proc/self/fail-nth", os.O_RDWR)
     while True:
+        watch(f"the attempt whose allocation {n} fails")
         os.pwrite(nth, b"%d" % n, 0)
         result = do()
         left = int(os.pread(nth, 16, 0).strip(b"\0\n") or 0)
@@ -255,6 +265,7 @@ def strike_each(step, what, attempt):
         traced = Traced(fault)
         n = 1
         while True:
+            watch(f"a {what} in which {fault} {n} strikes")
             traced.arm(n)
             outcome = attempt(f"{fault} {n}")
             if not traced.struck(n):
