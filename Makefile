@@ -27,7 +27,7 @@ endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale bench-cores papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale bench-cores bench-rt papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -204,6 +204,9 @@ bench-scale:
 bench-cores:
 	@MODE=cores ci/bench.sh
 
+bench-rt:
+	@MODE=rt ci/bench.sh
+
 papers:
 	@ci/papers.sh
 
@@ -262,6 +265,7 @@ help:
 	@echo '  make bench-path     what the initiator alone executes for an I/O, by layer'
 	@echo '  make bench-scale    how both grow with sessions, LUNs, targets and channels'
 	@echo '  make bench-cores    all of them by the clock, on all CPUs, with confidence intervals (SHORT=1: 5 minutes)'
+	@echo '  make bench-rt       latency of both drivers with PREEMPT_RT, under load'
 	@echo '  make papers         what the papers measured, with our code'
 
 endif

@@ -15,6 +15,7 @@
 # MTU=n (4200), ONLY='4k-*-d8,64k-read-d*': names of points by size, direction and depth per CPU (1, 2, 4, 8, 16, 32);
 # with `-apart` both ends have CPUs of their own. Status 3: the machine is too noisy. Writes build/bench/cores.tsv and
 # cores.txt.
+# MODE=rt, make bench-rt: latency of 4 KiB I/O with PREEMPT_RT, under load, on ib_vfab, of both drivers (ONLY=rust,c).
 # MODE=wall DEVICE=mlx5_0/1 LOGIN=id_ext=...,ioc_guid=...,dest=... OVERWRITE=1: the same on this machine with its
 # adapter, against C and those that are given: NVME=traddr=...,trsvcid=4420,nqn=...
 # RNBD='sessname=... path=ip:... device_path=...' ISER='IQN ADDRESS:PORT'. Destroys the data of LUN 0 and of these
@@ -28,8 +29,8 @@ wall)
 	exec python3 -B "$top/userspace-tests/bench/wall.py"
 	;;
 icount) counted "$@" ;;
-peers|path|scale|cores) ;;
-*) die "MODE is icount, wall, peers, path, scale or cores" ;;
+peers|path|scale|cores|rt) ;;
+*) die "MODE is icount, wall, peers, path, scale, cores or rt" ;;
 esac
 pick_series
 lab bench

@@ -251,7 +251,25 @@ def cores():
     return bench.report("page.py", *about, "--out", "/out/cores", *logs) or status, []
 
 
-MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale, "cores": cores}
+def realtime():
+    """The latency of both drivers with PREEMPT_RT, each in a guest of its own, as the C driver crashes that kernel."""
+    folder = built() / "vfab-rt"
+    build("module.sh", "rt", folder, TOP, "modules", "SRP_VFAB=1")
+    (built() / "log").mkdir(exist_ok=True)
+    status = {}
+    for driver in (os.environ.get("ONLY") or "rust,c").split(","):
+        ours = ["--module", folder / "rust/ib_srp.ko"] if driver == "rust" else []
+        words = [
+            "--icount", "--log", f"bench-rt-{driver}", "--timeout", "1800", *ours,
+            "--file", folder / "rust/ib_vfab.ko", "--file", BENCH / "realtime.sh", "--file", BENCH / "realtime.py",
+            "--", "bash", "/srp/realtime.sh", "vfab", "6",
+        ]  # fmt: skip
+        status[driver] = subprocess.run(boot.command("rt", *words)).returncode
+        print(f"realtime: {driver}: {'ended with an error' if status[driver] else 'ok'}", flush=True)
+    return status.get("rust", 0), []
+
+
+MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale, "cores": cores, "rt": realtime}
 
 
 def main():
