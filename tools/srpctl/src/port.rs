@@ -290,7 +290,7 @@ fn names(ports: &[&Port]) -> String {
     all.join(", ")
 }
 
-/// Returns the error of an address whose way leads through none of the ports `wanted`.
+/// Returns the error of an address whose route leads through none of the ports `wanted`.
 pub fn astray(
     sysfs: &Sysfs,
     wanted: &[&Port],
