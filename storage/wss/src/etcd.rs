@@ -39,7 +39,7 @@ pub struct View {
 }
 
 /// The etcd endpoints. Requests are synchronous. A failed request may still have been executed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Etcd {
     access: Access,
     /// Index of the endpoint to try first.

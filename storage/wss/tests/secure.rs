@@ -241,7 +241,7 @@ fn wrong_files_are_named() {
             true => format!("{options}/role.key"),
             false => options.to_string(),
         };
-        let said = Etcd::new(folder.cluster(at, &options)).unwrap_err();
+        let said = Etcd::new(folder.cluster(at, &options)).err().unwrap();
         assert_eq!(said.to_string(), why.replace("{}", place), "{options}");
     }
 }

@@ -21,6 +21,9 @@ use rustls::{
 };
 use srp_target::{auth, values::Values};
 
+/// Longest answer that is read, in bytes. A part of an answer is refused.
+const LONGEST: u64 = 16 << 20;
+
 /// The files for TLS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Tls {
@@ -181,15 +184,15 @@ fn provider() -> Result<CryptoProvider, String> {
     Err("https:// in --etcd needs a CPU of x86-64 or arm64".into())
 }
 
-/// What the files have.
-#[derive(Clone, Debug)]
+/// What the files have. Never printed.
+#[derive(Clone)]
 struct Secrets {
     config: Arc<ClientConfig>,
     password: Option<String>,
 }
 
 /// The way to a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Access {
     cluster: Cluster,
     secrets: Option<Secrets>,
@@ -344,7 +347,7 @@ impl Access {
 fn talk(stream: &mut (impl Read + Write), request: &[u8]) -> io::Result<Vec<u8>> {
     let sent = stream.write_all(request).and_then(|()| stream.flush());
     let mut all = Vec::new();
-    match stream.read_to_end(&mut all) {
+    match stream.take(LONGEST).read_to_end(&mut all) {
         // The end without a notice of TLS. The answer has its length, so a part of it is refused.
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => sent?,
         // The other side may tell why it did not take the request.
@@ -385,5 +388,36 @@ impl Write for Timed {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes each request, and answers without end.
+    struct Endless;
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.fill(b' ');
+            Ok(buffer.len())
+        }
+    }
+
+    impl Write for Endless {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            Ok(buffer.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_answer_without_end_is_not_kept() {
+        let answer = talk(&mut Endless, b"a request").unwrap();
+        assert_eq!(answer.len() as u64, LONGEST);
     }
 }
