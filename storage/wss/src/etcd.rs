@@ -233,7 +233,9 @@ impl Etcd {
         // Without Accept and a token it is a request of the user that the certificate of etcd
         // names.
         let request = format!(
-            "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\n{token}Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{question}",
+            "POST /v3/{path} HTTP/1.1\r\nHost: {at}\r\n{token}Accept: application/json\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n\
+             {question}",
             question.len()
         );
         let answer = self.access.exchange(at, request.as_bytes(), patience)?;

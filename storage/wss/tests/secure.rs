@@ -125,8 +125,8 @@ fn wrong_peers_are_named() {
             Some("other"),
             own.into(),
             format!(
-                "it refuses --etcd-cert {place}/role.pem: received fatal alert: the peer certificate \
-                 chain was unknown"
+                "it refuses --etcd-cert {place}/role.pem: received fatal alert: the peer \
+                 certificate chain was unknown"
             ),
         ),
         (
@@ -140,7 +140,8 @@ fn wrong_peers_are_named() {
             None,
             format!("{user}/wrong"),
             format!(
-                "there is no user 'wss' of --etcd-user with the password in --etcd-password {place}/wrong"
+                "there is no user 'wss' of --etcd-user with the password in --etcd-password \
+                 {place}/wrong"
             ),
         ),
     ] {
@@ -154,7 +155,10 @@ fn wrong_peers_are_named() {
         let (said, wanted) = (said.as_str(), format!("https://{at}: {why}"));
         match said.contains("fatal alert") {
             // The names of alerts are those of the crate.
-            true => assert_eq!(said.split(": received").next(), wanted.split(": received").next()),
+            true => assert_eq!(
+                said.split(": received").next(),
+                wanted.split(": received").next()
+            ),
             false => assert_eq!(said, wanted),
         }
         let state = state.lock().unwrap();
