@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages between the roles; docs/fabric.md has the same table.
+//! The messages between the roles. docs/fabric.md shows which role sends which.
 //!
 //! A message is 64 bytes. EXEC is followed by its lists and zero padding to a multiple of 64.
 //! Numbers are big-endian. Common fields: operation code (byte 0), a small number (1), the lengths

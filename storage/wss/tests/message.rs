@@ -62,7 +62,7 @@ fn run(bytes: &mut [u8], at: usize, first: u8, len: u8) {
     }
 }
 
-/// Checks the offsets in docs/fabric.md; the other tests would pass with any offsets.
+/// Checks the offsets of the fields; the other tests would pass with any offsets.
 #[test]
 fn descriptors_of_bytes() {
     let exec = Message::Exec(Exec {

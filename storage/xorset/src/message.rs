@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages between client and nodes; docs/fabric.md has the same table.
+//! The messages between client and nodes. docs/fabric.md shows which side sends which.
 //!
 //! A message is 64 bytes; some have a payload. Numbers are big-endian. Unused bytes are zero. A
 //! message with other values there, or otherwise invalid, is rejected, so each message has one
@@ -197,9 +197,9 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// An encoded message. Byte 0: operation code; 1: status, role; 2: node; 3: lost nodes; 4: cell; 6,
-/// 7: first block; 8, 9: blocks; 16 to 23: epoch; 24 to 31: identifier; 32 to 39: stripe; 40 to 47:
-/// floor.
+/// An encoded message. Byte 0: operation code; 1: status, role; 2: node; 3: lost nodes, a bit each;
+/// 4: cell, row * 5 + column; 6, 7: first block; 8, 9: blocks; 16 to 23: epoch; 24 to 31:
+/// identifier, number of a write; 32 to 39: stripe; 40 to 47: floor, set.
 struct Form([u8; LEN]);
 
 impl Form {
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_table() {
+    fn fields_are_at_their_offsets() {
         let bytes = all()[11].build();
         assert_eq!(bytes[..10], [11, 0, 4, 0x11, 12, 0, 0, 0x61, 0, 0x1f]);
         assert_eq!(bytes[16..18], [0xa1, 0xa2]);
