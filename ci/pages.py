@@ -11,7 +11,8 @@ import re
 import sys
 
 top = pathlib.Path(sys.argv[1])
-DOCS = "access adapters architecture boot features from-source kernels papers security testing performance upstreaming vfab"
+DOCS = "access adapters architecture boot fabric features from-source kernels papers performance security testing"
+DOCS += " upstreaming vfab"
 PAGES = ["README.md", "CONTRIBUTING.md", "storage/README.md", *(f"docs/{p}.md" for p in DOCS.split())]
 # Files of the kernel, or made by a build.
 ELSEWHERE = re.compile(
