@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# dracut: logs in as the firmware has to boot from an SRP disk. This needs no network, so it waits for no interface.
+# dracut: logs in to the targets that the firmware boots from. It waits for no interface, as this needs no network.
 command -v warn >/dev/null || . /lib/dracut-lib.sh
 state=/run/srp/initramfs
 for table in /sys/firmware/acpi/tables/sBFT*; do

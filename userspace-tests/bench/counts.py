@@ -26,7 +26,7 @@ PARTS = (
 )
 PARTS = tuple((name, re.compile(pattern)) for name, pattern in PARTS)
 
-# Functions by the name of the count of their calls. The calls of both ends count.
+# Name of each call counter, and the functions that it counts, of initiator and target together.
 CALLS = {
     "send doorbells": ("rxe_post_send",),
     "receive doorbells": ("rxe_post_recv",),

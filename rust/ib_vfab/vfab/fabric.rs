@@ -358,7 +358,7 @@ impl Fabric {
     /// Takes the next due trap of any node. Returns the port at which it arrives, and sets `lrh`
     /// and `mad` to the packet that arrives.
     pub fn trap(&self, lrh: &mut Lrh, mad: &mut Mad) -> Option<PortId> {
-        // A trap that does not arrive is lost.
+        // A trap for a port that is down is lost.
         loop {
             let mut inner = self.inner.lock();
             if let Some((out, l, m)) = inner.switch.trap() {

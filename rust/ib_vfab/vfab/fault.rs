@@ -164,7 +164,7 @@ pub fn bad_status(name: &str) -> Result<Status> {
         .ok_or(EINVAL)
 }
 
-/// What is left of an armed fault.
+/// The remaining operations of an armed fault.
 struct FaultState {
     /// Number of operations left before the fault happens.
     before: Atomic<i32>,

@@ -169,7 +169,7 @@ impl Flush {
     };
 }
 
-/// A report or action of a device that goes out of service.
+/// A report or an action of a device that goes out of service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// Reports IB_EVENT_DEVICE_FATAL.
@@ -239,7 +239,7 @@ pub struct Outage {
     pub stops: bool,
     /// The time of the flush.
     pub flushed: Flushed,
-    /// The reports and actions of the device, in this order.
+    /// What the device reports and does when it goes out of service, in this order.
     pub told: &'static [Told],
     /// Results of verbs.
     pub verbs: Verbs,

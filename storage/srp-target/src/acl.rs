@@ -111,8 +111,8 @@ impl Access {
         self.refused.clear();
     }
 
-    /// The units that an initiator sees. Without a list it is all of them. The error tells whether
-    /// the refusal is to be logged.
+    /// The units that an initiator sees. Without a list it is all of them. The error is whether
+    /// to log the refusal.
     pub fn find(&mut self, initiator: &[u8; 16], target: &[u8; 16]) -> Result<Units, bool> {
         let Some(list) = &self.list else {
             return Ok(None);

@@ -155,7 +155,7 @@ pub struct Wanted {
     pub number: Option<u32>,
 }
 
-/// What both HMACs are computed of, except the direction.
+/// The input of both HMACs, without the direction.
 #[derive(Clone, Copy)]
 struct Talk {
     system: [u8; 16],

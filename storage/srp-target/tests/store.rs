@@ -146,7 +146,7 @@ fn a_store_of_another_is_refused() {
     assert_eq!(store::owner(&read).unwrap(), Owner::Node);
 }
 
-/// What an initiator writes to the blocks does not keep its unit from starting.
+/// Data in the blocks never makes the start of a unit fail.
 #[test]
 fn blocks_name_no_owner() {
     let file = Temporary::new(0);

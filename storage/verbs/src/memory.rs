@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) pd: NonNull<ffi::Pd>,
     pub(crate) wakeups: NonNull<ffi::CompChannel>,
     name: String,
-    /// Descriptor of the asynchronous events.
+    /// File descriptor for asynchronous events.
     troubles: RawFd,
     /// Number of RDMA READs that a queue pair issues at once.
     pub(crate) depth: u8,
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     hold: Hold,
 }
 
-/// What keeps the context of a device open.
+/// The owner of a device's open context.
 pub(crate) enum Hold {
     /// An identifier of the device: librdmacm closes its context when the device is removed and its
     /// last identifier is destroyed. Its key identifies the event of the removal.
@@ -191,7 +191,7 @@ impl Device {
         }
     }
 
-    /// Descriptor that is readable when [`Device::trouble`] returns something.
+    /// File descriptor, readable while [`Device::trouble`] has an event.
     pub fn trouble_fd(&self) -> RawFd {
         self.0.troubles
     }

@@ -114,7 +114,7 @@ fn succeeded(answer: &str) -> bool {
     fields(answer, "succeeded") == ["true"]
 }
 
-/// What etcd says in an answer with an error, in JSON or as a line, or else its status line.
+/// The text of an answer of etcd with an error: JSON, a line, or the status line.
 fn refusal(status: &str, rest: &str) -> String {
     let json = rest.find('{').zip(rest.rfind('}'));
     let json = json.and_then(|(from, to)| rest.get(from..=to));

@@ -292,7 +292,7 @@ fn who_was_told_is_not_forgotten() {
     }
 }
 
-/// What was read before a line was evicted is read afterwards.
+/// A read after the eviction of a cache line returns nothing older than a read before it.
 #[test]
 fn reads_do_not_go_back() {
     for seed in seeds() {

@@ -20,7 +20,7 @@ use crate::{
 use serde::Serialize;
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
-/// What is to be done for a target. The names are part of the JSON.
+/// The action for a target. The names are part of the JSON.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Action {
@@ -228,7 +228,7 @@ impl Item {
         }
     }
 
-    /// Does what is to be done. If it fails, `changed` says whether some of it is done.
+    /// Carries out the action. If it fails, `changed` says whether a part of it is done.
     fn apply(&mut self, sysfs: &Sysfs) -> Result {
         let Some(target) = &self.wanted else {
             let units = [self.target.clone()];

@@ -18,12 +18,12 @@ use std::{
     os::unix::fs::symlink,
 };
 
-/// What the unit of a target has besides its template, unless the initramfs logs in to it.
+/// The drop-in of a target's unit, unless the initramfs logs in to the target.
 const NETWORK: &str = "[Unit]\nWants=network-online.target\nAfter=network-online.target\n";
 /// The unit that logs in to a target.
 const UNIT: &str = "/usr/lib/systemd/system/srp-connect@.service";
 
-/// What is said if there is no file.
+/// The message if there is no file.
 pub const NONE: &str = "no targets in /etc/srp/targets.d";
 
 /// The files of targets.d: their names and parsed contents.

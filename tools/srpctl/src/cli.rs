@@ -18,7 +18,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What srpctl does.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Log in to a target, and show its disks
@@ -131,7 +131,7 @@ pub struct Connect {
     /// All targets of /etc/srp/targets.d, except those with `onboot = false`
     #[arg(long, conflicts_with_all = ["name", "id_ext", "device", "port", "save", "path"])]
     pub all: bool,
-    /// Log in as the firmware (iPXE) has to boot: by each of its tables, or by this one
+    /// Log in to the targets that the firmware (iPXE) boots from: by all its tables, or this one
     #[arg(long, value_name = "TABLE", num_args = 0..=1, require_equals = true,
         default_missing_value = "", conflicts_with_all = ["name", "all", "device", "port", "path",
         "dest", "id_ext", "ioc_guid", "dgid"])]

@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// As of a login by a table of the firmware, for which a file is saved later.
+    /// The login used a table of the firmware, and its file was saved later.
     #[test]
     fn the_unit_does_not_log_out_of_a_session_of_the_initramfs() {
         for (owner, name) in [(INITRAMFS, None), (INITRAMFS, Some("one")), (OURS, None)] {

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Only this project's driver has this parameter.
 pub const OURS: &str = "/sys/module/ib_srp/parameters/keep_alive";
 
-/// Time limit of the load, in which the driver also finds all ports.
+/// Time limit of `modprobe ib_srp`, which also waits until the driver has added all ports.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Loads the driver unless its files are in sysfs.

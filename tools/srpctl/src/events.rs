@@ -25,13 +25,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// Time between two looks at the sessions, for what no message announces.
+/// Interval of the checks of all sessions, for changes without an event.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The same for the disks, which may be thousands.
+/// Interval of the checks of all disks, which may be thousands.
 const DISKS: Duration = Duration::from_secs(30);
-/// Time between two looks at the disks while events arrive.
+/// Minimum interval of the checks of all disks while events arrive.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Number of looks at the disks after an event. The event of a removal precedes its end.
+/// Number of checks of all disks after an event. The event of a removal precedes its end.
 const LOOKS: u32 = 3;
 
 /// Prints what happens, until a signal arrives.
@@ -60,13 +60,13 @@ pub fn run(sysfs: &Sysfs, args: &Events) -> Result {
     })
 }
 
-/// What announces that something has happened.
+/// The sources of events.
 struct Sources {
     uevents: Uevents,
     log: Option<KernelLog>,
 }
 
-/// What has been announced since the last call.
+/// The events since the last call.
 struct News {
     lines: Vec<Line>,
     uevents: Vec<Uevent>,
@@ -88,8 +88,8 @@ impl Sources {
         }
     }
 
-    /// Waits for an announcement. Returns whether the program is to go on: `stop` is not readable,
-    /// and `out` has a reader.
+    /// Waits for an event. Returns whether the program continues: `stop` is not readable, and `out`
+    /// has a reader.
     fn wait(&self, stop: BorrowedFd<'_>, out: BorrowedFd<'_>, time: Duration) -> Result<bool> {
         let mut files = vec![
             PollFd::new(stop, PollFlags::POLLIN),

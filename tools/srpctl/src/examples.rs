@@ -2,7 +2,7 @@
 
 //! The examples of the manual pages.
 
-/// For each command: what is to be done, and what to type. `srpctl` is the first page.
+/// For each command, its uses and the lines to type. `srpctl` is the first page.
 pub const EXAMPLES: [(&str, &[(&str, &str)]); 17] = [
     (
         "srpctl",

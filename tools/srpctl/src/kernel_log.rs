@@ -112,7 +112,7 @@ pub fn lines_by(sysfs: &Sysfs, run: impl Fn(&[&str]) -> Output) -> Option<Vec<Li
     })
 }
 
-/// What prints the driver's lines of systemd's journal.
+/// The command that prints the driver's lines of systemd's journal.
 pub const JOURNAL: [&str; 7] = [
     "journalctl",
     "--quiet",

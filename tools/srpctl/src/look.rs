@@ -71,8 +71,8 @@ impl Look {
     }
 }
 
-/// Gives each session without a record the name of the file that describes it: the record of a
-/// login is written when its disks are there.
+/// Gives each session without a record the name of the file that describes it. A login writes the
+/// record after its disks have appeared.
 fn name(sysfs: &Sysfs, sessions: &mut [Session]) {
     if sessions.iter().all(|session| session.target.is_some()) {
         return;

@@ -16,7 +16,7 @@ pub fn is_partition(block: &Path) -> bool {
     uuid.starts_with("part") && uuid.contains("-mpath-")
 }
 
-/// What stays of a multipath map.
+/// The remains of a multipath map when disks are removed.
 pub enum Staying {
     /// The map, with a path that works, or without one, as before.
     Map,

@@ -18,7 +18,7 @@ use std::{
 /// Time after which a wait is reported.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// What has been reported: a login that is repeated has the same wait.
+/// The waits that were reported. A repeated login waits for the same again.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Returns the result of `work`. If it takes long, says that the command waits for `what`, but not

@@ -140,7 +140,7 @@ pub struct Link {
     netdev: Option<String>,
 }
 
-/// What prints the links.
+/// The command that prints the RDMA links.
 pub const LINKS: [&str; 3] = ["rdma", "-j", "link"];
 
 /// Returns all links, or none if the rdma tool fails.

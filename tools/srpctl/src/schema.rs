@@ -120,7 +120,7 @@ fn is(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Returns what is wrong with the properties that `keyword` is about.
+/// Returns the errors of the properties that `keyword` governs.
 fn properties(
     root: &Value,
     schema: &Map<String, Value>,

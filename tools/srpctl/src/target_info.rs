@@ -45,11 +45,11 @@ struct TargetPort {
     initiators: Vec<String>,
     /// The commands that log in, for an initiator; none while the port is disabled.
     logins: Vec<String>,
-    /// What prevents a login, or leaves a session without disks.
+    /// The settings without which a login fails, or a session has no disks.
     missing: Vec<Missing>,
 }
 
-/// What a target port lacks.
+/// A missing setting of a target port.
 #[derive(Debug, Eq, PartialEq, Serialize)]
 struct Missing {
     what: String,

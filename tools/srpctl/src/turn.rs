@@ -155,7 +155,7 @@ mod tests {
             "{error}"
         );
         drop(held);
-        // The wait leaves the time of the last rescan.
+        // A wait that timed out has not changed the recorded time of the last rescan.
         let turn = Turn::within(&sysfs, "host7", DELAY / 100).unwrap();
         assert_eq!(turn.0.metadata().unwrap().len(), 0);
     }

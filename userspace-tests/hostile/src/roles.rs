@@ -24,7 +24,7 @@ const CHALLENGE: u8 = 2;
 const PROOF: u8 = 3;
 /// Number of the CE that the attacker is. The system has none of this number.
 const NUMBER: u32 = 9;
-/// What the attacker says that it is.
+/// The role and number that the attacker claims.
 const OURS: Who = (CE, NUMBER);
 /// Receive buffers of a connection.
 const RECEIVES: usize = 64;
@@ -45,7 +45,7 @@ pub(crate) struct Attack {
     pub(crate) listed: PortId,
 }
 
-/// What a case does, and how.
+/// Name and function of a case.
 type Case = (&'static str, fn(&mut Attack) -> Result<String, Fault>);
 
 const CASES: &[Case] = &[
@@ -78,7 +78,7 @@ fn mac(key: &Key, kind: u8, roles: [Who; 2], nonces: [&[u8]; 2]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// What the caller has sent of a good handshake.
+/// The caller's messages of a valid handshake.
 type Recorded = [Vec<u8>; 2];
 
 impl Attack {
@@ -259,7 +259,7 @@ impl Attack {
             let proof = self.proof(key, who, &hello, &challenge);
             self.last(link, &proof)?;
         }
-        // What this side has of the other one: its HMAC.
+        // The HMAC of the other side, sent back.
         let (link, _, challenge) = self.challenged(who)?;
         let mut mac = [0; 32];
         mac.copy_from_slice(&challenge[48..]);

@@ -127,7 +127,7 @@ mod cases {
         for n in 0..u64::from(DEPTH) {
             testbed.a.post(n, Request::Send, &[(0, 64, a)])?;
         }
-        // All requests are done, but not polled.
+        // All requests have completed, and no completion is polled.
         check_eq!(
             testbed.a.post(99, Request::Send, &[(0, 64, a)]),
             Err(ENOMEM)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Outgoing connections, each in a thread of its own until the kernel has taken it: with iWARP it
+//! Outgoing connections. Each `connect` call runs in a thread of its own, because with iWARP it
 //! waits for TCP, for minutes if the peer's host does not answer.
 
 use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd};

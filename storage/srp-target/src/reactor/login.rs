@@ -182,7 +182,8 @@ impl<T> Reactor<T> {
         self.connects.start(id, making, connection, wanted.data)
     }
 
-    /// Takes the connections that the kernel has taken.
+    /// Adds the outgoing connections whose `connect` calls have returned, and drops those that
+    /// failed.
     pub(super) fn made(&mut self) {
         for (id, making, made) in self.connects.made() {
             match made {

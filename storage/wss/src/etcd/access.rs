@@ -184,7 +184,7 @@ fn provider() -> Result<CryptoProvider, String> {
     Err("https:// in --etcd needs a CPU of x86-64 or arm64".into())
 }
 
-/// What the files have. Never printed.
+/// The contents of the files. Never printed.
 #[derive(Clone)]
 struct Secrets {
     config: Arc<ClientConfig>,
@@ -196,7 +196,7 @@ struct Secrets {
 pub(super) struct Access {
     cluster: Cluster,
     secrets: Option<Secrets>,
-    /// What is wrong with the files.
+    /// The error of the last attempt to read the files.
     wrong: Option<String>,
 }
 
@@ -240,7 +240,7 @@ impl Access {
         io::Error::other(format!("{scheme}://{at}: {why}"))
     }
 
-    /// What an answer of etcd with an error means.
+    /// Explains an error that etcd answers.
     pub(super) fn meaning(&self, refused: &str) -> String {
         let tls = self.cluster.tls.as_ref();
         let user = tls.and_then(|tls| tls.user.as_ref());
@@ -267,7 +267,7 @@ impl Access {
         }
     }
 
-    /// What an error of TLS means.
+    /// Explains an error of TLS.
     fn tls_error(&self, at: SocketAddr, e: &Error) -> String {
         let tls = self.cluster.tls.as_ref();
         let ca = tls.map_or(String::new(), |tls| tls.ca.display().to_string());

@@ -138,7 +138,7 @@ pub struct State {
 impl State {
     fn answer(&mut self, request: &str) -> Result<String, (&'static str, String)> {
         let (head, body) = request.split_once("\r\n\r\n").unwrap();
-        // etcd takes a request without it for one of its own.
+        // Without Accept, etcd treats a request as one of its own.
         assert!(head.contains("\r\nAccept: "), "{head}");
         let header = "{\"header\":{\"revision\":\"7\"}";
         if head.starts_with("POST /v3/auth/authenticate ") {

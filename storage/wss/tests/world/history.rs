@@ -83,7 +83,7 @@ impl History {
         ends
     }
 
-    /// Reads of these blocks that start now return no lost write.
+    /// Records that reads of these blocks return no lost write from now on.
     pub fn certain(&mut self, blocks: std::ops::Range<usize>, now: u64) {
         let blocks = &mut self.lost[blocks];
         for lost in blocks.iter_mut().filter(|lost| **lost == u64::MAX) {

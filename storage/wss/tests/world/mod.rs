@@ -81,7 +81,7 @@ pub struct World {
     pub rss: Vec<RsNode>,
     /// The object of each RS.
     pub disks: Vec<Vec<u8>>,
-    /// What a power loss leaves of each object for certain.
+    /// The blocks of each object that certainly survive a power loss.
     durable: Vec<Vec<u8>>,
     /// RSs to which the current SE has been attached.
     pub attached: BTreeSet<usize>,

@@ -56,7 +56,7 @@ impl Cells {
         }
     }
 
-    /// The node is out: stripes that are not known to be valid are rebuilt from the start.
+    /// Records that the node is out. A rebuild in progress starts again from the first stripe.
     pub(super) fn out(&mut self) {
         if let Self::Built(..) = self {
             *self = Self::none();

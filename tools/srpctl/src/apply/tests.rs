@@ -374,7 +374,7 @@ fn is_locked(root: &Path) -> bool {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err()
 }
 
-/// Does what is to be done for the first target while the driver ends host10. Returns the error,
+/// Carries out the action for the first target while the driver ends host10. Returns the error,
 /// and whether the driver was told to end it. A logout is a change, also if the login fails.
 fn apply(sysfs: &Sysfs, root: &Path) -> (Result, bool) {
     let mut item = compare(sysfs, None, &resolve::system).unwrap().remove(0);

@@ -230,7 +230,7 @@ fn log_in_by(sysfs: &Sysfs, args: &Connect, name: &str) -> Result {
     Ok(())
 }
 
-/// What a login of the firmware is now.
+/// The state of a login by a table of the firmware.
 pub enum State {
     /// The table cannot be used.
     Wrong(Error),
