@@ -200,7 +200,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("etc/srp/targets.d");
         std::fs::create_dir_all(&folder).unwrap();
-        // Also with all that is a comment there, except for a key that excludes another.
+        // Also with each key that is commented out, except those that exclude another.
         let all = EXAMPLE.replace("\n#", "\n");
         for (text, without) in [(EXAMPLE, "#"), (&all, "onboot"), (&all, "initramfs")] {
             let lines = text.lines().filter(|line| line.contains(" = "));
