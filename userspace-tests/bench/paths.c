@@ -14,6 +14,9 @@
  * is called by the function that jumps to it. Each stack has its own frames; an interrupt stack
  * continues where the switch to it happened.
  *
+ * A string instruction with a repeat prefix counts once, as on a processor: with -icount QEMU makes a
+ * block of each of its steps.
+ *
  * For each pair of marks the file gets a number n and n quintuples (parent, function, calls,
  * instructions, such stores), all 64 bits wide. A parent is the index of an earlier one; the first
  * is the root, the second is user space.
@@ -47,6 +50,7 @@ static unsigned char *writers;			/* last writer of a line: a CPU, from 1 on */
 static struct cpu {
 	struct stack *current;
 	uint64_t last_sp;
+	uint64_t step;				/* address of the last block's string instruction, or 0 */
 	unsigned int node;			/* node being executed */
 	GByteArray *buffer;
 	struct count { uint64_t calls, insns, lines; } counts[NODES];
@@ -61,6 +65,7 @@ static struct inlined *inlined(unsigned int cpu) { return qemu_plugin_scoreboard
 
 static struct block {
 	uint64_t address, insns, function;
+	uint64_t string;			/* address of the string instruction that ends it, or 0 */
 	unsigned int table;
 	bool begins, tree, change;
 } blocks[BLOCKS];
@@ -262,7 +267,32 @@ static void executed(unsigned int vcpu, void *data)
 		look_up(b);
 	/* A system call starts on the user's stack. */
 	cpu->node = !(sp >> 63) || sp >> 39 == ENTRY_AREA ? child(ROOT, b->function) : frame(vcpu, b, sp)->node;
-	cpu->counts[cpu->node].insns += b->insns;
+	if (cpu->step != b->address)
+		cpu->counts[cpu->node].insns += b->insns;
+	cpu->step = b->string;
+}
+
+/* Returns whether an instruction is MOVS, CMPS, STOS, LODS, SCAS, INS or OUTS with a repeat prefix. */
+static bool is_string(const struct qemu_plugin_insn *insn)
+{
+	unsigned char code[16];
+	size_t n = qemu_plugin_insn_data(insn, code, sizeof(code));
+	bool repeats = false;
+
+	for (size_t i = 0; i < n; i++) {
+		switch (code[i]) {
+		case 0xf2: case 0xf3:
+			repeats = true;
+			break;
+		case 0x26: case 0x2e: case 0x36: case 0x3e: case 0x40 ... 0x4f: case 0x64 ... 0x67:
+			break;
+		case 0x6c ... 0x6f: case 0xa4 ... 0xa7: case 0xaa ... 0xaf:
+			return repeats;
+		default:
+			return false;
+		}
+	}
+	return false;
 }
 
 static void stored(unsigned int vcpu, uint32_t info, uint64_t address, void *data)
@@ -341,6 +371,7 @@ static void mark_end(unsigned int vcpu, void *data)
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	uint64_t n = qemu_plugin_tb_n_insns(tb), address = qemu_plugin_tb_vaddr(tb);
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
 	static unsigned int known[2 * BLOCKS];
 	uint64_t h = (address ^ n << 48) * 0x9e3779b97f4a7c15u >> 43;
 
@@ -361,6 +392,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		known[h] = n_blocks;
 		blocks[n_blocks] = (struct block){ .address = address, .insns = n };
 	}
+	/* The kernel patches its code. */
+	blocks[known[h]].string = is_string(last) ? qemu_plugin_insn_vaddr(last) : 0;
 	pthread_mutex_unlock(&adding);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, executed, CB_R_REGS, COND_NE, entry(offsetof(struct inlined, active)), 0,
 						  &blocks[known[h]]);

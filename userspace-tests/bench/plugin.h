@@ -78,6 +78,7 @@ extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
 extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+extern uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
 extern size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t len);
 extern GArray *qemu_plugin_get_registers(void);
 extern int qemu_plugin_read_register(struct qemu_plugin_register *handle, GByteArray *to);
