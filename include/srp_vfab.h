@@ -32,6 +32,7 @@ extern unsigned int srp_vfab_dma_bits;
 extern unsigned int srp_vfab_direct;
 extern unsigned int srp_vfab_gaps;
 extern bool srp_vfab_static_lids;
+extern unsigned int srp_vfab_interrupt_ns;
 /* The names of the devices' personalities, from vfab0; NULL if not given. */
 extern char *srp_vfab_personality[8];
 

@@ -29,6 +29,10 @@ bool srp_vfab_static_lids;
 module_param_named(static_lids, srp_vfab_static_lids, bool, 0444);
 MODULE_PARM_DESC(static_lids, "Have all ports active with a LID from the start, without a subnet manager");
 
+unsigned int srp_vfab_interrupt_ns;
+module_param_named(interrupt_ns, srp_vfab_interrupt_ns, uint, 0444);
+MODULE_PARM_DESC(interrupt_ns, "Time from a completion to its interrupt in nanoseconds");
+
 char *srp_vfab_personality[8];
 module_param_array_named(personality, srp_vfab_personality, charp, NULL, 0444);
 MODULE_PARM_DESC(personality, "Which adapters vfab0, vfab1 ... behave as, by the names of their drivers");

@@ -78,6 +78,8 @@ pub struct DeviceAttr {
     /// Whether the device drains queue pairs itself, and accepts drain requests while it refuses
     /// all others.
     pub drains: bool,
+    /// Whether completion interrupts can be moderated. If so, `ib_core` adapts the moderation.
+    pub moderates: bool,
     /// System image GUID.
     pub sys_image_guid: u64,
     /// Maximum number of queue pairs.

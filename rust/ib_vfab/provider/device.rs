@@ -80,6 +80,12 @@ impl<P: Provider> Registration<P> {
             // SAFETY: The functions fit the objects.
             unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::DRAIN) };
         }
+        if attr.moderates {
+            // SAFETY: The function fits the objects.
+            unsafe { bindings::ib_set_device_ops(raw.as_ptr(), Ops::<P>::MODERATE) };
+            // SAFETY: The device is valid, and nothing else has its address yet.
+            unsafe { (*raw.as_ptr()).set_use_cq_dim(1) };
+        }
         // SAFETY: The device is valid, and nothing else has its address yet.
         unsafe { (*raw.as_ptr()).ops.driver_id = attr.driver.0 };
         // The parent is the device that memory is mapped for, as with hardware.

@@ -4,13 +4,15 @@
 //!
 //! The kernel crate has no irq_work; for its timers see [`timer`](super::timer).
 //!
-//! The handler runs in an irq_work on the CPU that posted the request, or in an expired timer on
-//! architectures without an interrupt for irq_work (User-Mode Linux). It never runs on the poster's
-//! stack. Modules cannot queue an irq_work on another CPU, so completion vectors have no effect.
+//! The handler runs in an irq_work on the CPU that posted the request. It runs in an expired timer
+//! if it is delayed, and on architectures without an interrupt for irq_work (User-Mode Linux). It
+//! never runs on the poster's stack. Modules cannot queue an irq_work on another CPU, so completion
+//! vectors have no effect.
 //!
 //! C headers: [`include/linux/irq_work.h`](srctree/include/linux/irq_work.h),
 //! [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
+use super::params;
 use crate::{
     bindings,
     compat::NO_RESTART, //
@@ -42,6 +44,10 @@ pub struct Notify {
     timer: Opaque<bindings::hrtimer>,
     cq: NonNull<bindings::ib_cq>,
     by_work: bool,
+    /// Time to the handler, in ns.
+    latency: u32,
+    /// Whether [`Notify::raise_in`] was called, and the handler has not run since.
+    delayed: Atomic<bool>,
     stopped: Atomic<bool>,
 }
 
@@ -53,8 +59,9 @@ unsafe impl Sync for Notify {}
 impl Notify {
     /// An interrupt that is not raised.
     pub fn new(cq: CqHandle) -> impl PinInit<Self> {
+        let latency = params::interrupt_ns();
         // SAFETY: No precondition.
-        let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() };
+        let by_work = unsafe { bindings::srp_vfab_irq_work_has_interrupt() } && latency == 0;
         // INVARIANT: `ib_core` keeps the queue until `destroy_cq`, which calls `stop`.
         pin_init!(Self {
             work <- Opaque::ffi_init(|slot| {
@@ -75,6 +82,8 @@ impl Notify {
             }),
             cq: cq.0,
             by_work,
+            latency,
+            delayed: Atomic::new(false),
             stopped: Atomic::new(false),
         })
     }
@@ -87,16 +96,43 @@ impl Notify {
             // SAFETY: The irq_work is initialised, and lives until `stop` has synchronised it.
             unsafe { bindings::irq_work_queue(self.work.get()) };
         } else {
-            // SAFETY: The timer is initialised, and lives until `stop` has cancelled it.
-            unsafe {
-                bindings::hrtimer_start_range_ns(
-                    self.timer.get(),
-                    0,
-                    0,
-                    bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
-                )
-            };
+            self.start(0);
         }
+    }
+
+    /// Raises the interrupt in `ns` nanoseconds, unless [`Self::raise_now`] raises it before. Any
+    /// context except NMI.
+    pub fn raise_in(&self, ns: u64) {
+        self.delayed.store(true, Relaxed);
+        self.start(ns);
+    }
+
+    /// Raises the interrupt that is delayed. Any context except NMI.
+    pub fn raise_now(&self) {
+        self.delayed.store(false, Relaxed);
+        // If the handler runs already, it runs twice, which `ib_core` permits.
+        // SAFETY: The timer is initialised.
+        unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
+        self.raise();
+    }
+
+    /// Whether the interrupt is delayed.
+    #[inline]
+    pub fn is_delayed(&self) -> bool {
+        self.delayed.load(Relaxed)
+    }
+
+    fn start(&self, ns: u64) {
+        let ns = ns.saturating_add(self.latency.into());
+        // SAFETY: The timer is initialised, and lives until `stop` has cancelled it.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.timer.get(),
+                i64::try_from(ns).unwrap_or(i64::MAX),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
+            )
+        };
     }
 
     /// Disables the interrupt, and waits for a running handler. Sleeps.
@@ -109,6 +145,7 @@ impl Notify {
     }
 
     fn handle(&self) {
+        self.delayed.store(false, Relaxed);
         if self.stopped.load(Relaxed) {
             return;
         }

@@ -125,6 +125,12 @@ impl<P: Provider> Ops<P> {
         ..pin_init::zeroed()
     };
 
+    /// The additional function of a device that moderates completion interrupts.
+    pub(super) const MODERATE: &'static bindings::ib_device_ops = &bindings::ib_device_ops {
+        modify_cq: Some(Self::modify_cq),
+        ..pin_init::zeroed()
+    };
+
     /// # Safety
     ///
     /// Only `ib_core` may call this.
@@ -245,6 +251,17 @@ impl<P: Provider> Ops<P> {
             == bindings::ib_cq_notify_flags_IB_CQ_SOLICITED;
         let there = P::arm_cq(cq, solicited);
         c_int::from(there && flags & bindings::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0)
+    }
+
+    /// # Safety
+    ///
+    /// Only `ib_core` may call this.
+    unsafe extern "C" fn modify_cq(raw: *mut bindings::ib_cq, count: u16, period: u16) -> c_int {
+        // SAFETY: `raw` is valid.
+        if let Some(cq) = unsafe { cq::<P::Cq>(raw) } {
+            P::moderate_cq(cq, count, period);
+        }
+        0
     }
 
     /// # Safety

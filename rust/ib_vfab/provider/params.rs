@@ -27,6 +27,11 @@ pub fn get() -> (u32, u32, u32, u32, u32, bool) {
     )
 }
 
+/// Time from a completion to its interrupt, in ns.
+pub(super) fn interrupt_ns() -> u32 {
+    read!(srp_vfab_interrupt_ns)
+}
+
 /// The name of the personality of adapter `n`, if given. Call it while the module is initialised.
 pub fn personality(n: usize) -> Option<&'static CStr> {
     let names = &raw const bindings::srp_vfab_personality;

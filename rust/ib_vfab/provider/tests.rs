@@ -328,6 +328,14 @@ impl User {
         arm.is_some_and(|arm| unsafe { arm(self.cq, flags) } > 0)
     }
 
+    /// Moderates the interrupt of the completion queue.
+    pub(crate) fn moderate(&self, count: u16, period: u16) -> Result {
+        // SAFETY: The device is valid.
+        let moderate = unsafe { (*self.device).ops.modify_cq }.ok_or(EINVAL)?;
+        // SAFETY: The queue belongs to this device.
+        to_result(unsafe { moderate(self.cq, count, period) })
+    }
+
     /// Replaces the user's region, which is not in use, with one of type `kind`.
     pub(crate) fn change_region(&mut self, kind: bindings::ib_mr_type) -> Result {
         // SAFETY: The domain is valid.

@@ -161,6 +161,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// Requests an interrupt for the next completion; returns whether a completion is queued
     /// already.
     fn arm_cq(cq: &Self::Cq, solicited_only: bool) -> bool;
+    /// Delays the interrupt of a queue until `count` completions, for at most `period` us. Does not
+    /// delay it if `count` is 1 or less, or if `period` is 0.
+    fn moderate_cq(cq: &Self::Cq, count: u16, period: u16);
 
     /// Creates a queue pair; returns it and its number.
     ///

@@ -91,6 +91,10 @@ struct Ring {
     armed: Armed,
     /// Completions are delayed from this number on.
     held: Option<u32>,
+    /// The interrupt is delayed until so many completions, for at most so many us.
+    moderation: (u16, u16),
+    /// Completions until a delayed interrupt.
+    awaited: u16,
     overrun: bool,
 }
 
@@ -142,6 +146,8 @@ impl Cq {
             tail: 0,
             armed: Armed::No,
             held: None,
+            moderation: (0, 0),
+            awaited: 0,
             overrun: false,
         };
         Arc::pin_init(
@@ -287,6 +293,11 @@ impl Cq {
         ring.held.unwrap_or(ring.head) != ring.tail
     }
 
+    /// Delays the interrupt until `count` completions, for at most `period` us.
+    pub fn moderate(&self, count: u16, period: u16) {
+        self.ring.lock().moderation = (count, period);
+    }
+
     /// Removes all completions of a queue pair.
     pub fn purge(&self, qp: QpName) {
         let mut ring = self.ring.lock();
@@ -342,9 +353,20 @@ impl Ring {
 
     #[inline]
     fn interrupt(&mut self, notify: &Notify, urgent: bool) {
-        if self.armed == Armed::Next || self.armed == Armed::Solicited && urgent {
+        if notify.is_delayed() {
+            self.awaited = self.awaited.saturating_sub(1);
+            if self.awaited == 0 {
+                notify.raise_now();
+            }
+        } else if self.armed == Armed::Next || self.armed == Armed::Solicited && urgent {
             self.armed = Armed::No;
-            notify.raise();
+            match self.moderation {
+                (0 | 1, _) | (_, 0) => notify.raise(),
+                (count, period) => {
+                    self.awaited = count - 1;
+                    notify.raise_in(u64::from(period) * 1000);
+                }
+            }
         }
     }
 }

@@ -407,6 +407,10 @@ unsafe impl Provider for Hca {
         cq.arm(solicited_only)
     }
 
+    fn moderate_cq(cq: &Cq, count: u16, period: u16) {
+        cq.moderate(count, period);
+    }
+
     fn create_qp(this: &Arc<Self>, init: &QpInit<'_, Self>) -> Result<(Arc<Qp>, u32)> {
         answered(this.manner.verbs().create)?;
         // IPoIB needs UD queue pairs that an adapter with iWARP does not have.

@@ -44,6 +44,8 @@ pub struct Personality {
     /// Whether the device drains queue pairs itself, and accepts drain requests while it refuses
     /// all others.
     pub drains: bool,
+    /// Whether completion interrupts can be moderated, and `ib_core` adapts the moderation.
+    pub moderates: bool,
     /// Whether destroying a queue pair removes its completions.
     pub purges: bool,
     /// The effect of `reset` on the device.
@@ -303,6 +305,7 @@ impl Personality {
             driver: self.driver,
             max_vectors: vectors,
             drains: self.drains,
+            moderates: self.moderates,
             max_qp_wr: qp_wr,
             send_sge,
             recv_sge,

@@ -6,7 +6,7 @@ declare -A manager=()
 # adapters [PARAMETER=VALUE]...: loads ib_vfab. Its adapters vfab0, vfab1 ... each have a cable from port 1 to the
 # switch. DMA_BITS is the width of their DMA addresses, except for the target's, because ib_srpt sends what its memory
 # contained at the time of mapping. Adapters in the mask GAPS support memory regions with gaps. Initiator adapters have
-# the personality PERSONALITY.
+# the personality PERSONALITY. Interrupts come INTERRUPT_NS after their completions.
 adapters() {
 	local i like=
 	if [ -n "${PERSONALITY-}" ]; then
@@ -16,7 +16,7 @@ adapters() {
 	command -v opensm >/dev/null || skip "opensm is not in this guest"
 	modprobe -a ib_umad ib_uverbs || fail "no user space access to RDMA devices"
 	insmod "$here/../ib_vfab.ko" ${DMA_BITS:+dma_bits=$DMA_BITS direct=1} ${GAPS:+gaps=$GAPS} \
-		${like:+personality=${like:1}} "$@" || fail "insmod ib_vfab $*"
+		${like:+personality=${like:1}} ${INTERRUPT_NS:+interrupt_ns=$INTERRUPT_NS} "$@" || fail "insmod ib_vfab $*"
 	within 10 "class device of vfab0" test -e /sys/class/infiniband_mad/umad0
 	udevadm settle -t 20
 }

@@ -35,6 +35,7 @@ pub(crate) struct Seen {
     pub(crate) local_dma_lkey: bool,
     pub(crate) vectors: u32,
     pub(crate) drains: bool,
+    pub(crate) moderates: bool,
     pub(crate) registers: bool,
 }
 
@@ -63,6 +64,7 @@ impl Seen {
             local_dma_lkey: has(bindings::ib_kernel_cap_flags_IBK_LOCAL_DMA_LKEY),
             vectors: number(device.num_comp_vectors),
             drains: device.ops.drain_sq.is_some() && device.ops.drain_rq.is_some(),
+            moderates: device.ops.modify_cq.is_some() && device.use_cq_dim() != 0,
             registers: attrs.device_cap_flags & extensions != 0,
         }
     }

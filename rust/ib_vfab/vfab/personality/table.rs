@@ -88,6 +88,7 @@ pub const DEFAULT: Personality = Personality {
     connections: Connections { rnr_retries: true },
     flush: Flush::SIMPLE,
     drains: false,
+    moderates: false,
     purges: true,
     reset: dies(Flushed::AtOnce, &[Told::DeviceFatal], Verbs::WORK),
     removal: Outage::NONE,
@@ -116,6 +117,7 @@ const MLX5: Personality = Personality {
     },
     flush: SENDS_FIRST,
     drains: true,
+    moderates: true,
     reset: dies(
         Flushed::AtOnce,
         &[Told::DeviceFatal],

@@ -95,6 +95,7 @@ fn limits(personality: &Personality, testbed: &Testbed) -> Result {
         local_dma_lkey: regions.local_dma_lkey,
         vectors,
         drains: personality.drains,
+        moderates: personality.moderates,
         registers: true,
     };
     check_eq!(seen, wanted);
@@ -382,6 +383,47 @@ mod cases {
             Ok(())
         })?;
         check!(own >= 12);
+        Ok(())
+    }
+
+    /// A moderated interrupt is late, unless more completions follow.
+    #[test]
+    fn moderation() -> Result {
+        const PERIOD: Delta = Delta::from_micros(u16::MAX as i64);
+        let mut own = 0;
+        each(|personality, testbed| {
+            if testbed.a.moderate(2, u16::MAX).is_err() {
+                check!(!personality.moderates);
+                return Ok(());
+            }
+            let mut took = |requests: u64| -> Result<Delta> {
+                testbed.again(&USUAL)?;
+                let before = testbed.a.interrupts();
+                let began = Instant::<Monotonic>::now();
+                check!(!testbed.a.arm(false));
+                for n in 0..requests {
+                    testbed.a.post(n, Request::Write(0, 0), &[])?;
+                }
+                within(|| (testbed.a.interrupts() > before).then_some(()))?;
+                let elapsed = began.elapsed();
+                for n in 0..requests {
+                    check_eq!(testbed.a.wait()?.id, n);
+                }
+                fsleep(PERIOD);
+                check_eq!(testbed.a.interrupts(), before + 1);
+                Ok(elapsed)
+            };
+            check!(took(1)? >= PERIOD);
+            // This takes long only if the machine is slow.
+            let mut tries = 0;
+            while took(2)? >= PERIOD {
+                tries += 1;
+                check!(tries < 20);
+            }
+            own += 1;
+            Ok(())
+        })?;
+        check_eq!(own, 1);
         Ok(())
     }
 
