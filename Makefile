@@ -27,7 +27,7 @@ endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-scale bench-cores bench-rt papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-moderation bench-scale bench-cores bench-rt papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -198,6 +198,9 @@ bench-peers:
 bench-path:
 	@MODE=path ci/bench.sh
 
+bench-moderation:
+	@MODE=moderation ci/bench.sh
+
 bench-scale:
 	@MODE=scale ci/bench.sh
 
@@ -263,6 +266,7 @@ help:
 	@echo '                      what has a bound; MODE=wall on this machine: see ci/bench.sh)'
 	@echo '  make bench-peers    both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
 	@echo '  make bench-path     what the initiator alone executes for an I/O, by layer'
+	@echo '  make bench-moderation  polled I/O beside interrupts and moderated ones'
 	@echo '  make bench-scale    how both grow with sessions, LUNs, targets and channels'
 	@echo '  make bench-cores    all of them by the clock, on all CPUs, with confidence intervals (SHORT=1: 5 minutes)'
 	@echo '  make bench-rt       latency of both drivers with PREEMPT_RT, under load'

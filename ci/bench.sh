@@ -7,7 +7,11 @@
 # MODE=peers, make bench-peers: both drivers and other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=path, make bench-path: the initiator's instructions for an I/O, by layer, with the peers,
 # on the adapters of ib_vfab, and for 4 KiB also on soft-RoCE. ROUNDS=n (1), ONLY as above, from path-workloads.tsv;
-# DEVICES="vfab rxe".
+# DEVICES="vfab vfab+fsrm rxe". `+fsrm`: on a CPU with fast string instructions; `+direct`: the target completes where
+# its back end does, by ib_srpt-direct-completion.patch; `+noinit`: with init_on_alloc=0; `+mlx5`: the initiator's
+# adapter behaves as mlx5; `+late`: interrupts take 1 us; `+still`: without adaptive moderation of interrupts.
+# INITIATORS=rust,c,nvme,rnbd,iser: only these.
+# MODE=moderation, make bench-moderation: the same for polled I/O, interrupts, and interrupts that ib_core moderates.
 # MODE=scale, make bench-scale: how both drivers scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
 # ONLY=curve,...
 # MODE=cores, make bench-cores: both drivers, NVMe/RDMA, RNBD and iSER by the clock, in a guest with as many CPUs as
@@ -29,8 +33,8 @@ wall)
 	exec python3 -B "$top/userspace-tests/bench/wall.py"
 	;;
 icount) counted "$@" ;;
-peers|path|scale|cores|rt) ;;
-*) die "MODE is icount, wall, peers, path, scale, cores or rt" ;;
+peers|path|moderation|scale|cores|rt) ;;
+*) die "MODE is icount, wall, peers, path, moderation, scale, cores or rt" ;;
 esac
 pick_series
 lab bench

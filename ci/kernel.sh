@@ -6,7 +6,8 @@
 # modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 # kernel.sh patched [KERNEL]: prints a folder with the parts of the source that these patches change, with the changes;
-# for a kernel of arm64 with those that it needs instead.
+# for a kernel of arm64 with those that it needs instead, for `direct` with that of ib_srpt that `make bench-path`
+# measures.
 . "$(dirname "$0")/lib.sh"
 
 root=$("$top/ci/root.sh" "${1-}")
@@ -47,6 +48,7 @@ fragments() {
 fixes() {
 	case $1 in
 	arm64*) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
+	direct) echo "$top/patches/linux/pending/ib_srpt-direct-completion.patch" ;;
 	*) printf '%s\n' "$top"/patches/linux/applied/*.patch ;;
 	esac
 }

@@ -20,6 +20,13 @@ SMALL = re.compile(r"4k-")
 CURVES = {("rxe", 1): ("sessions", "luns"), ("vfab", 1): ("targets",), ("rxe", 16): ("channels",)}
 # Minutes of all rounds on a device, seconds of a run, and the points: as many as leave time for five rounds.
 CORES, CORES_SHORT = ("9", "0.6", "*-d1,*-d32,4k-*-d32-apart"), ("1.2", "0.3", "4k-read-d8,64k-write-d8")
+# The processor of a guest. The first one has no fast string instructions, so the kernel copies in a loop.
+LOOPS, STRINGS = "max,la57=off,erms=off,fsrm=off", "max,la57=off,erms=on,fsrm=on"
+# What `make bench-path` may add to a device, and the variables of guest.sh or parameters of the kernel that do it.
+ADDED = {
+    "direct": ["COMPLETE_TYPE=1"], "noinit": ["init_on_alloc=0"], "mlx5": ["PERSONALITY=mlx5"],
+    "late": ["INTERRUPT_NS=1000"], "still": ["MODERATION=off"], "fsrm": [],
+}  # fmt: skip
 # The C driver may free a completion queue that a softirq on another CPU still uses (docs/testing.md).
 C_DRIVER = re.compile(rb" ib_srp(\(-\))?( |$)")
 
@@ -68,6 +75,7 @@ class Bench:
         self.rounds = e.get("ROUNDS") or rounds or ("1" if self.short else "5")
         self.only = e.get("ONLY") or (judged() if self.short else "")
         self.kind, self.logs = "rxe", built() / "log"
+        self.cpu, self.always, self.append = LOOPS, [], []
         for folder in OUT, self.logs:
             folder.mkdir(parents=True, exist_ok=True)
         self.root = script("root.sh")
@@ -80,11 +88,11 @@ class Bench:
         with open(disk, "wb") as f:
             f.truncate(512 * MIB)
         # QEMU's clock counts instructions only with one CPU; with more it is the host's clock.
-        clock = ["--accel", "tcg", "--smp", cpus, "--qemu=-cpu", "--qemu=max,la57=off,erms=off,fsrm=off"]
-        mtu = os.environ.get("MTU")
+        clock = ["--icount"] if cpus == "1" and self.so else ["--accel", "tcg", "--smp", cpus]
+        mtu = [f"MTU={os.environ['MTU']}"] if os.environ.get("MTU") else []
         words = [
-            *(["--icount"] if cpus == "1" and self.so else clock),
-            "--log", name, "--timeout", os.environ.get("TIMEOUT") or "21600", "--append", f"MTU={mtu}" if mtu else "",
+            *clock, "--qemu=-cpu", f"--qemu={self.cpu}", "--append", " ".join(mtu + self.always + self.append),
+            "--log", name, "--timeout", os.environ.get("TIMEOUT") or "21600",
             "--qemu=-drive", f"--qemu=file=/log/{name}.disk,if=virtio,format=raw",
             *(["--qemu=-plugin", f"--qemu=/cache/{self.so}/plugin.so,out=/log/{name}.counts"] if self.so else []),
             "--module", built() / "stock/rust/ib_srp.ko",
@@ -149,6 +157,21 @@ class Bench:
         found += [("--file", BENCH / name) for name in ("peers.sh", "peers.py")]
         return [word for words in found for word in words]
 
+    def device(self, name):
+        """Makes the guests those of a device, KIND or KIND+WHAT+WHAT... of ADDED. Returns further options."""
+        self.kind, *those = name.split("+")
+        if unknown := set(those) - ADDED.keys():
+            raise Refused(f"DEVICES has {', '.join(unknown)}, which is not one of {' '.join(ADDED)}")
+        self.cpu = STRINGS if "fsrm" in those else LOOPS
+        self.append = [word for what in those for word in ADDED[what]]
+        options = self.vfab_file() if self.kind == "vfab" else []
+        if "direct" in those:
+            source, out = pathlib.Path(script("kernel.sh", "patched", "direct")), built() / "srpt-direct"
+            source /= "drivers/infiniband/ulp/srpt"
+            build("module.sh", "stock", out, source, "modules", "CONFIG_INFINIBAND_SRPT=m")
+            options += ["--module", out / "ib_srpt.ko"]
+        return options
+
     def vfab_file(self):
         """Builds ib_vfab. Returns its options."""
         build("module.sh", "stock", built() / "vfab-stock", TOP, "modules", "SRP_VFAB=1")
@@ -188,23 +211,28 @@ def peers():
     return 0, ["plot.py", "/out", "peers"]
 
 
-def path():
+def path(mode="path", devices="vfab vfab+fsrm rxe", always=()):
     """The instructions of an I/O, by layer."""
-    bench, status, logs = Bench("paths", "path-workloads.tsv", "1"), 0, []
+    bench, status, logs = Bench("paths", f"{mode}-workloads.tsv", "1"), 0, []
+    bench.always = list(always)
+    if initiators := os.environ.get("INITIATORS"):
+        bench.always.append(f"INITIATORS={initiators}")
     files, wanted = [*bench.peers_files(), "--file", BENCH / "path.py"], bench.only
-    for bench.kind in (os.environ.get("DEVICES") or "vfab rxe").split():
-        options = list(files)
-        if bench.kind == "vfab":
-            options += bench.vfab_file()
-        else:
-            bench.only = wanted or names(bench.workloads, SMALL)
+    for device in (os.environ.get("DEVICES") or devices).split():
+        options = [*files, *bench.device(device)]
+        bench.only = wanted or ("" if device == "vfab" else names(bench.workloads, SMALL))
         for cpus in cpus_of(bench.workloads, bench.only):
             # If a guest dies, keep what it has measured.
-            failed, log = bench.guest(f"path-{cpus}-{bench.kind}", cpus, "path", options)
+            failed, log = bench.guest(f"{mode}-{cpus}-{device}", cpus, "path", options)
             status = failed or status
             logs.append(log)
-    status = bench.report("paths.py", *bench.about(), "--out", "/out/path.tsv", *logs) or status
+    status = bench.report("paths.py", *bench.about(), "--out", f"/out/{mode}.tsv", *logs) or status
     return status, []
+
+
+def moderation():
+    """Interrupts at once, moderated ones and polling. A poller gives way only to a preemption at once."""
+    return path("moderation", "vfab+mlx5+late+still vfab+mlx5+late", ["preempt=full"])
 
 
 def scale():
@@ -269,7 +297,10 @@ def realtime():
     return status.get("rust", 0), []
 
 
-MODES = {"icount": icount, "peers": peers, "path": path, "scale": scale, "cores": cores, "rt": realtime}
+MODES = {
+    "icount": icount, "peers": peers, "path": path, "moderation": moderation, "scale": scale, "cores": cores,
+    "rt": realtime,
+}  # fmt: skip
 
 
 def main():

@@ -3,7 +3,8 @@
 # guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale|cores [OPTION...]: sets up the target of the bench
 # and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the other
 # initiators, which export the same disk. For scale.py, with curves instead of workloads, the target has one LUN, and
-# there are eight targets on vfab. The output goes to the second disk.
+# there are eight targets on vfab. The output goes to the second disk. COMPLETE_TYPE is the attribute of disk0's back
+# end, MODERATION on or off for completion queues of the initiator's adapter.
 #
 # deadline: 100000
 . /srp/tests/lib.sh
@@ -32,7 +33,9 @@ if [ $program/$kind = scale/vfab ]; then
 else
 	fabric $targets
 fi
+[ -z "${MODERATION-}" ] || rdma dev set $(initiator 0) adaptive-moderation $MODERATION || fail "adaptive-moderation"
 back_null disk0 256
+[ -z "${COMPLETE_TYPE-}" ] || echo $COMPLETE_TYPE >${backdir[disk0]}/attrib/complete_type || fail "complete_type"
 for ((i = 0; i < targets; i++)); do
 	target $i
 	lun $i 0 disk0

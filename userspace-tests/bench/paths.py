@@ -31,8 +31,9 @@ WIDTH = 5
 CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock\S* |rwsem_down_\w+_slowpath ")
 # Calls that the table has for each side, and one that has none.
 CALLS = {"__queue_work ": "works queued", "try_to_wake_up ": "wake-ups"}
+CALLS |= {f"ib_cq_completion_{context} ib_core": "completion interrupts" for context in ("softirq", "workqueue")}
 SWITCH = "__switch_to"
-TOP = 10
+TOP = 40
 
 
 def lines(path):
@@ -149,6 +150,10 @@ class Runs:
             shared = {what: times / ios for (side, what), times in tree.shared.items() if side == "initiator"}
             called = {f"{side}: {what}": n / ios for (side, what), n in tree.called.items()}
             called["both: context switches"] = tree.calls.get(SWITCH, 0) / ios
+            # With several CPUs the guest's clock is that of this machine. QEMU's counts each step of a string
+            # instruction.
+            if self.machine["cpus"] == 1 and "+fsrm" not in device:
+                called["latency in us"] = line["latency"] / 1000
             subtrees = {what: n / ios for what, n in tree.subtrees.items()}
             self.runs.setdefault((device, line["workload"], line["variant"]), []).append(
                 (layers, functions, sides, shared, subtrees, target, called)
@@ -189,29 +194,37 @@ def figure(n):
     return f"{n:,.0f}" if n >= 100 or n == int(n) else f"{n:.2f}"
 
 
+def show(title, variants, cells):
+    """Prints a line for each row, with a column for each initiator. `cells` has the numbers by row and initiator."""
+    print(f"\n{title:56}" + "".join(f"{v:>10}" for v in variants))
+    for row, those in cells.items():
+        print(f"{row:56}" + "".join(f"{figure(those.get(v, 0)):>10}" for v in variants))
+
+
 def table(rows):
-    """Prints a line for each layer of a workload, with a column for each initiator."""
+    """Prints a line for each layer of a workload."""
     cells = {}
     for workload, device, variant, layer, n in rows:
         cells.setdefault((workload, device), {}).setdefault(layer, {})[variant] = n
     for (workload, device), layers in cells.items():
-        variants = list(dict.fromkeys(v for those in layers.values() for v in those))
-        print(f"\n{workload + ' ' + device:56}" + "".join(f"{v:>10}" for v in variants))
-        for layer, those in layers.items():
-            print(f"{layer:56}" + "".join(f"{figure(those.get(v, 0)):>10}" for v in variants))
+        show(f"{workload} {device}", list(dict.fromkeys(v for those in layers.values() for v in those)), layers)
 
 
 def top(runs):
-    """Prints the most expensive functions of the initiator's side, by their own instructions."""
+    """Prints the instructions of each side, and the functions of the initiator's side that take most."""
+    found = {}
     for (device, workload, variant), those in runs.runs.items():
         _, functions, sides, *_ = those[-1]
-        print(
-            f"\n{workload} {device} {variant}: "
-            + ", ".join(f"{s} {n:,.0f}" for s, n in sorted(sides.items(), key=lambda s: -s[1]))
-        )
-        ours = ((key, n) for key, n in functions.items() if key[0] not in DEVICE)
-        for (layer, function), n in sorted(ours, key=lambda f: -f[1])[:TOP]:
-            print(f"    {n:8,.0f}  {layer:16}{function}")
+        cells, totals = found.setdefault((workload, device), ({}, {}))
+        for side, n in sides.items():
+            totals.setdefault(side, {})[variant] = n
+        for (layer, function), n in functions.items():
+            if layer not in DEVICE:
+                cells.setdefault(f"    {layer:16}{function}", {})[variant] = n
+    for (workload, device), (cells, totals) in found.items():
+        variants = list(dict.fromkeys(v for those in totals.values() for v in those))
+        most = sorted(cells.items(), key=lambda item: -max(item[1].values()))[:TOP]
+        show(f"{workload} {device}", variants, totals | dict(most))
 
 
 def main():

@@ -74,6 +74,7 @@ class Guests(unittest.TestCase):
             with open(self.top / f"built/log/{name}.log", "w") as f:
                 f.write(DIED + "Modules linked in: ib_srp\n" if name.endswith("-4") else "")
             self.ran.append(f"{name} {' '.join(words[words.index('--') + 2 :])}")
+            self.cpu, self.append = words[words.index("--qemu=-cpu") + 1], words[words.index("--append") + 1]
             self.given = {pathlib.Path(word.partition(":")[0]).name for word in words}
         elif words[-1] != "--version" and "git" not in words:
             name = next((w for w in words if w.startswith("/bench/")), words[0]).rpartition("/")[2]
@@ -86,7 +87,8 @@ class Guests(unittest.TestCase):
     def bench(self, **environment):
         results = self.top / "results"
         with mock.patch.dict(os.environ, {"RESULTS": str(results), **environment}):
-            for name in {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES", "MINUTES", "CPUS"} - environment.keys():
+            names = {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES", "MINUTES", "CPUS", "INITIATORS"}
+            for name in names - environment.keys():
                 os.environ.pop(name, None)
             with contextlib.redirect_stderr(io.StringIO()):
                 return bench.main()
@@ -122,9 +124,32 @@ class Guests(unittest.TestCase):
     def test_a_dead_guest_does_not_end_the_path(self):
         self.statuses = {"bench-path-1-vfab": [2]}
         self.assertEqual(self.bench(MODE="path", ONLY="4k-read-qd1"), 2)
-        wanted = [f"bench-path-1-{d} /srp/guest.sh {d} 1 1 4k-read-qd1 path" for d in ("vfab", "rxe")]
+        devices = ("vfab", "vfab"), ("vfab+fsrm", "vfab"), ("rxe", "rxe")
+        wanted = [f"bench-path-1-{d} /srp/guest.sh {kind} 1 1 4k-read-qd1 path" for d, kind in devices]
         self.assertEqual(self.guests(), wanted)
-        self.assertIn("/log/bench-path-1-vfab /log/bench-path-1-rxe", self.ran[-1])
+        self.assertIn("/log/bench-path-1-vfab+fsrm /log/bench-path-1-rxe", self.ran[-1])
+
+    def test_what_a_device_may_have_in_addition(self):
+        self.assertEqual(self.bench(MODE="path", ONLY="4k-read-qd1", DEVICES="vfab+fsrm+direct"), 0)
+        self.assertEqual(self.guests(), ["bench-path-1-vfab+fsrm+direct /srp/guest.sh vfab 1 1 4k-read-qd1 path"])
+        self.assertIn("erms=on,fsrm=on", self.cpu)
+        self.assertEqual(self.append, "COMPLETE_TYPE=1")
+        self.assertIn("ib_srpt.ko", self.given)
+        words = {"ONLY": "4k-read-qd1", "MTU": "4200", "INITIATORS": "c,nvme"}
+        self.assertEqual(self.bench(MODE="path", DEVICES="vfab+noinit rxe", **words), 0)
+        self.assertIn("erms=off,fsrm=off", self.cpu)
+        self.assertEqual(self.append, "MTU=4200 INITIATORS=c,nvme")
+        self.assertNotIn("ib_srpt.ko", self.given)
+        with self.assertRaises(SystemExit) as e:
+            self.bench(MODE="path", DEVICES="vfab+other")
+        self.assertIn("DEVICES has other, which is not one of direct", str(e.exception))
+
+    def test_moderation(self):
+        self.assertEqual(self.bench(MODE="moderation", ONLY="4k-read-qd1-none-polled"), 0)
+        words = "/srp/guest.sh vfab 1 1 4k-read-qd1-none-polled path"
+        devices = "vfab+mlx5+late+still", "vfab+mlx5+late"
+        self.assertEqual(self.guests(), [f"bench-moderation-1-{d} {words}" for d in devices])
+        self.assertEqual(self.append, "preempt=full PERSONALITY=mlx5 INTERRUPT_NS=1000")
 
     def test_curves(self):
         self.assertEqual(self.bench(MODE="scale", ONLY="channels,luns"), 0)

@@ -9,7 +9,8 @@ import paths
 
 NAMES = (
     "", "user ", "process_one_work ", "blk_mq_run_work_fn ", "scsi_queue_rq scsi_mod", "sd_init_command sd_mod",
-    "scsi_done scsi_mod", "ib_cq_poll_work ib_core", "__queue_work ",
+    "scsi_done scsi_mod", "ib_cq_poll_work ib_core", "__queue_work ", "ib_cq_completion_softirq ib_core",
+    "ib_cq_completion_workqueue ib_core",
 )  # fmt: skip
 
 
@@ -71,3 +72,12 @@ class Sides(unittest.TestCase):
         ).called
         self.assertEqual((found["target", "works queued"], found["initiator", "works queued"]), (2, 5))
         self.assertEqual(found["target", "wake-ups"], 0)
+
+    def test_completion_interrupts(self):
+        found = tree(
+            (0, "process_one_work ", 2, 2),
+            (2, "ib_cq_completion_softirq ib_core", 3, 1),
+            (2, "ib_cq_completion_workqueue ib_core", 4, 1),
+        ).called
+        sides = found["initiator", "completion interrupts"], found["target", "completion interrupts"]
+        self.assertEqual(sides, (3, 4))
