@@ -21,7 +21,7 @@ dest=10.0.0.1:$port
 wrong=${guid%?}e
 [ $wrong != $guid ] || wrong=${guid%?}d
 
-undo() { dm remove layer; umount $tmp/mnt /etc/srp; rm -f /run/modprobe.d/none.conf; }
+undo() { dm remove layer; umount $tmp/mnt $tmp/cut /etc/srp; rm -f /run/modprobe.d/none.conf; }
 
 # srpctl ARGUMENT...: sets `said` and `status` to the output and exit status, and prints both.
 srpctl() {
@@ -215,6 +215,27 @@ sed -i '$d' /etc/srp/targets.d/disk-1.conf
 works disconnect disk-1 --forget
 says "not logged in"
 [ ! -e /etc/srp/targets.d/disk-1.conf ] || fail "the file is still there"
+
+# A file is on the disk of /etc/srp when the command ends: `cut` is that disk after a power failure.
+for d in etc cut; do null_blk $d 16; done
+mkfs.ext4 -q ${backdev[etc]} && mount ${backdev[etc]} /etc/srp && mkdir $tmp/cut || fail "no disk of /etc/srp"
+survives() {
+	# What no program syncs is not on the disk for seconds.
+	echo lost >/etc/srp/unsynced
+	works "$@"
+	dd if=${backdev[etc]} of=${backdev[cut]} bs=1M iflag=direct oflag=direct status=none &&
+		mount ${backdev[cut]} $tmp/cut || fail "no copy of the disk"
+	cmp {/etc/srp,$tmp/cut}/targets.d/disk-3.conf || fail "lost after srpctl $*: $(ls -lA $tmp/cut/targets.d)"
+	[ ! -s $tmp/cut/unsynced ] || fail "the copy has more than a power failure leaves"
+	umount $tmp/cut
+	rm /etc/srp/unsynced
+}
+survives connect $here_is --dest $dest --save disk-3
+export EDITOR="sed -i '\$a queue_size = 32'"
+survives edit disk-3
+grep -qx 'queue_size = 32' /etc/srp/targets.d/disk-3.conf || fail "the file: $(cat /etc/srp/targets.d/disk-3.conf)"
+works disconnect disk-3 --forget
+umount /etc/srp
 
 # The target is late: the login is retried.
 echo 0 >"${tpg[0]}/enable"
