@@ -41,7 +41,8 @@ PARAMETERS = {
     "maxcpus": r"\d+",
     # A second guest, which runs the script of this name.
     "peer": r"\w+",
-    "swiotlb": r"force",
+    # arm64 makes the default buffers 1 MiB for each GiB of memory, if it needs none: too few.
+    "swiotlb": r"(\d+,)?force",
     # An ACPI table of QEMU, from the file of this name.
     "table": r"\w+",
 }

@@ -71,7 +71,7 @@ class Guest:
                 case "LONG":
                     words.append("short")
                 case _:
-                    words.append(name.lower() + value)
+                    words.append(name.lower() + value.replace(",", "-"))
         numbers = [p.test[:2] for p in self.runs]
         words.append(numbers[0])
         if len(numbers) > 1:

@@ -49,8 +49,10 @@ class Headers(unittest.TestCase):
         self.assertEqual([dict(p.parameters)["PERSONALITY"] for p in found], list(headers.PERSONALITIES))
 
     def test_the_bad_word_is_named(self):
-        for word in "rxx", "KASAN", "slow", "memory", "memory=", "memory=4G", "COLOUR=red", "CM=rdma", "LONG=1":
+        words = "rxx", "KASAN", "slow", "memory", "memory=", "memory=4G", "COLOUR=red", "CM=rdma", "LONG=1", "swiotlb=64"
+        for word in words:
             self.refused(word, *GOOD, f"runs: vfab kasan long {word}")
+        self.runs(*GOOD, "runs: vfab kasan long swiotlb=65536,force")
 
     def test_debians_own_kernel(self):
         found = self.runs(*GOOD, "runs: rxe 6.12 long LONG=")

@@ -39,7 +39,7 @@ let_go() { resume "srp-$1" || fail "cannot let back end $1 go on"; }
 iblock() {
 	core "$1" iblock "udev_path=${backdev[$1]}"
 }
-back_ram() { core "$1" rd_mcp "rd_pages=$(($2 * 256))"; }
+back_ram() { core "$1" rd_mcp "rd_pages=$((($2 << 20) / $(getconf PAGESIZE)))"; }
 back_file() {
 	truncate -s "$2"M "$tmp/$1"
 	core "$1" fileio "fd_dev_name=$tmp/$1,fd_dev_size=$(($2 << 20))"
