@@ -76,7 +76,7 @@ fn scattered(count: usize, bytes: usize) -> Result<List> {
     for number in 0..count {
         pieces.push((2 * number * PAGE_SIZE, bytes), GFP_KERNEL)?;
     }
-    List::new((2 * count).next_power_of_two(), &pieces)
+    List::new((2 * count).next_power_of_two() * PAGE_SIZE, &pieces)
 }
 
 /// Creates a list of `count` pieces of `bytes`, each directly after the last.
@@ -86,7 +86,7 @@ fn adjacent(count: usize, bytes: usize) -> Result<List> {
         pieces.push((number * bytes, bytes), GFP_KERNEL)?;
     }
     let pages = (count * bytes).div_ceil(PAGE_SIZE);
-    List::new(pages.next_power_of_two(), &pieces)
+    List::new(pages.next_power_of_two() * PAGE_SIZE, &pieces)
 }
 
 /// Creates a list of `count` pieces of `bytes` for one region. They are adjacent unless they are
@@ -105,7 +105,7 @@ fn paged(count: usize, bytes: usize) -> Result<List> {
     for number in 0..count {
         pieces.push((number * PAGE_SIZE, bytes), GFP_KERNEL)?;
     }
-    List::new(count.next_power_of_two(), &pieces)
+    List::new(count.next_power_of_two() * PAGE_SIZE, &pieces)
 }
 
 /// Registers the lists, each in its own handle, and invalidates them.

@@ -23,7 +23,7 @@ use kernel::{
 /// Size of a block in bytes, unless a chunk or a page is larger. Such blocks are easy to allocate.
 const BLOCK: usize = 32 << 10;
 /// Maximum size of a chunk, in bytes.
-const MAX_CHUNK: usize = 64 << 10;
+pub(super) const MAX_CHUNK: usize = 64 << 10;
 /// Minimum alignment of chunks, in bytes: a cache line. Non-coherent DMA may need more.
 const ALIGN: usize = 64;
 

@@ -9,7 +9,6 @@ use super::{
         Link,
         Shape,
         PIECES,
-        PIECE_SIZE,
         SHAPE, //
     },
     peer::{
@@ -25,7 +24,10 @@ use crate::{
         DeviceBytes, //
     },
     rdma::{
-        dma::Pool,
+        dma::{
+            Pool,
+            MAX_CHUNK, //
+        },
         mr::{
             FixedMr,
             Segment, //
@@ -75,7 +77,7 @@ fn written(link: &mut Link, len: usize) -> Result {
 
 fn peer_writes_all_pieces(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
-    for len in [PIECE_SIZE, 1, 513] {
+    for len in [link.piece(0)?.reach, 1, 513] {
         written(&mut link, len)?;
     }
     check_eq!(link.record().wrong() + link.record().failed(), 0);
@@ -94,7 +96,8 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
 
 fn memory_ends_with_the_last_piece(soft: &Soft) -> Result {
     let mut link = Link::new(soft)?;
-    let mut segment = link.piece(PIECES - 1)?.expose(PIECE_SIZE)?;
+    let last = link.piece(PIECES - 1)?;
+    let mut segment = last.expose(last.reach)?;
     segment.addr += 1;
     refused(link, Transfer::Write, &segment)?;
     let mut link = Link::new(soft)?;
@@ -125,11 +128,12 @@ fn only_the_beginning_of_a_piece_is_reached(soft: &Soft) -> Result {
     let mut link = Link::with(
         soft,
         &Shape {
-            reach: PIECE_SIZE / 2,
+            reach: SHAPE.piece_size / 2,
             ..SHAPE
         },
     )?;
-    let half = PIECE_SIZE / 2;
+    // With large pages it is the whole piece.
+    let half = link.piece(1)?.reach;
     check_eq!(link.piece(1)?.expose(half + 1).err(), Some(EMSGSIZE));
     // The next piece begins at offset `half`.
     written(&mut link, half)?;
@@ -169,9 +173,15 @@ fn sizes_are_checked(soft: &Soft) -> Result {
         (4, page, 0),
         (0, page, page),
     ] {
+        if size > MAX_CHUNK {
+            continue;
+        }
         let (pool, chunks) = Pool::shared(&pd, count, size, both)?;
         let wrong = FixedMr::new(&pd, &pool, &chunks, reach);
         check_eq!(wrong.err(), Some(EINVAL));
+    }
+    if 2 * page > MAX_CHUNK {
+        return Ok(());
     }
     let (pool, chunks) = Pool::shared(&pd, 8, 2 * page, both)?;
     // The chunks of another pool, and chunks that the device only reads.
@@ -182,13 +192,12 @@ fn sizes_are_checked(soft: &Soft) -> Result {
     let wrong = FixedMr::new(&pd, &reads, &read, page);
     check_eq!(wrong.err(), Some(EINVAL));
     // As many chunks as the device supports, and one more.
-    const PAGES: usize = 16;
-    let most = limits.max_pages_per_mr as usize / PAGES;
-    let (all, list) = Pool::shared(&pd, most + 1, PAGES * page, both)?;
-    let large = FixedMr::new(&pd, &all, &list, PAGES * page);
+    let most = limits.max_pages_per_mr as usize * page / MAX_CHUNK;
+    let (all, list) = Pool::shared(&pd, most + 1, MAX_CHUNK, both)?;
+    let large = FixedMr::new(&pd, &all, &list, MAX_CHUNK);
     check_eq!(large.err(), Some(EINVAL));
     let fitting = list.get(1..).ok_or(EINVAL)?;
-    check!(FixedMr::new(&pd, &all, fitting, PAGES * page).is_ok());
+    check!(FixedMr::new(&pd, &all, fitting, MAX_CHUNK).is_ok());
     for reach in [2 * page, page] {
         let (_mr, parts) = FixedMr::new(&pd, &pool, &chunks, reach)?;
         check_eq!(parts.len(), 8);

@@ -145,7 +145,7 @@ fn bare_in(
     pd: &Arc<Pd>,
     sizes: Sizes, //
 ) -> Result<(Arc<Qp<NoPeer>>, Handle<List>)> {
-    let page = soft.device.limits().mr_page_size as usize;
+    let page = soft.page();
     let (regions, mut handles) = Regions::new(pd, 1, 1)?;
     let (messages, _) = Pool::new(pd, 1, 64, DataDirection::ToDevice)?;
     let (_, receives) = Pool::new(pd, 1, 64, DataDirection::FromDevice)?;
@@ -250,7 +250,7 @@ fn memory_is_kept_until_all_have_drained(soft: &Soft) -> Result {
     let pd = Pd::new(soft.device.hold()?)?;
     let (one, mut handle) = bare_in(soft, &pd, SIZES)?;
     let (other, _) = bare_in(soft, &pd, SIZES)?;
-    check!(handle.attach(List::scattered(1)?).is_ok());
+    check!(handle.attach(soft.scattered(1)?).is_ok());
     for last in [&one, &other] {
         connect(&one, false)?;
         connect(&other, false)?;

@@ -74,8 +74,9 @@ pub(in crate::rdma) struct Shape {
     pub(in crate::rdma) per_handle: usize,
     pub(in crate::rdma) pages: u32,
     pub(in crate::rdma) pieces: usize,
+    /// Size of a piece in bytes, rounded up to whole pages of a region.
     pub(in crate::rdma) piece_size: usize,
-    /// Length of the part of each piece that the peer may write, in bytes.
+    /// Length of the part of each piece that the peer may write, in bytes, rounded up likewise.
     pub(in crate::rdma) reach: usize,
     pub(in crate::rdma) context: bindings::ib_poll_context,
     /// The context of our callbacks.
@@ -86,16 +87,15 @@ pub(in crate::rdma) const SHAPE: Shape = Shape {
     per_handle: PER_HANDLE,
     pages: PAGES,
     pieces: PIECES,
-    piece_size: PIECE_SIZE,
-    reach: PIECE_SIZE,
+    piece_size: 8192,
+    reach: 8192,
     context: bindings::ib_poll_context_IB_POLL_DIRECT,
     ours: PollContext::Interrupt,
 };
 /// Number of message buffers, each with an entry in the send queue.
 pub(in crate::rdma) const SENDS: u32 = 32;
-/// Number of pieces of memory that the peer may write, and the size of each in bytes.
+/// Number of pieces of memory that the peer may write.
 pub(in crate::rdma) const PIECES: usize = 5;
-pub(in crate::rdma) const PIECE_SIZE: usize = 8192;
 /// Maximum number of callbacks in a record.
 const RECORDS: usize = 64;
 
@@ -260,6 +260,8 @@ impl Handler for Record {
 pub(in crate::rdma) struct Piece {
     chunk: SharedChunk,
     part: FixedPart,
+    /// Length of the part, in bytes.
+    pub(in crate::rdma) reach: usize,
 }
 
 impl Piece {
@@ -308,16 +310,14 @@ impl Link {
             Regions::of_pages(&pd, shape.pages, shape.handles, shape.per_handle)?;
         let (messages, chunks) = Pool::new(&pd, SENDS as usize, 64, DataDirection::ToDevice)?;
         let (_, receives) = Pool::new(&pd, RECEIVES as usize, 64, DataDirection::FromDevice)?;
-        let (data, data_chunks) = Pool::shared(
-            &pd,
-            shape.pieces,
-            shape.piece_size,
-            DataDirection::Bidirectional,
-        )?;
-        let (fixed, parts) = FixedMr::new(&pd, &data, &data_chunks, shape.reach)?;
+        let [piece_size, reach] =
+            [shape.piece_size, shape.reach].map(|size| size.next_multiple_of(soft.page()));
+        let (data, data_chunks) =
+            Pool::shared(&pd, shape.pieces, piece_size, DataDirection::Bidirectional)?;
+        let (fixed, parts) = FixedMr::new(&pd, &data, &data_chunks, reach)?;
         let mut pieces = KVVec::with_capacity(shape.pieces, GFP_KERNEL)?;
         for (chunk, part) in data_chunks.into_iter().zip(parts) {
-            pieces.push(Piece { chunk, part }, GFP_KERNEL)?;
+            pieces.push(Piece { chunk, part, reach }, GFP_KERNEL)?;
         }
         let mut calls = KVec::with_capacity(RECORDS, GFP_KERNEL)?;
         for _ in 0..RECORDS {

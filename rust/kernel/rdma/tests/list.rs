@@ -2,6 +2,7 @@
 
 //! Hand-made scatter lists over kernel pages.
 
+use super::soft::Soft;
 use crate::{
     bindings,
     dma::ScatterList, //
@@ -39,14 +40,25 @@ unsafe impl Send for List {}
 // SAFETY: Shared access only reads.
 unsafe impl Sync for List {}
 
+impl Soft {
+    /// Creates a list of `count` whole pages of a region that are not adjacent to each other.
+    pub(in crate::rdma) fn scattered(&self, count: usize) -> Result<List> {
+        let page = self.page();
+        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        for number in 0..count {
+            pieces.push((2 * number * page, page), GFP_KERNEL)?;
+        }
+        List::new((2 * count).next_power_of_two() * page, &pieces)
+    }
+}
+
 impl List {
-    /// Creates a list of the given pieces of new zeroed memory, `pages` pages long. `pages` must be
-    /// a power of two.
-    pub(in crate::rdma) fn new(pages: usize, pieces: &[Piece]) -> Result<Self> {
-        let size = pages * PAGE_SIZE;
+    /// Creates a list of the given pieces of `size` bytes of new zeroed memory. `size` must be a
+    /// power of two.
+    pub(in crate::rdma) fn new(size: usize, pieces: &[Piece]) -> Result<Self> {
         let memory = KVec::from_elem(0u8, size, GFP_KERNEL)?;
         // The allocator aligns powers of two, and the tests depend on it.
-        if memory.as_ptr() as usize % PAGE_SIZE != 0 || memory.capacity() != size {
+        if memory.as_ptr() as usize % PAGE_SIZE.min(size) != 0 || memory.capacity() != size {
             return Err(EIO);
         }
         let mut entries = KVec::with_capacity(pieces.len(), GFP_KERNEL)?;
@@ -72,15 +84,6 @@ impl List {
             size,
             len: pieces.iter().map(|piece| piece.1 as u32).sum(),
         })
-    }
-
-    /// Creates a list of `count` whole pages that are not adjacent to each other.
-    pub(in crate::rdma) fn scattered(count: usize) -> Result<Self> {
-        let mut pieces = KVec::with_capacity(count, GFP_KERNEL)?;
-        for number in 0..count {
-            pieces.push((2 * number * PAGE_SIZE, PAGE_SIZE), GFP_KERNEL)?;
-        }
-        Self::new((2 * count).next_power_of_two(), &pieces)
     }
 
     /// The address of byte `at` of the list, which is its DMA address on a soft device.

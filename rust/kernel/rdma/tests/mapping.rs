@@ -34,7 +34,6 @@ use crate::{
     },
 };
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -56,7 +55,6 @@ fn regions(soft: &Soft, handles: usize, per_handle: usize) -> Result<(Arc<Region
     let pd = Pd::new(soft.device.hold()?)?;
     let limits = soft.device.limits();
     check!(limits.max_pages_per_mr > PAGES);
-    check_eq!(limits.mr_page_size as usize, PAGE_SIZE);
     Regions::of_pages(&pd, PAGES, handles, per_handle)
 }
 
@@ -95,12 +93,12 @@ fn covers(handle: &Handle<List>) -> Result {
 }
 
 /// Checks that a list becomes segments of these lengths.
-fn becomes(soft: &Soft, list: List, lengths: &[u32]) -> Result {
+fn becomes(soft: &Soft, list: List, lengths: &[usize]) -> Result {
     let mut handle = mapped(soft, lengths.len(), list)?;
     covers(&handle)?;
     check_eq!(handle.segments().count(), lengths.len());
     for (segment, len) in handle.segments().zip(lengths) {
-        check_eq!(segment.len, *len);
+        check_eq!(segment.len as usize, *len);
     }
     check!(handle.detach()?.is_some());
     Ok(())
@@ -118,126 +116,122 @@ fn too_big(soft: &Soft, per_handle: usize, list: List) -> Result {
     check!(handle.expose().is_none());
     check!(handle.detach()?.is_some());
     // The handle works as if new.
-    check!(handle.attach(List::scattered(1)?).is_ok());
+    check!(handle.attach(soft.scattered(1)?).is_ok());
     handle.map(DataDirection::FromDevice, random_u64())?;
     covers(&handle)
 }
 
-const PAGE: u32 = PAGE_SIZE as u32;
-
 fn whole_pages_are_one_region(soft: &Soft) -> Result {
-    becomes(soft, List::scattered(1)?, &[PAGE])?;
-    becomes(soft, List::scattered(4)?, &[4 * PAGE])
+    let page = soft.page();
+    becomes(soft, soft.scattered(1)?, &[page])?;
+    becomes(soft, soft.scattered(4)?, &[4 * page])
 }
 
 /// A contiguous buffer behind swiotlb: head, whole pages and tail have unrelated offsets.
 fn a_bounced_list_takes_two_regions_more(soft: &Soft) -> Result {
-    let bounced = [
-        (0, 2560),
-        (2 * PAGE_SIZE, 2 * PAGE_SIZE),
-        (6 * PAGE_SIZE + 2048, 512),
-    ];
-    too_big(soft, 1, List::new(8, &bounced)?)?;
-    too_big(soft, 2, List::new(8, &bounced)?)?;
-    becomes(soft, List::new(8, &bounced)?, &[2560, 2 * PAGE, 512])
+    let page = soft.page();
+    let bounced = [(0, 2560), (2 * page, 2 * page), (6 * page + 2048, 512)];
+    too_big(soft, 1, List::new(8 * page, &bounced)?)?;
+    too_big(soft, 2, List::new(8 * page, &bounced)?)?;
+    becomes(soft, List::new(8 * page, &bounced)?, &[2560, 2 * page, 512])
 }
 
 fn first_and_last_may_be_partial(soft: &Soft) -> Result {
-    let pieces = [
-        (512, PAGE_SIZE - 512),
-        (2 * PAGE_SIZE, PAGE_SIZE),
-        (4 * PAGE_SIZE, 100),
-    ];
-    becomes(soft, List::new(8, &pieces)?, &[2 * PAGE - 512 + 100])?;
-    becomes(soft, List::new(1, &[(3, 1)])?, &[1])?;
-    becomes(soft, List::new(2, &[(PAGE_SIZE - 1, 2)])?, &[2])
+    let page = soft.page();
+    let pieces = [(512, page - 512), (2 * page, page), (4 * page, 100)];
+    becomes(soft, List::new(8 * page, &pieces)?, &[2 * page - 512 + 100])?;
+    becomes(soft, List::new(page, &[(3, 1)])?, &[1])?;
+    becomes(soft, List::new(2 * page, &[(page - 1, 2)])?, &[2])
 }
 
 fn neighbours_merge(soft: &Soft) -> Result {
+    let page = soft.page();
     let pieces = [
         (1000, 24),
-        (1024, 3072),
-        (PAGE_SIZE, PAGE_SIZE),
-        (2 * PAGE_SIZE, 10),
+        (1024, page - 1024),
+        (page, page),
+        (2 * page, 10),
     ];
-    becomes(soft, List::new(4, &pieces)?, &[2 * PAGE - 1000 + 10])
+    becomes(soft, List::new(4 * page, &pieces)?, &[2 * page - 1000 + 10])
 }
 
 fn gaps_need_regions(soft: &Soft) -> Result {
+    let page = soft.page();
     let pieces = [
         (0, 512),
-        (2 * PAGE_SIZE, 512),
-        (3 * PAGE_SIZE + 100, 200),
-        (5 * PAGE_SIZE, PAGE_SIZE),
-        (7 * PAGE_SIZE, 7),
+        (2 * page, 512),
+        (3 * page + 100, 200),
+        (5 * page, page),
+        (7 * page, 7),
     ];
     // Three ends or beginnings inside a page; then the list continues at page boundaries.
-    becomes(soft, List::new(8, &pieces)?, &[512, 512, 200, PAGE + 7])?;
-    too_big(soft, 3, List::new(8, &pieces)?)
+    becomes(
+        soft,
+        List::new(8 * page, &pieces)?,
+        &[512, 512, 200, page + 7],
+    )?;
+    too_big(soft, 3, List::new(8 * page, &pieces)?)
 }
 
 fn backward_pages_are_in_order(soft: &Soft) -> Result {
-    let pieces = [
-        (3 * PAGE_SIZE, PAGE_SIZE),
-        (2 * PAGE_SIZE, PAGE_SIZE),
-        (PAGE_SIZE, PAGE_SIZE),
-    ];
-    becomes(soft, List::new(4, &pieces)?, &[3 * PAGE])
+    let page = soft.page();
+    let pieces = [(3 * page, page), (2 * page, page), (page, page)];
+    becomes(soft, List::new(4 * page, &pieces)?, &[3 * page])
 }
 
 fn full_regions_continue(soft: &Soft) -> Result {
-    becomes(soft, List::scattered(5)?, &[4 * PAGE, PAGE])?;
-    becomes(soft, List::scattered(10)?, &[4 * PAGE, 4 * PAGE, 2 * PAGE])
+    let page = soft.page();
+    becomes(soft, soft.scattered(5)?, &[4 * page, page])?;
+    becomes(soft, soft.scattered(10)?, &[4 * page, 4 * page, 2 * page])
 }
 
 fn limits_are_exact(soft: &Soft) -> Result {
-    becomes(soft, List::scattered(4)?, &[4 * PAGE])?;
-    too_big(soft, 1, List::scattered(5)?)?;
-    becomes(soft, List::scattered(12)?, &[4 * PAGE; 3])?;
-    too_big(soft, 3, List::scattered(13)?)?;
-    becomes(soft, List::scattered(64)?, &[4 * PAGE; 16])?;
-    too_big(soft, 16, List::scattered(65)?)
+    let page = soft.page();
+    becomes(soft, soft.scattered(4)?, &[4 * page])?;
+    too_big(soft, 1, soft.scattered(5)?)?;
+    becomes(soft, soft.scattered(12)?, &[4 * page; 3])?;
+    too_big(soft, 3, soft.scattered(13)?)?;
+    becomes(soft, soft.scattered(64)?, &[4 * page; 16])?;
+    too_big(soft, 16, soft.scattered(65)?)
 }
 
 /// Entries longer than a region. The number of regions that they take depends on the device driver.
 fn long_entries_are_split(soft: &Soft) -> Result {
+    let page = soft.page();
     for pieces in [
-        &[(0, 16 * PAGE_SIZE)][..],
-        &[(100, 14 * PAGE_SIZE)],
-        &[(0, PAGE_SIZE), (2 * PAGE_SIZE, 9 * PAGE_SIZE + 1)],
-        &[
-            (PAGE_SIZE - 1, 1),
-            (4 * PAGE_SIZE, 4 * PAGE_SIZE),
-            (9 * PAGE_SIZE, 6 * PAGE_SIZE),
-        ],
+        &[(0, 16 * page)][..],
+        &[(100, 14 * page)],
+        &[(0, page), (2 * page, 9 * page + 1)],
+        &[(page - 1, 1), (4 * page, 4 * page), (9 * page, 6 * page)],
     ] {
-        let handle = mapped(soft, 8, List::new(16, pieces)?)?;
+        let handle = mapped(soft, 8, List::new(16 * page, pieces)?)?;
         covers(&handle)?;
     }
     if soft.kind == Kind::Rxe {
-        too_big(soft, 3, List::new(16, &[(0, 16 * PAGE_SIZE)])?)?;
+        too_big(soft, 3, List::new(16 * page, &[(0, 16 * page)])?)?;
         // Eight pages are touched.
-        let parts = [4 * PAGE - 512, 3 * PAGE + 512];
-        becomes(soft, List::new(16, &[(512, 7 * PAGE_SIZE)])?, &parts)?;
-        too_big(soft, 1, List::new(16, &[(512, 7 * PAGE_SIZE)])?)?;
+        let parts = [4 * page - 512, 3 * page + 512];
+        becomes(soft, List::new(16 * page, &[(512, 7 * page)])?, &parts)?;
+        too_big(soft, 1, List::new(16 * page, &[(512, 7 * page)])?)?;
     }
     Ok(())
 }
 
 fn nothing_is_refused(soft: &Soft) -> Result {
+    let page = soft.page();
     let mut handle = handle(soft, 1)?;
     check_eq!(
         handle.map(DataDirection::FromDevice, random_u64()),
         Err(EINVAL)
     );
     check!(handle.detach()?.is_none());
-    check!(handle.attach(List::new(1, &[])?).is_ok());
+    check!(handle.attach(List::new(page, &[])?).is_ok());
     check_eq!(
         handle.map(DataDirection::FromDevice, random_u64()),
         Err(EINVAL)
     );
     check!(handle.expose().is_none());
-    check!(handle.attach(List::scattered(1)?).is_err());
+    check!(handle.attach(soft.scattered(1)?).is_err());
     check!(handle.detach()?.is_some_and(|list| list.count() == 0));
     Ok(())
 }
@@ -255,7 +249,7 @@ fn regions_are_checked(soft: &Soft) -> Result {
 
 fn each_use_has_its_own_key(soft: &Soft) -> Result {
     const ROUNDS: u32 = 64;
-    let mut handle = mapped(soft, 1, List::scattered(2)?)?;
+    let mut handle = mapped(soft, 1, soft.scattered(2)?)?;
     let mut last = handle.segments().next().ok_or(EINVAL)?;
     let (mut keys, mut bits) = (0, 0);
     for _ in 0..ROUNDS {
@@ -283,7 +277,7 @@ fn access_is_what_the_direction_needs(soft: &Soft) -> Result {
     let (regions, mut handles) = regions(soft, 1, 2)?;
     let handle = handles.first_mut().ok_or(EINVAL)?;
     check!(handle.expose().is_none());
-    check!(handle.attach(List::scattered(5)?).is_ok());
+    check!(handle.attach(soft.scattered(5)?).is_ok());
     check!(handle.expose().is_none());
     for (direction, access) in [
         (
@@ -324,7 +318,7 @@ unsafe extern "C" fn takes_nothing(
 /// A device without memory for its page list.
 fn a_device_that_takes_nothing_lacks_memory(soft: &Soft) -> Result {
     let mut handle = handle(soft, 2)?;
-    check!(handle.attach(List::scattered(2)?).is_ok());
+    check!(handle.attach(soft.scattered(2)?).is_ok());
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
     // SAFETY: No other test uses the device concurrently.
@@ -378,6 +372,7 @@ unsafe extern "C" fn takes_whole_entries(
 
 /// An entry longer than a region, on a device that takes whole entries only.
 fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
+    let page = soft.page();
     // SAFETY: The device is registered.
     let place = unsafe { &raw mut (*soft.device.as_raw()).ops.map_mr_sg };
     // SAFETY: No other test uses the device concurrently.
@@ -386,14 +381,11 @@ fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
     map_mr_sg.set(Some(takes_whole_entries));
     let mut handle = handle(soft, 8)?;
     for pieces in [
-        &[(4, 14 * PAGE_SIZE)][..],
-        &[(PAGE_SIZE - 4, 4), (PAGE_SIZE, 9 * PAGE_SIZE + 1)],
-        &[
-            (PAGE_SIZE - 4, 9 * PAGE_SIZE + 4),
-            (12 * PAGE_SIZE, PAGE_SIZE),
-        ],
+        &[(4, 14 * page)][..],
+        &[(page - 4, 4), (page, 9 * page + 1)],
+        &[(page - 4, 9 * page + 4), (12 * page, page)],
     ] {
-        check!(handle.attach(List::new(16, pieces)?).is_ok());
+        check!(handle.attach(List::new(16 * page, pieces)?).is_ok());
         for _ in 0..2 {
             handle.map(DataDirection::FromDevice, random_u64())?;
             covers(&handle)?;
@@ -407,7 +399,7 @@ fn entries_are_split_without_an_offset(soft: &Soft) -> Result {
     }
     // As long as a region, and touches one page more.
     check!(handle
-        .attach(List::new(16, &[(512, 4 * PAGE_SIZE)])?)
+        .attach(List::new(16 * page, &[(512, 4 * page)])?)
         .is_ok());
     handle.map(DataDirection::FromDevice, random_u64())?;
     covers(&handle)?;
@@ -424,11 +416,11 @@ fn address_with(soft: &Soft, driver: bindings::rdma_driver_id) -> Result<(u64, u
     // SAFETY: No other thread accesses the field until the drop.
     let mut driver_id = unsafe { Operation::new(place) };
     driver_id.set(driver);
-    let mut handle = mapped(soft, 1, List::new(1, &[(100, 200)])?)?;
+    let mut handle = mapped(soft, 1, List::new(soft.page(), &[(100, 200)])?)?;
     drop(driver_id);
     let address = handle.segment().ok_or(EINVAL)?.addr;
     let list = handle.detach()?.ok_or(EINVAL)?;
-    let page = list.address(0).ok_or(EINVAL)? & !(PAGE_SIZE - 1);
+    let page = list.address(0).ok_or(EINVAL)? & !(soft.page() - 1);
     Ok((address, page as u64))
 }
 
@@ -441,7 +433,7 @@ fn addresses_are_what_the_driver_takes(soft: &Soft) -> Result {
         for _ in 0..4 {
             let (address, page) = address_with(soft, driver)?;
             // ocrdma passes this difference to its device as the offset in the first page.
-            check!(address.wrapping_sub(page) < PAGE_SIZE as u64);
+            check!(address.wrapping_sub(page) < soft.page() as u64);
         }
     }
     let mut others = 0;
@@ -464,7 +456,7 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
     regions.bind()?;
     check_eq!(regions.bind(), Err(EBUSY));
     for handle in [&mut handle, &mut other] {
-        check!(handle.attach(List::scattered(6)?).is_ok());
+        check!(handle.attach(soft.scattered(6)?).is_ok());
         handle.map(DataDirection::FromDevice, random_u64())?;
         check!(handle.unreachable());
         check_eq!(handle.expose().map(|(used, _)| used), Some(2));
@@ -503,18 +495,19 @@ fn reachable_memory_is_kept(soft: &Soft) -> Result {
 /// The longest command that the driver allows the block layer can be mapped at any offset, even as
 /// one piece, which is the worst case.
 fn longest_command_fits(soft: &Soft) -> Result {
+    let page = soft.page();
     let limits = Limits {
-        mr_page_size: PAGE,
+        mr_page_size: page as u32,
         max_pages_per_mr: PAGES,
-        memory_page: PAGE,
+        memory_page: page as u32,
         ..Limits::default()
     };
     for count in 1..=5 {
         let sectors = limits.max_sectors(count);
         check_eq!(limits.mrs_per_command(sectors, 0), count);
         let len = sectors as usize * 512;
-        for begin in [0, 512, PAGE_SIZE / 2, PAGE_SIZE - 4] {
-            let handle = mapped(soft, count as usize, List::new(32, &[(begin, len)])?)?;
+        for begin in [0, 512, page / 2, page - 4] {
+            let handle = mapped(soft, count as usize, List::new(32 * page, &[(begin, len)])?)?;
             covers(&handle)?;
         }
     }

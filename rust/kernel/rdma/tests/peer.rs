@@ -18,7 +18,8 @@ use crate::{
     rdma::{
         dma::{
             Chunk,
-            Pool, //
+            Pool,
+            MAX_CHUNK, //
         },
         mr::Segment,
         pd::Pd,
@@ -69,8 +70,6 @@ extern "C" {
 const MESSAGE: usize = 64;
 /// Number of posted receives.
 const RECEIVES: usize = 32;
-/// Size of the memory for transfers, in bytes.
-const TRANSFER: usize = 64 << 10;
 /// Number of waits of 1 ms until the tests give up.
 const PATIENCE: u32 = 10_000;
 
@@ -155,10 +154,10 @@ impl Peer {
         let pd = Pd::new(soft.device.hold()?)?;
         let (_, receives) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::FromDevice)?;
         let (_, messages) = Pool::new(&pd, RECEIVES, MESSAGE, DataDirection::ToDevice)?;
-        let source = Pool::new(&pd, 1, TRANSFER, DataDirection::ToDevice)?
+        let source = Pool::new(&pd, 1, MAX_CHUNK, DataDirection::ToDevice)?
             .1
             .pop();
-        let sink = Pool::new(&pd, 1, TRANSFER, DataDirection::FromDevice)?
+        let sink = Pool::new(&pd, 1, MAX_CHUNK, DataDirection::FromDevice)?
             .1
             .pop();
         let mut inner = UniqueArc::new(
@@ -335,7 +334,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Starts to transfer a whole segment.
+    /// Starts to transfer a whole segment, of at most [`MAX_CHUNK`] bytes.
     pub(in crate::rdma) fn begin(&mut self, how: Transfer, segment: &Segment) -> Result {
         self.begin_all(how, core::slice::from_ref(segment))
     }

@@ -12,7 +12,6 @@ use super::{
         SHAPE,
         WINDOW, //
     },
-    list::List,
     peer::within,
     soft::Soft,
     suite, //
@@ -79,7 +78,7 @@ fn nothing_comes_by_itself(soft: &Soft) -> Result {
 
 fn invalidation_is_found(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
+    link.grant(0, soft.scattered(5)?, DataDirection::FromDevice)?;
     check!(link.invalidate(0)?);
     fsleep(Delta::from_millis(30));
     check!(link.take(0).is_err());
@@ -165,7 +164,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
     for _ in 0..5 {
         let before = link.record().received();
         link.peer.send_all(WINDOW, WINDOW + 1, || before)?;
-        link.grant(2, List::scattered(3)?, DataDirection::FromDevice)?;
+        link.grant(2, soft.scattered(3)?, DataDirection::FromDevice)?;
         check!(link.invalidate(2)?);
         race(&contest, &[look_until_shut, shut, look_until_shut])?;
         check!(link.qp.is_shut_down());
@@ -181,7 +180,7 @@ fn shutdown_takes_its_turn(soft: &Soft) -> Result {
 fn shutdown_finds_the_rest(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for _ in 0..3 {
-        link.grant(1, List::scattered(3)?, DataDirection::FromDevice)?;
+        link.grant(1, soft.scattered(3)?, DataDirection::FromDevice)?;
         check!(link.invalidate(1)?);
         link.send_control()?;
         link.qp.shutdown();

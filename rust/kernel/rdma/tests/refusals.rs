@@ -12,7 +12,6 @@ use super::{
         SHAPE,
         WINDOW, //
     },
-    list::List,
     operation::Operation,
     soft::Soft,
     suite, //
@@ -244,7 +243,7 @@ fn goes_on(link: &mut Link, soft: &Soft) -> Result {
 /// Creates a connection with a region that the peer may reach.
 fn exposed(soft: &Soft, shape: &Shape) -> Result<Link> {
     let mut link = Link::with(soft, shape)?;
-    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
+    link.grant(0, soft.scattered(5)?, DataDirection::FromDevice)?;
     check!(link.take(0).is_err());
     Ok(link)
 }

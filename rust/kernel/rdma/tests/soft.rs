@@ -115,6 +115,11 @@ impl Soft {
         None
     }
 
+    /// Size of a page of the device's regions, in bytes: 4 KiB on rxe, a page of memory on siw.
+    pub(in crate::rdma) fn page(&self) -> usize {
+        self.device.limits().mr_page_size as usize
+    }
+
     fn resources(&self) -> Resources {
         [
             bindings::rdma_restrack_type_RDMA_RESTRACK_PD,

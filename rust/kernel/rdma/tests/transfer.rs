@@ -31,11 +31,13 @@ use crate::{
     },
     errno::ENOTCONN,
     random::random_u64,
-    rdma::mr::Segment, //
+    rdma::{
+        dma::MAX_CHUNK,
+        mr::Segment, //
+    }, //
 };
 use core::net::Ipv4Addr;
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         rcu,
@@ -49,25 +51,40 @@ use kernel::{
 
 /// Lists of all shapes that a command may have, and some that it may not have: whole pages, parts
 /// of pages, adjacent pieces, gaps, several regions.
-const SHAPES: [&[Piece]; 6] = [
-    &[(0, PAGE_SIZE)],
-    &[(100, 1)],
-    &[
-        (512, PAGE_SIZE - 512),
-        (2 * PAGE_SIZE, PAGE_SIZE),
-        (4 * PAGE_SIZE, 100),
-    ],
-    &[(1000, 24), (1024, 3072), (PAGE_SIZE, PAGE_SIZE)],
-    &[(0, 512), (2 * PAGE_SIZE, 512), (3 * PAGE_SIZE + 100, 200)],
-    &[
-        (14 * PAGE_SIZE + 96, PAGE_SIZE - 96),
-        (0, PAGE_SIZE),
-        (2 * PAGE_SIZE, PAGE_SIZE),
-        (4 * PAGE_SIZE, PAGE_SIZE),
-        (12 * PAGE_SIZE, PAGE_SIZE),
-        (6 * PAGE_SIZE, 6 * PAGE_SIZE),
-    ],
-];
+fn lists(page: usize) -> Result<[List; 6]> {
+    let list = |pieces: &[Piece]| List::new(16 * page, pieces);
+    Ok([
+        list(&[(0, page)])?,
+        list(&[(100, 1)])?,
+        list(&[(512, page - 512), (2 * page, page), (4 * page, 100)])?,
+        list(&[(1000, 24), (1024, page - 1024), (page, page)])?,
+        list(&[(0, 512), (2 * page, 512), (3 * page + 100, 200)])?,
+        list(&[
+            (14 * page + 96, page - 96),
+            (0, page),
+            (2 * page, page),
+            (4 * page, page),
+            (12 * page, page),
+            (6 * page, 6 * page),
+        ])?,
+    ])
+}
+
+/// The segment in parts that fit into the peer's memory.
+fn parts(segment: Segment) -> impl Iterator<Item = Segment> {
+    let each = move |at: u32| Segment {
+        addr: segment.addr + u64::from(at),
+        key: segment.key,
+        len: (segment.len - at).min(MAX_CHUNK as u32),
+    };
+    (0..segment.len).step_by(MAX_CHUNK).map(each)
+}
+
+/// The beginning of a handle's first segment, as much as fits into the peer's memory.
+fn first(link: &Link, handle: usize) -> Result<Segment> {
+    let segments = link.segments(handle)?;
+    segments.into_iter().flat_map(parts).next().ok_or(EINVAL)
+}
 
 fn ours(at: usize) -> u8 {
     (at.wrapping_mul(167) >> 3) as u8 | 1
@@ -75,10 +92,6 @@ fn ours(at: usize) -> u8 {
 
 fn theirs(at: usize) -> u8 {
     (at.wrapping_mul(211) >> 2) as u8 | 2
-}
-
-fn list(pieces: &[Piece]) -> Result<List> {
-    List::new(16, pieces)
 }
 
 /// Connects. The device must have an address.
@@ -97,13 +110,12 @@ fn end(link: Link) -> Result {
 
 fn peer_reads_every_list(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    for pieces in SHAPES {
-        let mut list = list(pieces)?;
+    for mut list in lists(soft.page())? {
         list.fill(ours);
         link.grant(0, list, DataDirection::ToDevice)?;
         let mut at = 0;
-        for segment in &link.segments(0)? {
-            let status = link.peer.transfer(Transfer::Read, segment)?;
+        for segment in link.segments(0)?.into_iter().flat_map(parts) {
+            let status = link.peer.transfer(Transfer::Read, &segment)?;
             check_eq!(status.number(), 0);
             for byte in link.peer.sink(segment.len as usize) {
                 check_eq!(*byte, ours(at));
@@ -119,15 +131,15 @@ fn peer_reads_every_list(soft: &Soft) -> Result {
 
 fn peer_writes_every_list(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    for pieces in SHAPES {
-        link.grant(1, list(pieces)?, DataDirection::FromDevice)?;
+    for list in lists(soft.page())? {
+        link.grant(1, list, DataDirection::FromDevice)?;
         let mut at = 0;
-        for segment in &link.segments(1)? {
+        for segment in link.segments(1)?.into_iter().flat_map(parts) {
             for byte in link.peer.source().iter_mut().take(segment.len as usize) {
                 *byte = theirs(at);
                 at += 1;
             }
-            let status = link.peer.transfer(Transfer::Write, segment)?;
+            let status = link.peer.transfer(Transfer::Write, &segment)?;
             check_eq!(status.number(), 0);
         }
         // A message sent after a transfer arrives after it.
@@ -169,10 +181,12 @@ fn refused(mut link: Link, how: Transfer, segment: &Segment) -> Result {
 /// Creates a connection with a list of our bytes in handle 0.
 fn granted(soft: &Soft, direction: DataDirection) -> Result<(Link, Segment)> {
     let mut link = link(soft)?;
-    let mut list = List::scattered(2)?;
+    let page = soft.page();
+    // The end of a page, and the beginning of another one.
+    let mut list = List::new(4 * page, &[(page - 2048, 2048), (2 * page, 2048)])?;
     list.fill(ours);
     link.grant(0, list, direction)?;
-    let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
+    let segment = first(&link, 0)?;
     Ok((link, segment))
 }
 
@@ -216,7 +230,7 @@ fn old_key_does_not_work_again(soft: &Soft) -> Result {
     for _ in 0..8 {
         let list = link.take(0)?;
         link.grant(0, list, DataDirection::ToDevice)?;
-        let new = *link.segments(0)?.first().ok_or(EINVAL)?;
+        let new = first(&link, 0)?;
         if new.key != old.key {
             check!(link.peer.transfer(Transfer::Read, &new)?.is_success());
             let stale = Segment {
@@ -259,7 +273,7 @@ fn sends_are_recycled(soft: &Soft) -> Result {
 fn completions_keep_their_order(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for handle in 0..HANDLES {
-        link.grant(handle, List::scattered(5)?, DataDirection::FromDevice)?;
+        link.grant(handle, soft.scattered(5)?, DataDirection::FromDevice)?;
     }
     check_eq!(link.regions.reachable(), 2 * HANDLES);
     check_eq!(link.record().count(), 0);
@@ -291,7 +305,7 @@ fn completions_keep_their_order(soft: &Soft) -> Result {
     check_eq!(link.regions.reachable(), 0);
     for handle in 0..HANDLES {
         check_eq!(link.invalidate(handle), Ok(false));
-        check_eq!(link.take(handle)?.len() as usize, 5 * PAGE_SIZE);
+        check_eq!(link.take(handle)?.len() as usize, 5 * soft.page());
     }
     end(link)
 }
@@ -303,7 +317,7 @@ fn invalidation_is_not_early(soft: &Soft) -> Result {
     for round in 0..4 {
         let early = round % 2 == 0;
         let handle = link.handles.first_mut().ok_or(EINVAL)?;
-        let mut list = List::scattered(1 + round)?;
+        let mut list = soft.scattered(1 + round)?;
         list.fill(ours);
         check!(handle.attach(list).is_ok());
         handle.map(DataDirection::FromDevice, random_u64())?;
@@ -325,7 +339,7 @@ fn invalidation_is_not_early(soft: &Soft) -> Result {
                 registration.post(true)?;
             }
         }
-        let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
+        let segment = first(&link, 0)?;
         within(|| link.qp.count() > calls)?;
         link.peer.poll_until(|peer| peer.received() > received)?;
         if round == 3 {
@@ -339,7 +353,7 @@ fn invalidation_is_not_early(soft: &Soft) -> Result {
 fn memory_of_others_is_refused(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     let mut other = Link::new(soft)?;
-    other.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
+    other.grant(0, soft.scattered(1)?, DataDirection::FromDevice)?;
     // A handle of one connection on the queue pair of the other.
     core::mem::swap(&mut link.handles, &mut other.handles);
     check_eq!(link.send(Some(0)), Err(EINVAL));
@@ -357,10 +371,10 @@ fn memory_of_others_is_refused(soft: &Soft) -> Result {
 
 fn shutdown_is_the_end(soft: &Soft) -> Result {
     let mut link = link(soft)?;
-    link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
-    let segment = *link.segments(0)?.first().ok_or(EINVAL)?;
+    link.grant(0, soft.scattered(5)?, DataDirection::FromDevice)?;
+    let segment = first(&link, 0)?;
     // The shutdown comes during traffic: messages both ways, an invalidation.
-    link.grant(1, List::scattered(1)?, DataDirection::FromDevice)?;
+    link.grant(1, soft.scattered(1)?, DataDirection::FromDevice)?;
     for _ in 0..WINDOW {
         link.peer.send(40)?;
     }
@@ -441,7 +455,7 @@ fn events_of_a_queue_pair(soft: &Soft) -> Result {
 /// queue pair.
 fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     let mut first = link(soft)?;
-    first.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
+    first.grant(0, soft.scattered(3)?, DataDirection::FromDevice)?;
     let Link {
         peer,
         handles,
@@ -457,7 +471,7 @@ fn any_order_of_drops_is_good(soft: &Soft) -> Result {
     drop(peer);
 
     let mut second = link(soft)?;
-    second.grant(0, List::scattered(3)?, DataDirection::FromDevice)?;
+    second.grant(0, soft.scattered(3)?, DataDirection::FromDevice)?;
     second.revoke(0)?;
     let Link {
         peer, handles, qp, ..
@@ -471,7 +485,7 @@ fn any_order_of_drops_is_good(soft: &Soft) -> Result {
 fn connections_repeat(soft: &Soft) -> Result {
     for _ in 0..4 {
         let mut link = link(soft)?;
-        link.grant(0, List::scattered(1)?, DataDirection::FromDevice)?;
+        link.grant(0, soft.scattered(1)?, DataDirection::FromDevice)?;
         link.revoke(0)?;
         end(link)?;
     }
@@ -482,9 +496,9 @@ fn connects_again(soft: &Soft) -> Result {
     let mut link = link(soft)?;
     for round in 0..3 {
         // One region that the peer can reach, one that is being invalidated, one that is unused.
-        link.grant(0, List::scattered(5)?, DataDirection::FromDevice)?;
-        link.grant(1, List::scattered(1)?, DataDirection::ToDevice)?;
-        let old = *link.segments(0)?.first().ok_or(EINVAL)?;
+        link.grant(0, soft.scattered(5)?, DataDirection::FromDevice)?;
+        link.grant(1, soft.scattered(1)?, DataDirection::ToDevice)?;
+        let old = first(&link, 0)?;
         check!(link.invalidate(1)?);
         link.qp.hang_up();
         link.qp.shutdown();
@@ -501,9 +515,9 @@ fn connects_again(soft: &Soft) -> Result {
 
         // All handles work, and the old key does not.
         for handle in [0, 1, 2] {
-            link.grant(handle, List::scattered(3)?, DataDirection::FromDevice)?;
-            check!(link.segments(handle)?.iter().all(|new| *new != old));
-            let segment = *link.segments(handle)?.first().ok_or(EINVAL)?;
+            link.grant(handle, soft.scattered(3)?, DataDirection::FromDevice)?;
+            let segment = first(&link, handle)?;
+            check!((segment.addr, segment.key) != (old.addr, old.key));
             for byte in link.peer.source() {
                 *byte = theirs(round);
             }
