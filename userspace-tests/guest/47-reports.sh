@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # Unsolicited messages of the target: asynchronous event reports and changes of the request limit. Each is answered. A
 # report that the LUN inventory has changed triggers a scan, at most one per half minute. LUN lists of nearly 2^32
-# bytes.
+# bytes. A logout during a scan that waits.
 #
 # deadline: 200
-# takes: 75
+# takes: 80
 # runs: rxe kasan fast long kmemleak=on
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
@@ -89,6 +89,19 @@ for size in fffffff8 fffffff9 ffffffff; do
 done
 logout $host
 clean
-no_complaints
 ! grep -E "error channel|cannot" $tmp/odd || fail "something went wrong at the target"
+
+# A logout while a scan waits for blocked disks.
+blocked() { read -r now_state <"$(rport_of $host)/state" && [ "$now_state" = blocked ]; }
+enter ,ch_count=1
+echo off >$(rport_of $host)/fast_io_fail_tmo || fail "fast_io_fail_tmo"
+tell on a0 hold
+tell send report 6 3f 0e
+hears "a scan" 'opcode=a0'
+tell login silent
+tell disconnect
+within 10 "blocked disks" blocked
+logout $host
+clean
+no_complaints
 ok "$kind"

@@ -89,7 +89,6 @@ const END: u64 = 1;
 const TICK: u64 = 2;
 const CONNECT: u64 = 3;
 const DISKS: u64 = 4;
-const TEAR_DOWN: u64 = 5;
 
 /// Maximum length of one wait, in milliseconds.
 const WAIT_SLICE_MS: Msecs = 10_000;
@@ -166,9 +165,6 @@ pub struct Session {
     connect: Connect,
     #[pin]
     disks: Disks,
-    /// Separate from `disks`: a scan may wait until the removal unblocks the disks.
-    #[pin]
-    tear_down: Work<Session, TEAR_DOWN>,
 }
 
 impl Session {
@@ -208,7 +204,6 @@ impl Session {
                 tick <- new_delayed!(queues.ending.clone(), "Session::tick"),
                 connect <- new_delayed!(queues.reconnect.clone(), "Session::connect"),
                 disks <- new_delayed!(queues.removal.clone(), "Session::disks"),
-                tear_down <- new_work!("Session::tear_down"),
             }),
             GFP_KERNEL,
         )

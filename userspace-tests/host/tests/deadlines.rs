@@ -203,7 +203,11 @@ fn a_removal_has_rounds_and_nothing_else() {
         removal: true,
         ..Due::default()
     };
-    let wanted = [(6_000, due), (11_000, due), (16_000, due)];
+    let unblock = Due {
+        unblock: true,
+        ..Due::default()
+    };
+    let wanted = [(1_000, unblock), (6_000, due), (11_000, due), (16_000, due)];
     assert_eq!(run(&mut recovery, 1_000, 16_000), wanted);
     let rounds = |rounds| Policy::Removal { rounds, limit: 4 };
     assert_eq!(recovery.removal_round(7), rounds(1));

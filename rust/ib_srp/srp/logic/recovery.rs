@@ -450,7 +450,7 @@ impl Recovery {
 
     /// The disks are gone, and the target is logged out.
     pub const fn log_out(&mut self) {
-        self.deadlines.removal = None;
+        self.deadlines.end_removal();
         if matches!(self.state.link, Link::Up) {
             self.state.link = Link::Closing;
         }

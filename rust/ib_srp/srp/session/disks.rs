@@ -8,7 +8,6 @@ use super::{
     tick::Tick,
     Session,
     DISKS,
-    TEAR_DOWN,
     WAIT_SLICE_MS, //
 };
 use crate::{
@@ -38,11 +37,9 @@ use crate::{
     }, //
 };
 use kernel::{
-    impl_has_work,
     prelude::*,
     sync::Arc,
-    time::Msecs,
-    workqueue::WorkItem, //
+    time::Msecs, //
 };
 
 /// The `patience` of [`Session::remove`] at a logout, in milliseconds.
@@ -52,7 +49,6 @@ const INTERVAL_MS: Msecs = 30_000;
 
 pub(super) type Disks = Delayed<Session, DISKS>;
 impl_has_delayed! { impl HasDelayed<DISKS> for Session { self.disks } }
-impl_has_work! { impl HasWork<Session, TEAR_DOWN> for Session { self.tear_down } }
 
 impl Session {
     /// Scans for disks, as the last step of the login. Sleeps, for as long as the commands take.
@@ -114,8 +110,8 @@ impl Session {
         match self.schedule(|recovery| recovery.remove(ktime_get(), patience, ended)) {
             Remove::TearDown => {
                 self.logins.waiting.interrupt();
-                // The work item is not queued yet: only the first call queues it.
-                let _ = self.queues.removal.enqueue::<Self, TEAR_DOWN>(self.clone());
+                // Fails if the item begins to run, which removes the disks.
+                let _ = Disks::hurry(self.clone(), 0);
             }
             Remove::Nothing => {}
         }
@@ -136,7 +132,8 @@ fn log_out(channels: &[Arc<Connection>]) {
 impl DelayedItem<DISKS> for Session {
     fn run(this: Arc<Self>) {
         let (_, host) = this.parts();
-        match (this.status().state().life, host) {
+        let life = this.status().state().life;
+        match (life, host) {
             (Life::Connecting, Some(host)) => host.scan(),
             (Life::Live, host) => {
                 this.last_scan.store(ktime_get());
@@ -153,48 +150,41 @@ impl DelayedItem<DISKS> for Session {
         }
         // A login may wait for this scan, in any state of the session.
         this.scanned.complete_all();
+        if life == Life::Removing {
+            this.tear_down();
+        }
     }
 }
 
-impl WorkItem<TEAR_DOWN> for Session {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let (channels, host) = this.parts();
-        let rport = this.rport();
+impl Session {
+    /// Removes the disks and the session. Sleeps.
+    fn tear_down(self: &Arc<Self>) {
+        let (channels, host) = self.parts();
+        let rport = self.rport();
         if let Some(host) = &host {
-            if let Some(rport) = &rport {
-                // Stop the port even if there is a connection: the class may be taking it over,
-                // with the disks still blocked.
-                rport.stop();
-            }
             let limit = removal_limit_ms(host.request_timeout());
-            this.on(|recovery| recovery.limit_removal(limit));
+            self.on(|recovery| recovery.limit_removal(limit));
             host.remove();
             if let Some(rport) = &rport {
                 rport.stop();
             }
         }
-        this.on(Recovery::log_out);
+        self.on(Recovery::log_out);
         if let Some(channels) = &channels {
             // No message may follow the logout, so wait for a tick that may still send a probe.
-            Tick::cancel_sync(&this);
-            this.schedule(|_| ());
+            Tick::cancel_sync(self);
+            self.schedule(|_| ());
             log_out(channels);
         }
-        this.lose(None);
-        this.changed.wait(|| this.status().state().is_down());
-        // A scan and an attempt in flight end when they see the state. No deadline is set from
-        // here on.
-        Disks::cancel_sync(&this);
-        Connect::cancel_sync(&this);
-        Tick::cancel_sync(&this);
-        // A login may wait for the scan that was cancelled.
-        this.scanned.complete_all();
+        self.lose(None);
+        self.changed.wait(|| self.status().state().is_down());
+        // An attempt in flight ends when it sees the state. No deadline is set from here on.
+        Connect::cancel_sync(self);
+        Tick::cancel_sync(self);
         drop((rport, host, channels));
-        let parts = core::mem::take(&mut *this.live.lock());
+        let parts = core::mem::take(&mut *self.live.lock());
         drop(parts);
-        this.on(Recovery::removed);
-        this.registry.forget(&this);
+        self.on(Recovery::removed);
+        self.registry.forget(self);
     }
 }

@@ -201,6 +201,13 @@ impl DelayedItem<TICK> for Session {
         let due = this.on(|recovery| recovery.tick(ktime_get(), keep_alive_ms()));
         let (channels, _) = this.parts();
         let channels: &[Arc<Connection>] = channels.as_ref().map_or(&[], |all| all);
+        if due.unblock {
+            // Even if there is a connection: the class may be taking it over, with the disks still
+            // blocked. A scan may wait for them, and the removal for the scan.
+            if let Some(rport) = this.rport() {
+                rport.stop();
+            }
+        }
         if due.poll {
             for channel in channels {
                 channel.poll();

@@ -27,6 +27,8 @@ pub struct Due {
     pub moved: bool,
     /// The channels are checked.
     pub look: Option<Policy>,
+    /// A removal has begun: the disks are unblocked.
+    pub unblock: bool,
     /// A round of the removal ends, see [`Recovery::removal_round`].
     pub removal: bool,
     /// The credits are checked.
@@ -46,7 +48,8 @@ pub(super) struct Deadlines {
     event: Option<Ktime>,
     /// The path to the target may have changed since the last event.
     moved: bool,
-    pub(super) removal: Option<Ktime>,
+    unblock: Option<Ktime>,
+    removal: Option<Ktime>,
     /// Length of a round of the removal, in milliseconds.
     round_ms: u32,
     /// Upper bound on the time until the midlayer has ended a command, in milliseconds, if known.
@@ -73,9 +76,16 @@ impl Deadlines {
     pub(super) const fn remove(&mut self, now: Ktime, patience: u32, ended: i32) {
         self.end_test();
         self.event = None;
+        self.unblock = Some(now);
         self.round_ms = patience / 2;
         self.removal = Some(now.add_ms(self.round_ms));
         self.commands = Watch::new(ended);
+    }
+
+    /// The disks are gone.
+    pub(super) const fn end_removal(&mut self) {
+        self.unblock = None;
+        self.removal = None;
     }
 
     /// Schedules the next check of idle channels in `keep_alive` milliseconds, none if that is 0.
@@ -156,6 +166,7 @@ impl Recovery {
     pub fn tick(&mut self, now: Ktime, keep_alive: u32) -> Due {
         let all = &mut self.deadlines;
         let mut due = Due {
+            unblock: fires(&mut all.unblock, now),
             removal: fires(&mut all.removal, now),
             credits: fires(&mut all.credits, now),
             poll: fires(&mut all.poll, now),
@@ -191,8 +202,8 @@ impl Recovery {
 
     /// Milliseconds until the next deadline, rounded up; `None` if there is none.
     pub fn next_tick(&self, now: Ktime) -> Option<u32> {
-        let all = &self.deadlines;
-        let all = [all.test, all.credits, all.poll, all.event, all.removal];
+        let d = &self.deadlines;
+        let all = [d.test, d.credits, d.poll, d.event, d.unblock, d.removal];
         let next = all.into_iter().flatten().min()?;
         let ms = next.ms_since(now);
         Some(ms.saturating_add(u32::from(now.add_ms(ms) < next)))
