@@ -16,7 +16,7 @@ mod management;
 mod task;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::DerefMut,
     sync::Arc,
 };
@@ -235,6 +235,8 @@ pub struct Target<B> {
     /// The units that initiators with a session see.
     seen: HashMap<[u8; 16], acl::Units>,
     tasks: BTreeMap<TaskId, Task<B>>,
+    /// The tags in use, by initiator.
+    tags: HashSet<([u8; 16], u64)>,
     next: TaskId,
     waiters: Vec<Waiter>,
     logins: Vec<Login>,
@@ -254,6 +256,7 @@ impl<B: Buffer> Target<B> {
             access: acl::Access::default(),
             seen: HashMap::new(),
             tasks: BTreeMap::new(),
+            tags: HashSet::new(),
             next: 0,
             waiters: Vec::new(),
             logins: Vec::new(),

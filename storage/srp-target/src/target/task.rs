@@ -79,8 +79,7 @@ impl<B: Buffer> Target<B> {
         };
         let cmd = Cmd::parse(&buffer[..len], channel.immediate)?;
         let initiator = channel.initiator;
-        let mut tasks = self.tasks.values();
-        if tasks.any(|t| t.initiator == initiator && t.tag == cmd.tag && t.has_tag()) {
+        if !self.tags.insert((initiator, cmd.tag)) {
             return Err(Broken::Tag(cmd.tag));
         }
         channel.credits -= 1;
@@ -285,9 +284,18 @@ impl<B: Buffer> Target<B> {
             return task.granted;
         }
         let grant = self.grant(task.channel)?;
+        self.free_tag(id);
         let task = self.tasks.get_mut(&id)?;
         task.granted = Some(grant);
         task.granted
+    }
+
+    /// Lets the initiator use the tag of a task again. Call it before the response is sent.
+    fn free_tag(&mut self, id: TaskId) {
+        // Afterwards another task may have the same tag.
+        if let Some(task) = self.tasks.get(&id).filter(|t| t.has_tag()) {
+            self.tags.remove(&(task.initiator, task.tag));
+        }
     }
 
     /// Returns whether a command is aborted or has ended.
@@ -297,6 +305,9 @@ impl<B: Buffer> Target<B> {
 
     /// Ends a dispatched command, of which no part is in flight.
     pub fn dispatched(&mut self, id: TaskId, outcome: Outcome) {
+        if outcome == Outcome::Answered {
+            self.free_tag(id);
+        }
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
@@ -348,6 +359,7 @@ impl<B: Buffer> Target<B> {
         let Some(grant) = grant else {
             return self.end(id);
         };
+        self.free_tag(id);
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
@@ -398,6 +410,7 @@ impl<B: Buffer> Target<B> {
 
     pub(super) fn end(&mut self, id: TaskId) {
         self.recycle(id);
+        self.free_tag(id);
         let Some(task) = self.tasks.remove(&id) else {
             return;
         };

@@ -132,24 +132,13 @@ impl Engine {
 
     /// Starts the jobs that can start, and acknowledges fences.
     pub(super) fn settle(&mut self) {
-        let queued = |j: &Job| j.stage == Stage::Queued;
-        let waiting: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(_, j)| queued(j))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in waiting {
-            let Some(job) = self.jobs.get(&id) else {
-                continue;
-            };
-            if !self.order.may_go(id) {
-                continue;
-            }
+        while let Some(id) = self.order.first() {
+            let lines = self.jobs.get(&id).map_or(0, Job::lines);
             // Do not overtake a job that waits for lines, or it may never get them.
-            if job.exec.zero.is_none() && job.parts.len() > self.cache.free() {
+            if lines > self.cache.free() {
                 break;
             }
+            self.order.start(id);
             self.begin(id);
         }
         for session in std::mem::take(&mut self.fences) {
@@ -256,6 +245,7 @@ impl Engine {
             uncertain: false,
         };
         self.flights.insert(id, flight);
+        self.grounded.insert((part.store, id));
         self.take_off(part.store);
     }
 
@@ -264,6 +254,7 @@ impl Engine {
         let Some(flight) = self.flights.remove(&id) else {
             return;
         };
+        self.grounded.remove(&(flight.store, id));
         let Some(job) = self.jobs.get_mut(&flight.job) else {
             return;
         };

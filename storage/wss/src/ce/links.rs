@@ -132,6 +132,7 @@ impl Engine {
                 continue;
             }
             flight.peer = None;
+            self.grounded.insert((flight.store, *id));
             flight.uncertain = flight.put;
             let killed = self.jobs.get(&flight.job).is_some_and(|j| j.killed);
             if killed && !flight.put {
@@ -197,11 +198,13 @@ impl Engine {
             return;
         };
         let mut messages = Vec::new();
-        for flight in self
-            .flights
-            .values_mut()
-            .filter(|f| f.store == number && f.peer.is_none())
-        {
+        let waiting = self.grounded.range((number, 0)..=(number, u64::MAX));
+        let waiting: Vec<_> = waiting.copied().collect();
+        for place in waiting {
+            self.grounded.remove(&place);
+            let Some(flight) = self.flights.get_mut(&place.1) else {
+                continue;
+            };
             flight.peer = Some(peer);
             flight.uncertain = false;
             let transfer = Transfer {

@@ -12,7 +12,7 @@ mod jobs;
 mod links;
 mod status;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use srp_target::{proto::cmd::DirectBuf, target::ChannelId, wire::LoginReq};
 
@@ -211,6 +211,16 @@ struct Job {
     status: Status,
 }
 
+impl Job {
+    /// Number of lines that it needs to start. Zeroing needs none.
+    fn lines(&self) -> usize {
+        match self.exec.zero {
+            Some(_) => 0,
+            None => self.parts.len(),
+        }
+    }
+}
+
 /// A GET, PUT or ZERO; `va` of the transfer is an offset in the arena.
 struct Flight {
     job: JobId,
@@ -245,6 +255,8 @@ pub struct Engine {
     jobs: BTreeMap<JobId, Job>,
     next_job: JobId,
     flights: BTreeMap<u64, Flight>,
+    /// The transfers that wait for an RS, by the number of the RS.
+    grounded: BTreeSet<(u32, u64)>,
     next_flight: u64,
     /// Fenced sessions, acknowledged when they have no job left.
     fences: Vec<u64>,
@@ -266,10 +278,11 @@ impl Engine {
             logins: HashMap::new(),
             sessions: BTreeMap::new(),
             cache: Cache::new(settings.lines),
-            order: Order::default(),
+            order: Order::new((settings.line / 512).into()),
             jobs: BTreeMap::new(),
             next_job: 1,
             flights: BTreeMap::new(),
+            grounded: BTreeSet::new(),
             next_flight: 1,
             fences: Vec::new(),
             hits: [0; 2],

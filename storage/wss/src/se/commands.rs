@@ -11,7 +11,7 @@ use srp_target::{
     target::{Buffer, Outcome, Remote, TaskId},
 };
 
-use super::{Action, Engine, Job, Member, Part, Request, Session, Stage, What};
+use super::{Action, Engine, Job, Member, Need, Part, Request, Stage, What};
 use crate::{
     map::Owner,
     message::{Exec, Extent, Message, Status, Zero, DESCRIPTORS, EXTENTS},
@@ -20,33 +20,45 @@ use crate::{
 
 impl<B: Buffer> Engine<B> {
     pub(super) fn dispatch(&mut self, task: TaskId, remote: Remote) {
-        let session = self.session(&remote.initiator).epoch;
+        let session = self.session(&remote.initiator);
         let job = Job {
             remote,
             session,
-            stage: Stage::Waiting,
+            stage: Stage::Waiting(Need::Member),
             since: self.now,
         };
         self.jobs.insert(task, job);
         self.go(task);
     }
 
-    /// Retries the waiting commands.
-    pub(super) fn go_on(&mut self) {
-        let waits = |j: &Job| matches!(j.stage, Stage::Waiting);
-        let waiting: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(_, j)| waits(j))
-            .map(|(t, _)| *t)
-            .collect();
-        for task in waiting {
+    /// Retries the commands that wait for this, in the order of arrival.
+    pub(super) fn go_on(&mut self, need: Need) {
+        let all = self.waiting.range((need, 0)..=(need, TaskId::MAX));
+        let tasks: Vec<_> = all.map(|(_, task)| *task).collect();
+        self.retries += tasks.len() as u64;
+        for task in tasks {
             self.go(task);
         }
     }
 
+    /// Changes the stage of a command.
+    fn enter(&mut self, task: TaskId, stage: Stage) {
+        let Some(job) = self.jobs.get_mut(&task) else {
+            return;
+        };
+        if let Stage::Waiting(need) = job.stage {
+            self.waiting.remove(&(need, task));
+        }
+        if let Stage::Waiting(need) = stage {
+            self.waiting.insert((need, task));
+        }
+        job.stage = stage;
+    }
+
     pub(super) fn over(&mut self, task: TaskId, outcome: Outcome) {
-        self.jobs.remove(&task);
+        if let Some(Stage::Waiting(need)) = self.jobs.remove(&task).map(|j| j.stage) {
+            self.waiting.remove(&(need, task));
+        }
         self.target.dispatched(task, outcome);
     }
 
@@ -55,23 +67,27 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         let (unit, command) = (job.remote.unit, job.remote.command.clone());
-        match command {
+        let need = match command {
             Command::Read { lba, count, fua } => self.move_blocks(task, lba, count, How::Read(fua)),
             Command::Write { lba, count, fua } => {
-                self.move_blocks(task, lba, count, How::Write(fua));
+                self.move_blocks(task, lba, count, How::Write(fua))
             }
             Command::Verify { lba, count, .. } => self.move_blocks(task, lba, count, How::Verify),
             Command::Zero { lba, count, unmap } => {
                 let how = if unmap { Zero::Unmap } else { Zero::Write };
-                self.move_blocks(task, lba, count, How::Zero(how));
+                self.move_blocks(task, lba, count, How::Zero(how))
             }
             _ => self.flush(task, unit),
+        };
+        if let Some(need) = need {
+            self.enter(task, Stage::Waiting(need));
         }
     }
 
-    pub(super) fn flush(&mut self, task: TaskId, unit: usize) {
+    /// Returns what the command must wait for, if it cannot start.
+    fn flush(&mut self, task: TaskId, unit: usize) -> Option<Need> {
         if self.uncertain(task) {
-            return;
+            return Some(Need::Told);
         }
         let objects: BTreeSet<_> = self.settings.units[unit].iter().copied().collect();
         let mut ids = BTreeSet::new();
@@ -83,12 +99,11 @@ impl<B: Buffer> Engine<B> {
                 What::Flush(task, (store, object)),
             ));
         }
-        if let Some(job) = self.jobs.get_mut(&task) {
-            job.stage = Stage::Flushing(ids, Status::Good);
-        }
+        self.enter(task, Stage::Flushing(ids, Status::Good));
         for (store, _) in objects {
             self.ask_again(store);
         }
+        None
     }
 
     pub(super) fn flushed(&mut self, task: TaskId, id: u64, status: Status) {
@@ -117,43 +132,29 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Returns the CEs that can own an extent for a session: those with channels to all sessions,
-    /// else those with a channel to this one.
-    pub(super) fn candidates(&self, session: &Session) -> Vec<u32> {
-        let up = |m: &&u32| self.members.get(m).is_some_and(Member::up);
-        let mine: Vec<_> = session.reach.keys().filter(up).copied().collect();
-        let others = || self.sessions.values().filter(|s| !s.reach.is_empty());
-        let all = |m: &&u32| others().all(|s| s.reach.contains_key(m));
-        let common: Vec<_> = mine.iter().filter(all).copied().collect();
-        if common.is_empty() {
-            mine
-        } else {
-            common
-        }
-    }
-
-    fn move_blocks(&mut self, task: TaskId, lba: u64, count: u32, how: How) {
+    /// Returns what the command must wait for, if it cannot start.
+    fn move_blocks(&mut self, task: TaskId, lba: u64, count: u32, how: How) -> Option<Need> {
         let write = matches!(how, How::Write(_) | How::Zero(_));
-        let Some(job) = self.jobs.get(&task) else {
-            return;
-        };
+        let job = self.jobs.get(&task)?;
         let (unit, initiator) = (job.remote.unit, job.remote.initiator);
         let Some(session) = self
             .sessions
             .get(&initiator)
             .filter(|s| s.epoch == job.session)
         else {
-            return;
+            // The command is about to be cancelled.
+            return Some(Need::Member);
         };
-        let candidates = self.candidates(session);
-        let reach: BTreeSet<u32> = session.reach.keys().copied().collect();
+        let member_up = |m| self.members.get(&m).is_some_and(Member::up);
+        let candidates = self.sessions.candidates(session, member_up);
         let pieces = self.maps[unit].pieces(lba, count);
         if pieces.is_empty() {
             // There are no blocks to transfer.
-            return self.over(task, Outcome::Good);
+            self.over(task, Outcome::Good);
+            return None;
         }
         if candidates.is_empty() {
-            return;
+            return Some(Need::Member);
         }
         // A single CE does a read, and does not cache blocks that other CEs own.
         let needed = if write { pieces.len() } else { 1 };
@@ -161,12 +162,11 @@ impl<B: Buffer> Engine<B> {
             let extent = &mut self.maps[unit].extents()[piece.extent];
             let best = candidates[piece.extent % candidates.len()];
             let (owner, idle) = (extent.owner().map(|o| o.member), extent.busy == 0);
-            let up = |m: &u32| self.members.get(m).is_some_and(Member::up) && reach.contains(m);
-            let usable = owner.as_ref().is_some_and(up);
+            let usable = owner.is_some_and(|m| member_up(m) && session.reaches(m));
             if !idle && (!usable || extent.wanted || extent.stale) {
                 // Later commands wait, too, so that the extent becomes idle.
                 extent.wanted = true;
-                return;
+                return Some(Need::Idle(unit, piece.extent));
             }
             extent.wanted = false;
             if !usable || extent.stale || (idle && owner != Some(best)) {
@@ -206,9 +206,7 @@ impl<B: Buffer> Engine<B> {
                 _ => execs.push((owner.member, vec![part], vec![piece.extent])),
             }
         }
-        let Some(job) = self.jobs.get(&task) else {
-            return;
-        };
+        let job = self.jobs.get(&task)?;
         let mut descriptors = Descriptors::new(&job.remote.descriptors);
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
         // The SE answers a command without a transfer.
@@ -234,7 +232,8 @@ impl<B: Buffer> Engine<B> {
             };
             self.next += 1;
             if exec.extents.len() > EXTENTS || exec.descriptors.len() > DESCRIPTORS {
-                return self.over(task, Outcome::Failed(Sense::FIELD));
+                self.over(task, Outcome::Failed(Sense::FIELD));
+                return None;
             }
             made.push((member, exec, busy));
         }
@@ -243,12 +242,12 @@ impl<B: Buffer> Engine<B> {
             if answer {
                 // Without a channel the task is about to be cancelled.
                 let Some(credits) = self.target.grant_for(task) else {
-                    return;
+                    return Some(Need::Member);
                 };
                 exec.credits = credits;
             }
             let Some(link) = self.members.get(&number).and_then(|m| m.peer) else {
-                return;
+                return Some(Need::Member);
             };
             for extent in &extents {
                 self.maps[unit].extents()[*extent].busy += 1;
@@ -263,9 +262,8 @@ impl<B: Buffer> Engine<B> {
             });
             self.send(link, Message::Exec(exec));
         }
-        if let Some(job) = self.jobs.get_mut(&task) {
-            job.stage = Stage::Parts(parts);
-        }
+        self.enter(task, Stage::Parts(parts));
+        None
     }
 
     /// Aborts a command, which gets no response.
@@ -274,7 +272,7 @@ impl<B: Buffer> Engine<B> {
             return;
         };
         match &job.stage {
-            Stage::Waiting => self.over(task, Outcome::Over),
+            Stage::Waiting(_) => self.over(task, Outcome::Over),
             Stage::Flushing(..) => {
                 // Keep a flush that was sent to an RS: it may fail, which concerns all initiators.
                 let mine = |r: &Request| matches!(r.what, What::Flush(t, _) if t == task);
@@ -315,9 +313,13 @@ impl<B: Buffer> Engine<B> {
         part.status = Some(status);
         // Whatever the status: a CE that is lost may have answered the write.
         let written = unflushed(&job.remote.command);
-        for extent in &part.extents {
-            let extent = &mut self.maps[unit].extents()[*extent];
+        let mut idle = Vec::new();
+        for n in &part.extents {
+            let extent = &mut self.maps[unit].extents()[*n];
             extent.busy -= 1;
+            if extent.busy == 0 && extent.wanted {
+                idle.push(*n);
+            }
             if written {
                 self.losses.wrote((extent.store, extent.object));
             }
@@ -356,7 +358,9 @@ impl<B: Buffer> Engine<B> {
             let object = (extent.store, extent.object);
             self.unflushable(object);
         }
-        self.go_on();
+        for extent in idle {
+            self.go_on(Need::Idle(unit, extent));
+        }
     }
 
     pub(super) fn parts_over(&mut self, which: impl Fn(&Job, &Part) -> bool) {

@@ -15,7 +15,7 @@ use srp_target::{
     target::{Buffer, Outcome, TaskId},
 };
 
-use super::{commands::unflushed, Engine, Job, Stage};
+use super::{commands::unflushed, Engine, Job, Need, Stage};
 use crate::map::Map;
 
 /// An object: RS and number.
@@ -199,7 +199,7 @@ impl<B: Buffer> Engine<B> {
     /// Handles the completion of an answer.
     pub(super) fn answered(&mut self, task: TaskId) {
         if self.losses.completed(task) {
-            self.go_on();
+            self.go_on(Need::Told);
         }
     }
 
@@ -210,7 +210,7 @@ impl<B: Buffer> Engine<B> {
         let open = |task: &TaskId| target.channel(*task).is_some();
         self.losses.telling.retain(|task, _| open(task));
         if self.losses.telling.len() < before {
-            self.go_on();
+            self.go_on(Need::Told);
         }
     }
 

@@ -2,11 +2,9 @@
 
 //! The CEs: their fences and their answer channels.
 
-use std::collections::BTreeMap;
-
 use srp_target::{proto::ids::PortId, target::Buffer};
 
-use super::{Action, Engine, Member, Session};
+use super::{Action, Engine, Member, Need};
 use crate::{
     message::{Message, Scope, Status},
     peer::Peer,
@@ -36,13 +34,7 @@ impl<B: Buffer> Engine<B> {
         self.members.insert(number, member);
         // End the sessions with an answer channel through this CE. The CE may have answered
         // commands in flight, and if its node is off, only the SE can tell the initiator.
-        let mut over = Vec::new();
-        for (initiator, session) in &mut self.sessions {
-            if session.reach.remove(&number).is_some() {
-                over.push(*initiator);
-            }
-        }
-        for initiator in over {
+        for initiator in self.sessions.drop_member(number) {
             self.end_session(&initiator, &format!("CE {number} was lost"));
         }
         for n in 0..self.stores.len() {
@@ -83,15 +75,14 @@ impl<B: Buffer> Engine<B> {
         }
         let now = self.members[&number].peer;
         self.parts_over(|_, part| part.member == number && Some(part.link) != now);
-        self.go_on();
+        self.go_on(Need::Member);
     }
 
     pub(super) fn join(&mut self, peer: Peer, number: u32, id: u64, initiator: &[u8; 16]) {
         let mut joined = (Status::Stale, 0);
         if self.target.has_session(initiator) {
-            let session = self.session(initiator);
-            session.reach.entry(number).or_default().insert(id);
-            joined = (Status::Good, session.epoch);
+            joined = (Status::Good, self.session(initiator));
+            self.sessions.join(initiator, number, id);
         }
         let (status, session) = joined;
         self.say(format!(
@@ -106,39 +97,25 @@ impl<B: Buffer> Engine<B> {
                 session,
             },
         );
-        self.go_on();
+        self.go_on(Need::Member);
     }
 
-    pub(super) fn session(&mut self, initiator: &[u8; 16]) -> &mut Session {
-        let epoch = self.epoch + 1;
-        if !self.sessions.contains_key(initiator) {
-            self.losses.known(initiator);
+    /// Returns the epoch of a session, which may be new.
+    pub(super) fn session(&mut self, initiator: &[u8; 16]) -> u64 {
+        if let Some(session) = self.sessions.get(initiator) {
+            return session.epoch;
         }
-        self.sessions.entry(*initiator).or_insert_with(|| {
-            self.epoch = epoch;
-            Session {
-                epoch,
-                reach: BTreeMap::new(),
-            }
-        })
+        self.losses.known(initiator);
+        let epoch = self.fresh();
+        self.sessions.add(*initiator, epoch);
+        epoch
     }
 
     /// Handles the end of an answer channel, which a CE reports.
     pub(super) fn left(&mut self, number: u32, status: Status, id: u64, epoch: u64) {
-        let found = self.sessions.iter_mut().find(|(_, s)| s.epoch == epoch);
-        let Some((initiator, session)) = found else {
+        let Some(initiator) = self.sessions.left(number, id, epoch) else {
             return;
         };
-        let initiator = *initiator;
-        let Some(logins) = session.reach.get_mut(&number) else {
-            return;
-        };
-        if !logins.remove(&id) {
-            return;
-        }
-        if logins.is_empty() {
-            session.reach.remove(&number);
-        }
         if status == Status::Lost {
             self.end_session(
                 &initiator,
@@ -156,7 +133,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Handles the end of the last channel of a session: fences the session at its CEs.
     pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
-        let Some(session) = self.sessions.remove(initiator) else {
+        let Some(epoch) = self.sessions.remove(initiator) else {
             return;
         };
         self.losses.gone(initiator);
@@ -171,7 +148,7 @@ impl<B: Buffer> Engine<B> {
                 message: Message::Fence {
                     scope: Scope::Session,
                     member: 0,
-                    epoch: session.epoch,
+                    epoch,
                 },
             });
         }

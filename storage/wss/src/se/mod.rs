@@ -11,6 +11,7 @@
 mod commands;
 mod losses;
 mod members;
+mod sessions;
 mod status;
 mod stores;
 
@@ -106,13 +107,6 @@ impl Member {
     }
 }
 
-struct Session {
-    epoch: u64,
-    /// CEs with an answer channel, and their logins. A CE may request a second channel before it
-    /// reports the end of the first.
-    reach: BTreeMap<u32, BTreeSet<u64>>,
-}
-
 /// The part of a command at one CE.
 struct Part {
     exec: u64,
@@ -124,9 +118,19 @@ struct Part {
     status: Option<Status>,
 }
 
+/// What a command waits for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Need {
+    /// A CE that can own its extents.
+    Member,
+    /// The completion of an answer that tells of lost writes.
+    Told,
+    /// The end of all commands of an extent, given by unit and index.
+    Idle(usize, usize),
+}
+
 enum Stage {
-    /// Waits until its extents have usable owners, or a flush for the completion of an answer.
-    Waiting,
+    Waiting(Need),
     Parts(Vec<Part>),
     /// FLUSH requests in flight, and the status so far.
     Flushing(BTreeSet<u64>, Status),
@@ -170,12 +174,16 @@ pub struct Engine<B> {
     /// Connections of CEs, with the number of the CE once it is attached.
     peers: BTreeMap<Peer, (Option<u32>, Pulse)>,
     members: BTreeMap<u32, Member>,
-    sessions: HashMap<[u8; 16], Session>,
+    sessions: sessions::Sessions,
     /// Number of blocks of each object, by RS and object.
     sizes: HashMap<(u32, u32), u64>,
     /// The map of each unit, once all sizes are known.
     maps: Vec<Map>,
     jobs: BTreeMap<TaskId, Job>,
+    /// The waiting jobs.
+    waiting: BTreeSet<(Need, TaskId)>,
+    /// Number of times that a waiting command was tried again.
+    retries: u64,
     /// The command of each EXEC.
     execs: HashMap<u64, TaskId>,
     requests: BTreeMap<u64, Request>,
@@ -202,10 +210,12 @@ impl<B: Buffer> Engine<B> {
             next_peer: OUTGOING,
             peers: BTreeMap::new(),
             members: BTreeMap::new(),
-            sessions: HashMap::new(),
+            sessions: sessions::Sessions::default(),
             sizes: HashMap::new(),
             maps: Vec::new(),
             jobs: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            retries: 0,
             execs: HashMap::new(),
             requests: BTreeMap::new(),
             losses: losses::Losses::new(settings.units.iter().flatten().copied()),
@@ -247,6 +257,11 @@ impl<B: Buffer> Engine<B> {
     /// Number of commands in flight or waiting.
     pub fn commands(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// Number of times that a waiting command was tried again.
+    pub fn retries(&self) -> u64 {
+        self.retries
     }
 
     /// Number of extents by owner.

@@ -28,7 +28,7 @@ impl<B: Buffer> Engine<B> {
                 "epoch": member.epoch,
                 "extents": owned(*n),
                 "stores_to_fence": member.unfenced.len(),
-                "sessions": self.sessions.values().filter(|s| s.reach.contains_key(n)).count(),
+                "sessions": self.sessions.reached(*n),
             })
         });
         let mut all = self.target.status();
@@ -37,6 +37,8 @@ impl<B: Buffer> Engine<B> {
         all["members"] = members.collect();
         all["extents"] = extents.into();
         all["commands_at_members"] = self.jobs.len().into();
+        all["commands_waiting"] = self.waiting.len().into();
+        all["counters"]["retries"] = self.retries.into();
         all["requests_to_stores"] = self.requests.len().into();
         all
     }

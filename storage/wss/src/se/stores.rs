@@ -9,9 +9,7 @@ use srp_target::{
     target::{Buffer, Outcome},
 };
 
-use super::{
-    Action, Engine, Job, Part, Request, Stage, State, Store, What, OUTGOING, PATIENCE, RETRY,
-};
+use super::{Action, Engine, Job, Part, Request, State, Store, What, OUTGOING, PATIENCE, RETRY};
 use crate::{
     map::{Map, Object},
     message::{Broken, Message, Role, Scope, Status},
@@ -55,13 +53,11 @@ impl<B: Buffer> Engine<B> {
                 }
             }
         }
-        let late = |j: &Job| matches!(j.stage, Stage::Waiting) && j.since + PATIENCE <= now;
-        let late: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(_, j)| late(j))
-            .map(|(t, _)| *t)
-            .collect();
+        let since = |task: u64| self.jobs.get(&task).map_or(now, |j| j.since);
+        let waiting = self.waiting.iter().map(|(_, task)| *task);
+        let mut late: Vec<_> = waiting.filter(|t| since(*t) + PATIENCE <= now).collect();
+        // The initiators get the answers in the order of their commands.
+        late.sort_unstable();
         for task in late {
             self.over(task, Outcome::Busy);
         }
