@@ -166,6 +166,7 @@ journal() {
 	# Data of an earlier journal must not be mistaken for that of this one.
 	[ -z "${backdev[disk]-}" ] || dd if=/dev/zero of=${backdev[disk]} bs=1M count=8 oflag=direct status=none ||
 		fail "cannot empty the back end"
+	rm -f $tmp/journal.events
 	python3 "$here/journal.py" run "$1" $tmp/journal --longest $(($(writes) / 4)) "${@:2}" >$tmp/journal.out \
 		2>$tmp/journal.err &
 	journal=$!
