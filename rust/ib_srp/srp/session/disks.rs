@@ -60,8 +60,8 @@ impl Session {
     ///
     /// [`LoginFailure::Signal`] after a signal, [`LoginFailure::Disconnected`] otherwise.
     pub fn scan(self: &Arc<Self>) -> Result<(), LoginFailure> {
-        // The scan is not scheduled yet: reports of the target have no effect before the session is
-        // live.
+        // Fails if a removal has scheduled the item, which ends the wait below, too. Reports of the
+        // target have no effect before the session is live.
         let _ = Disks::schedule(self.clone(), 0);
         loop {
             match self.scanned.wait_interruptible_timeout(WAIT_SLICE_MS) {
