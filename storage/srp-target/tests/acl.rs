@@ -2,9 +2,7 @@
 
 //! A target with a list of initiators.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use srp_target::{
     acl::{List, ListFile},
     proto::{

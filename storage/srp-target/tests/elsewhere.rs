@@ -2,11 +2,9 @@
 
 //! Units with remote blocks: dispatch, responses, and requests that wait for a dispatched command.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use srp_target::{
     proto::{cmd::Direction, rsp::Rsp, tmf::Function},
     scsi::{Command, Geometry, Unit},

@@ -2,9 +2,7 @@
 
 //! A protocol violation ends its own session and no other.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use seeded::Rng;
 use srp_target::proto::{
     cmd::{Cmd, DirectBuf, Direction},

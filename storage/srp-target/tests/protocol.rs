@@ -3,9 +3,7 @@
 //! Logins, channels, credits, descriptors and task management: the driver's code against the
 //! target.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use srp_target::{
     proto::{
         cmd::{Cmd, DirectBuf, Direction, IMM_DATA_OFFSET},

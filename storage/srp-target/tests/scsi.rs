@@ -2,9 +2,7 @@
 
 //! Disk commands.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use srp_target::{
     config::Given,
     options::{Options, HELP, SCHEMA},

@@ -2,9 +2,7 @@
 
 //! Faults of a CE, one at a time, as in `faults.rs`: it dies, sleeps, is slow or starts late.
 
-mod world;
-
-use world::{initiator, scene::*, Item, Node, World, BLOCKS};
+use crate::world::{initiator, scene::*, Item, Node, World, BLOCKS};
 use wss::message::Message;
 
 /// A CE dies during reads and writes; the others take over.

@@ -3,14 +3,12 @@
 //! Succession of SEs, elected with a fake etcd. A check that a term is over reads etcd first and
 //! the term afterwards, so it does not fail on a slow machine.
 
-mod made;
-
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-use made::{Behaviour, Made};
+use crate::made::{Behaviour, Made};
 use wss::{
     fabric::election::{least_epoch, Leadership, TTL},
     message::{Message, Role, Status},
@@ -251,7 +249,7 @@ fn an_rs_waits_for_etcd() {
         assert_eq!(least_epoch(made.etcd(1), "a", |_| Ok(true)).unwrap(), None);
     }
     // The next endpoint is tried if one does not answer.
-    let both = made::plain(vec![made.at[1], made.at[0]]);
+    let both = crate::made::plain(vec![made.at[1], made.at[0]]);
     let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
     assert_eq!(least, Some(leadership.epoch()));
 }

@@ -3,9 +3,7 @@
 //! One fault at a time. Everything else occurs in random order, with many seeds. `ce_faults.rs`
 //! tests faults of a CE.
 
-mod world;
-
-use world::{
+use crate::world::{
     initiator::{self, Kind},
     scene::*,
     Item, Node, World, BLOCKS,

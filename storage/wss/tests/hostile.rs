@@ -2,11 +2,9 @@
 
 //! A role neither panics nor exceeds a file or the arena, whatever it receives, in any order.
 
-mod strategies;
-
+use crate::strategies::message;
 use proptest::{collection::vec, prelude::*};
 use srp_target::target;
-use strategies::message;
 use wss::{ce, message::*, rs, se};
 
 /// An event for a role: a message, invalid bytes, a disconnect, a new connection, a completion,

@@ -2,11 +2,9 @@
 
 //! Every message survives encoding and parsing, and other bytes are rejected.
 
-mod strategies;
-
+use crate::strategies::message;
 use proptest::{collection::vec, prelude::*};
 use srp_target::proto::cmd::DirectBuf;
-use strategies::message;
 use wss::message::*;
 
 proptest! {

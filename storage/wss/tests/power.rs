@@ -2,17 +2,15 @@
 
 //! An RS loses its power, and with it any of the blocks that were not flushed.
 
-mod world;
-
+use crate::world::{
+    initiator::{self, Kind},
+    scene::*,
+    Node, World, TARGET,
+};
 use srp_target::proto::{
     cmd::{Cmd, DirectBuf, Direction},
     ids::{Lun, PortId},
     login_iu::{LoginReqRdma, MultiChannel, Requested},
-};
-use world::{
-    initiator::{self, Kind},
-    scene::*,
-    Node, World, TARGET,
 };
 use wss::rs::Work;
 
@@ -27,7 +25,7 @@ fn lose(world: &mut World, n: usize) {
     world.for_ms(1000);
     world.start(Node::Rs(n));
     world.until("all CEs are attached", 60_000, |w| {
-        let up = |ce: &world::CeNode| ce.engine.as_ref().unwrap().attached();
+        let up = |ce: &crate::world::CeNode| ce.engine.as_ref().unwrap().attached();
         w.ces.iter().all(up)
     });
 }

@@ -3,9 +3,7 @@
 //! Random schedules. SEEDS: number (default 3000); FIRST: first seed; SEED: only this seed; TRACE:
 //! print events.
 
-mod world;
-
-use world::{
+use crate::world::{
     initiator::{self, Kind},
     Node, World,
 };
@@ -80,7 +78,7 @@ fn flush_all(world: &mut World) {
 }
 
 fn schedule(seed: u64) -> [u64; 5] {
-    let mut rng = world::Rng(seed ^ 0x5eed);
+    let mut rng = crate::world::Rng(seed ^ 0x5eed);
     let ces = 1 + rng.below(3) as usize;
     let initiators = 1 + rng.below(2) as usize;
     let faults = Faults {

@@ -3,10 +3,8 @@
 //! Each role is stopped and started again under I/O, as an update of the package does. Checks the
 //! status of the roles, too.
 
-mod world;
-
+use crate::world::{initiator, scene::*, Node, World};
 use serde_json::Value;
-use world::{initiator, scene::*, Node, World};
 
 /// Some steps with random commands of all initiators.
 fn busy(world: &mut World, steps: u64) {
@@ -50,7 +48,7 @@ fn restart(world: &mut World, node: Node) {
 }
 
 fn attached(world: &World) -> bool {
-    let up = |ce: &world::CeNode| ce.engine.as_ref().unwrap().attached();
+    let up = |ce: &crate::world::CeNode| ce.engine.as_ref().unwrap().attached();
     world.ces.iter().all(up)
 }
 

@@ -4,9 +4,7 @@
 
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
-mod secure_etcd;
-
-use secure_etcd::{start, Folder, State};
+use crate::secure_etcd::{start, Folder, State};
 use wss::etcd::{Cluster, Etcd};
 
 const USER: Option<(&str, &str)> = Some(("wss", "a \"word\" \\ ß"));

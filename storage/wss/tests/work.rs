@@ -2,9 +2,7 @@
 
 //! What the SE does when a command ends is bound by what the end changes, and not by all commands.
 
-mod world;
-
-use world::{
+use crate::world::{
     initiator::{self, Kind},
     scene::*,
     World,

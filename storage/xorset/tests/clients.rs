@@ -3,9 +3,7 @@
 //! Several clients at once: one has the set, and the others log this and wait until it ends. SEEDS,
 //! FIRST, SEED and TRACE as in random.rs.
 
-mod world;
-
-use world::{command::done, up, Who, World};
+use crate::world::{command::done, up, Who, World};
 use xorset::{
     layout::NODES,
     link::LinkAction,
@@ -50,7 +48,7 @@ fn fault_of_node(world: &mut World) {
 }
 
 fn schedule(seed: u64) -> [u64; 5] {
-    let mut rng = world::Rng(seed ^ 0xc11e);
+    let mut rng = crate::world::Rng(seed ^ 0xc11e);
     let (clients, rate) = (2 + rng.below(2) as usize, 100 + rng.below(500));
     let nodes = rng.one_in(2);
     let mut world = up(seed, 1 + rng.below(3));

@@ -3,9 +3,7 @@
 //! Tests of specific faults, modelled on the "Failures" table of "A redundant set" in
 //! docs/fabric.md.
 
-mod world;
-
-use world::{
+use crate::world::{
     command::{done, some_commands, steps},
     up, Who,
 };

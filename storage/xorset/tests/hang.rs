@@ -3,9 +3,7 @@
 //! Slow files, and the nodes that are excluded. The simulated world also checks each change of the
 //! map: an excluded node must have had a fault.
 
-mod world;
-
-use world::{
+use crate::world::{
     command::{done, some_commands, steps},
     hang::Hang,
     up, Who, World,

@@ -4,11 +4,9 @@
 //! Afterwards the journal has the state after one of its calls, not earlier than the last durable
 //! one, and never a partial one.
 
-mod world;
-
 use std::collections::BTreeSet;
 
-use world::{disk::Disk, Rng};
+use crate::world::{disk::Disk, Rng};
 use xorset::{
     journal::{unreadable, Journal, Media, Name},
     layout::{Cell, Size, Span},

@@ -3,9 +3,7 @@
 //! Random schedules. SEEDS: number (default 1500); FIRST: first seed; SEED: only this seed; TRACE:
 //! print events.
 
-mod world;
-
-use world::{Who, World};
+use crate::world::{Who, World};
 
 /// Possible faults of a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +104,7 @@ fn repair(world: &mut World) {
 }
 
 fn schedule(seed: u64) -> [u64; 7] {
-    let mut rng = world::Rng(seed ^ 0x5eed);
+    let mut rng = crate::world::Rng(seed ^ 0x5eed);
     let faults = Faults {
         kills: !rng.one_in(3),
         clients: rng.one_in(3),
@@ -121,7 +119,7 @@ fn schedule(seed: u64) -> [u64; 7] {
     let first = rng.below(5) as usize;
     let pair = [first, (first + 1 + rng.below(4) as usize) % 5];
     let rate = 60 + rng.below(600);
-    let mut world = world::up(seed, 1 + rng.below(5));
+    let mut world = crate::world::up(seed, 1 + rng.below(5));
     let span = [6, 12, 48, 240][rng.below(4) as usize];
     for _ in 0..30 {
         for _ in 0..3 {

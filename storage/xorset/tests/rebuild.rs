@@ -2,11 +2,9 @@
 
 //! The rebuild of a node: its pace, and the stripes that it needs.
 
-mod world;
-
 use std::collections::BTreeSet;
 
-use world::{
+use crate::world::{
     command::{done, some_commands},
     up, Who, World,
 };

@@ -3,13 +3,11 @@
 //! Each node and the client are stopped and started again under I/O, as an update of the package
 //! does. Checks their status, too.
 
-mod world;
-
-use serde_json::Value;
-use world::{
+use crate::world::{
     command::{done, some_commands, steps},
     up, Who, World,
 };
+use serde_json::Value;
 use xorset::{layout::NODES, map::State};
 
 fn whole(world: &World) -> bool {

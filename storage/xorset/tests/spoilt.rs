@@ -2,9 +2,7 @@
 
 //! Bad blocks: a sector of a node's file cannot be read, or has changed without notice.
 
-mod world;
-
-use world::{command::done, up, Who, World};
+use crate::world::{command::done, up, Who, World};
 use xorset::{
     layout::{column, Cell, DATA, NODES, ROWS},
     map::{Map, State},
@@ -298,7 +296,7 @@ fn the_client_ends_before_the_repair() {
 #[test]
 fn a_bad_block_as_a_node_gets_up() {
     for seed in 0..40 {
-        let mut world = world::World::new(seed, STRIPES);
+        let mut world = crate::world::World::new(seed, STRIPES);
         world.kill(Who::Client(0));
         world.lease = 60_000;
         world.add_client();
@@ -350,7 +348,7 @@ fn a_bad_block_as_a_node_gets_up() {
 /// `--pause` does not delay commands that wait for stripes with bad blocks.
 #[test]
 fn a_pause_does_not_delay_commands() {
-    let mut world = world::World::new(1, STRIPES);
+    let mut world = crate::world::World::new(1, STRIPES);
     world.kill(Who::Client(0));
     world.pause = 20_000;
     world.add_client();
@@ -371,7 +369,7 @@ fn a_pause_does_not_delay_commands() {
 fn a_scrub_finds_bad_blocks_under_load() {
     let mut world = full(1);
     let seat = world.seat().unwrap();
-    let hang = world::hang::Hang {
+    let hang = crate::world::hang::Hang {
         until: world.now + 15_000,
         each: 900,
         reads: false,

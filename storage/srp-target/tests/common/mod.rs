@@ -3,8 +3,6 @@
 //! A file-backed target, and an initiator with plain bytes as memory. The initiator builds and
 //! checks messages with the driver's code.
 
-#![allow(dead_code)]
-
 use std::{
     collections::HashMap,
     fs::File,

@@ -8,8 +8,6 @@
 //! connection has no further events of it. Some of the items that it has sent may still arrive
 //! before the peer sees the close.
 
-#![allow(dead_code)]
-
 mod connections;
 mod events;
 pub mod history;
@@ -107,7 +105,6 @@ pub struct World {
     /// Whether the SE gets no completions.
     pub uncompleted: bool,
     next: u64,
-    pub trace: Vec<String>,
     pub verbose: bool,
 }
 
@@ -137,7 +134,6 @@ impl World {
             stuck: BTreeSet::new(),
             uncompleted: false,
             next: 1,
-            trace: Vec::new(),
             verbose: std::env::var_os("TRACE").is_some(),
         };
         for _ in 0..ces {

@@ -2,13 +2,12 @@
 
 //! A simulated fabric with five nodes, clients and etcd. A seed determines the order of events.
 
-// Each test uses only a part.
-#![allow(dead_code)]
-
 pub mod command;
 pub mod disk;
 pub mod etcd;
 pub mod hang;
+// Some of it only wss needs.
+#[allow(dead_code)]
 #[path = "../../../wss/tests/world/history.rs"]
 mod history;
 mod judge;

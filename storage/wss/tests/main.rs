@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tests of the crate, in one program: what they share is compiled once.
+
+mod ce_faults;
+mod command;
+mod election;
+mod faults;
+mod flow;
+mod hostile;
+mod made;
+mod message;
+mod power;
+mod random;
+mod rolling;
+mod secure;
+mod secure_etcd;
+mod strangers;
+mod strategies;
+mod work;
+mod world;
