@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A dead path is detected in time: by ack_timeout, which like tos is set for each connection; and by the keep-alive
-# within three times keep_alive, if the target hangs while its device still acknowledges, both idle and without credits.
+# within three times keep_alive, if the target hangs while its device still acknowledges: idle, without credits, and
+# when an abort has the last credit.
 #
 # deadline: 300
-# takes: 73
+# takes: 95
 # runs: rxe kasan fast long kmemleak=on
 # runs: siw kasan long kmemleak=on
 . "$(dirname "$0")/lib.sh"
@@ -57,18 +58,25 @@ fi
 
 echo 5 >$parameter
 enter ,ch_count=1
-for load in idle busy; do
+for load in idle busy abort; do
 	note "$load, and the target is paused"
 	if [ $load = busy ]; then
-		start_io $dev --iodepth=64 --rw=randread --bs=4k --size=4m --time_based --runtime=100
+		start_io $dev --iodepth=64 --rw=randread --bs=4k --size=4m --time_based --runtime=200
 		fio=$!
-		within 20 "no credit left" no_credit
+	fi
+	[ $load = idle ] || within 20 "no credit left" no_credit
+	if [ $load = abort ]; then
+		# Its timeout is shorter than that of the reads, as is that of udev's and multipathd's commands.
+		tell on 12 hold
+		sg_raw -t 2 -r 36 $dev 12 00 00 00 24 00 >/dev/null 2>&1 &
+		hears "the INQUIRY" 'opcode=12 .* held$'
 	fi
 	mark
 	hit kill -STOP $odd
 	lost
 	found $hurt $lost 15 'no response to a connection test'
 	kill -CONT $odd
+	[ $load != abort ] || tell on 12 normal
 	within 30 "running" running
 done
 kill -INT $fio

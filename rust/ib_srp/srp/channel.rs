@@ -100,6 +100,8 @@ pub struct Channel {
     task_changed: Pin<KBox<WaitQueue>>,
     /// The probe, which tests whether the target is alive.
     probe: Control,
+    /// The request of `task` that stands for the probe, see `Exchange::unanswered()`.
+    stand_in: Atomic<u64>,
     /// Replies to requests of the target.
     replies: Replies,
     /// The login is done: a failure now ends the session's connection.
@@ -187,6 +189,7 @@ impl Channel {
             task,
             task_changed: KBox::pin_init(WaitQueue::new(), GFP_KERNEL)?,
             probe,
+            stand_in: Atomic::new(0),
             replies,
             open: Atomic::new(false),
             failed: Atomic::new(false),

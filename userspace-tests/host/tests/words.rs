@@ -57,6 +57,19 @@ fn a_request_has_the_response_of_its_generation() {
 }
 
 #[test]
+fn a_request_is_unanswered_until_its_response() {
+    let unanswered = |phase, generation| Exchange::new(phase, generation).unanswered();
+    let waiting = unanswered(Phase::Waiting, 0);
+    assert_ne!(waiting, 0);
+    assert_eq!(waiting, unanswered(Phase::Abandoned, 0));
+    assert_ne!(waiting, unanswered(Phase::Waiting, 1));
+    assert_eq!(unanswered(Phase::Idle, 7), 0);
+    for status in responses() {
+        assert_eq!(Exchange::responded(7, status).unanswered(), 0);
+    }
+}
+
+#[test]
 fn a_response_is_known_by_its_code() {
     for code in 0..=u8::MAX {
         assert_eq!(exchange::code(TmfStatus(Some(code))), u16::from(code));

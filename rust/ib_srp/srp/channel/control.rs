@@ -28,7 +28,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    },
 };
 
 /// The number of a task management request in its tag.
@@ -113,8 +116,9 @@ impl Connection {
     }
 
     /// Sends a probe if the channel is connected and has more than `reserve` credits. The probe is
-    /// a command to LUN 0 that changes nothing; any response is a sign of life. Returns whether it
-    /// was sent. Does not sleep.
+    /// a command to LUN 0 that changes nothing; any response is a sign of life. Without a credit, a
+    /// task management request in flight stands for the probe: it may have taken the credit kept
+    /// for both, and no probe would ever be sent. Returns whether one was sent. Does not sleep.
     ///
     /// # Errors
     ///
@@ -140,24 +144,30 @@ impl Connection {
             lun: Lun::default(),
             cdb: &INQUIRY,
         };
-        self.send_control(
+        let sent = self.send_control(
             &posting,
             &self.probe,
             (before, waiting),
             Some(reserve),
             |iu| inquiry.build(iu),
             |wr| wr.post(true),
-        )
+        );
+        if matches!(sent, Ok(false)) {
+            self.stand_in.store(self.task.word().unanswered(), Relaxed);
+        }
         // A failed post has ended the connection already, so its reason does not matter here.
-        .map_err(|e| match e {
+        sent.map_err(|e| match e {
             EBUSY => Lost::KeepAlive,
             e => Lost::Post(e),
         })
     }
 
-    /// Whether a probe is in flight that the target must respond to.
+    /// Whether a probe is in flight that the target must respond to, or the request that stands for
+    /// it.
     pub fn is_probed(&self) -> bool {
+        let task = self.task.word().unanswered();
         self.probe.word().phase() == Phase::Waiting
+            || task != 0 && task == self.stand_in.load(Relaxed)
     }
 
     /// Handles a reset of the unit `lun`: the target may have dropped a probe of this unit, so the

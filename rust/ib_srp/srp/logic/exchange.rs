@@ -83,6 +83,15 @@ impl Exchange {
         Self::new(phase, self.generation())
     }
 
+    /// A number that is different for each request without a response, also if it was given up; 0
+    /// if there is none.
+    pub const fn unanswered(self) -> u64 {
+        match self.phase() {
+            Phase::Waiting | Phase::Abandoned => self.with_phase(Phase::Waiting).0,
+            Phase::Idle | Phase::Responded => 0,
+        }
+    }
+
     /// The response to the request of this generation, if it has arrived.
     pub const fn response(self, generation: u32) -> Option<TmfStatus> {
         if !matches!(self.phase(), Phase::Responded) || self.generation() != generation {
