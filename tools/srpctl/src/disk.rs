@@ -223,13 +223,18 @@ mod tests {
     fn a_thousand_disks_cost_little() {
         let folder = machine(64);
         let sysfs = Sysfs::below(folder.path());
-        let before = cpu();
-        let all = Session::all(&sysfs);
-        let text = list::table(&all).to_string();
-        let took = cpu() - before;
-        assert_eq!(text.lines().count(), 1 + 1024);
-        assert_eq!(all.iter().map(|s| s.disks.len()).max(), Some(16));
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        let list = || {
+            let before = cpu();
+            let all = Session::all(&sysfs);
+            let text = list::table(&all).to_string();
+            let took = cpu() - before;
+            assert_eq!(text.lines().count(), 1 + 1024);
+            assert_eq!(all.iter().map(|s| s.disks.len()).max(), Some(16));
+            took
+        };
+        // The other tests share the caches of the CPUs.
+        let least = (0..5).map(|_| list()).min().unwrap();
+        assert!(least < Duration::from_millis(100), "{least:?}");
     }
 
     #[test]

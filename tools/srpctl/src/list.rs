@@ -83,6 +83,8 @@ pub fn plain(
 ) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(head);
+    // Otherwise the table asks for each cell whether this is a terminal.
+    table.force_no_tty();
     for line in lines {
         table.add_row(line);
     }

@@ -242,16 +242,9 @@ impl Target {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let File(pairs) = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line(span.start));
-            let is_login = || {
-                let line = text.lines().nth(line - 1).unwrap_or_default();
-                Self::of_login(line.trim()).is_some_and(|one| one.options.len() > 1)
-            };
-            let advice = match e.message().starts_with("expected newline") {
-                true if is_login() => "; give each option a line of its own, as name = \"value\"",
-                true => "; a value that is not a number must be in double quotes",
-                false => "",
-            };
-            Error::Usage(format!("{path}:{line}: {}{advice}", e.message()))
+            let advice = advice(text.lines().nth(line - 1).unwrap_or_default(), e.message());
+            let what = e.message().replace('\n', ", ");
+            Error::Usage(format!("{path}:{line}: {what}{advice}"))
         })?;
         let mut target = Self::default();
         let several = |pair| -> Vec<(&Spanned<String>, &Value)> {
@@ -471,6 +464,25 @@ impl Target {
             text += "onboot = false\n";
         }
         text
+    }
+}
+
+/// Returns what to do about a line that TOML refuses with `message`.
+fn advice(line: &str, message: &str) -> &'static str {
+    if !message.starts_with("expected newline") && !message.starts_with("invalid") {
+        return "";
+    }
+    if Target::of_login(line.trim()).is_some_and(|one| one.options.len() > 1) {
+        return "; give each option a line of its own, as name = \"value\"";
+    }
+    let value = line.split_once('=').map_or("", |(_, value)| value);
+    let value = value.split('#').next().unwrap_or_default().trim();
+    if value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return "; a number does not begin with 0";
+    }
+    match value.starts_with(['"', '\'', '[']) || value.is_empty() {
+        true => "",
+        false => "; a value that is not a number must be in double quotes",
     }
 }
 

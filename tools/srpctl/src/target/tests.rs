@@ -52,7 +52,16 @@ fn what_is_wrong_is_named() {
         ),
         (with("src = \"a,b\""), "x:8: src: invalid value: 'a,b'"),
         (with("tos = \"1 \""), "x:8: tos: invalid value: '1 '"),
-        (with("src ="), "x:8: invalid string\nexpected `\"`, `'`"),
+        (with("src ="), "x:8: invalid string, expected `\"`, `'`"),
+        (
+            with("src = storage:5555"),
+            "x:8: invalid string, expected `\"`, `'`; a value that is not a number must be in \
+             double quotes",
+        ),
+        (
+            with("queue_size = 010 # octal"),
+            "x:8: expected newline, `#`; a number does not begin with 0",
+        ),
         (
             with("tl_retry_count = 9"),
             "x:8: 'tl_retry_count=9': must be 2 to 7",
