@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # srpctl disconnect refuses a disk in use, and names what uses it: a mount in another namespace, a partition, swap, a
-# loop device, a back end of LIO, a process, a file system that is unmounted lazily. The session stays.
+# loop device, a back end of LIO or of the NVMe target, a process, a file system that is unmounted lazily. The session
+# stays.
 #
 # deadline: 240
 # takes: 60
@@ -15,8 +16,9 @@ target 0
 for d in 0 1; do back_null d$d 64; lun 0 $d d$d; done
 guid=$(service_guid)
 
+nvme=$cfg/nvmet/subsystems/own
 users=()
-undo() { kill "${users[@]}"; losetup -D; swapoff "$disk"; umount $tmp/mnt; }
+undo() { kill "${users[@]}"; losetup -D; swapoff "$disk"; umount $tmp/mnt; rmdir $nvme/namespaces/* $nvme; }
 
 # Sets `said` and `status` to the output and exit status of srpctl.
 srpctl() {
@@ -76,6 +78,11 @@ backdev[own]=$disk
 iblock own
 refused "$short is the back end iblock_0/own of LIO"
 rmdir ${backdir[own]} || fail "the back end stays"
+
+modprobe nvmet && mkdir $nvme $nvme/namespaces/3 && echo -n $disk >$nvme/namespaces/3/device_path &&
+	echo 1 >$nvme/namespaces/3/enable || fail "no namespace of the NVMe target"
+refused "$short is namespace 3 of the NVMe subsystem own"
+rmdir $nvme/namespaces/3 $nvme || fail "the namespace stays"
 
 mkswap $disk >/dev/null && swapon $disk || fail "no swap"
 refused "$short is swap"
