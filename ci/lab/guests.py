@@ -68,7 +68,7 @@ class Lab:
         self.tools = {kernel: script("tools.sh", kernel) for kernel in {g.kernel for g in guests}}
         # 27-wall runs the bench.
         self.files += [f"{TOP}/ci/bench.sh", f"{TOP}/ci/lib.sh:ci-lib.sh"]
-        self.files += [f"{TOP}/tools/lio-example", f"{TOP}/README.md"]
+        self.files += [f"{TOP}/tools/lio-example", f"{TOP}/README.md", f"{TOP}/docs/srpctl.md"]
         self.files += [f"{TOP}/tools/srplat", f"{TOP}/tools/srplat:srpslow"]
         wall = "measure", "peers", "cores", "wall", "counts", "ratios", "page"
         self.files += [f"{BENCH}/{name}.py" for name in wall]

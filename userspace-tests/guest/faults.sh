@@ -136,7 +136,8 @@ hung=/proc/sys/kernel/hung_task_timeout_secs
 hung_after() { read -r hung_s <$hung && echo $1 >$hung || fail "no limit of hung tasks"; }
 
 # Called at the end of each test, also of a failed one, so that the next one starts clean.
-undo() {
+undo() { undo_faults; }
+undo_faults() {
 	local i
 	[ -z "${hung_s-}" ] || echo $hung_s >$hung
 	echo 0 >/sys/module/slow_qp/parameters/times
