@@ -4,7 +4,7 @@
 # completes all writes while the interface of either path is down, and uses both paths again afterwards.
 #
 # deadline: 400
-# takes: 100
+# takes: 110
 # runs: rxe kasan long
 # runs: siw kasan long
 . "$(dirname "$0")/lib.sh"
@@ -22,7 +22,7 @@ loop=$(pasted 'while .*dd ') || exit 1
 # The loss of a path is known after 20 s.
 outage=$(pasted 'ip link set eth1 down; sleep 60; ip link set eth1 up') || exit 1
 outage=${outage/60/30}
-mount_point=/srv/srp drill=
+mount_point=/srv/srp drill= slow=
 
 undo() {
 	kill -- "-$drill"
@@ -74,9 +74,11 @@ for i in 0 1; do
 	within 20 "the loss in srpctl show: $(cat $tmp/losses)" back_again $i
 	! ended $drill || fail "the loop has ended: $(cat $tmp/drill)"
 	longest=$(awk -v from=${before[1]} 'NR > from && $1 > most {most = $1} END {print most + 0}' $tmp/drill)
-	[ $longest -ge 4000 ] || fail "no write was on the path that was lost: $(cat $tmp/drill)"
-	bound "w$i down: one write" $t0 $((t0 + longest * 1000)) 5 20
+	bound "w$i down: the longest write" $t0 $((t0 + longest * 1000)) 5 20
+	[ $longest -lt 4000 ] || slow=$i
 done
+# multipath may use only one of the paths.
+[ -n "$slow" ] || fail "no write was on a path that was lost: $(cat $tmp/drill)"
 
 kill -- -$drill
 reap 20 "the loop" $drill || say "it has ended by the signal"
