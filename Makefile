@@ -118,11 +118,17 @@ install-srpctl:
 	install -D -m 644 $$to/_srpctl $(DESTDIR)/usr/share/zsh/vendor-completions/_srpctl && rm -r $$to
 
 # srp-target, wss, xorset and srp-storage. CRATES=DIR: with the crates in DIR, and its Cargo.lock (storage/run crates).
+# BUILT=DIR: takes them from DIR (storage/run build).
 CRATES ?=
+BUILT ?=
 storage:
+ifneq ($(BUILT),)
+	@install -D -t $(built_for) $(addprefix $(BUILT)/,srp-target wss xorset srp-storage)
+else
 	@$(if $(CRATES),cp $(CRATES)/Cargo.lock storage/ &&) cargo build -q --release --manifest-path storage/Cargo.toml \
 		-p srp-target -p wss -p xorset -p srp-storage --bins $(if $(CRATES),--locked --offline \
 		--config 'source.crates-io.replace-with="given"' --config 'source.given.directory="$(CRATES)/vendor"')
+endif
 
 page = storage/manual $(NATIVE)/$(1) $(version) >$(DESTDIR)/usr/share/man/man8/$(1).8
 examples = $(DESTDIR)/usr/share/doc/$(1)/examples
