@@ -38,7 +38,6 @@ PARAMETERS = {
     "CM": r"ib",
     "DMA_BITS": r"\d+",
     "log_buf_len": r"\d+M",
-    "maxcpus": r"\d+",
     # A second guest, which runs the script of this name.
     "peer": r"\w+",
     # arm64 makes the default buffers 1 MiB for each GiB of memory, if it needs none: too few.

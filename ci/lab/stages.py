@@ -24,8 +24,8 @@ BENCH = "" if LONG else "4k-read-qd16,4k-write-qd16,128k-write,login-1-channel"
 # stages of a lane run one after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane
 # uses emulated CPUs, where two guests at once take more than twice the time. Stages with time limits run when these are
 # done: the demos, two at a time, and then the guests (lane last), for which all is built by then. Beside them run only
-# the waiting lane, which mostly waits for timers and the network, and the idle lane, which counts instructions in the
-# remaining CPU time. A quiet stage prints nothing if it succeeds.
+# the waiting lane, which mostly waits for timers and the network, and the idle lane, which needs no time of its own: it
+# has the CPU time that the guests leave. A quiet stage prints nothing if it succeeds.
 TABLE = f"""
 fmt           tools    quiet  -        ci/lint.sh fmt-check
 unsafe        tools    -      -        ci/lint.sh unsafe
@@ -36,8 +36,6 @@ bounds        tools    -      -        ci/lint.sh bounds
 lab           tools    quiet  -        ci/lint.sh lab
 pages         tools    -      -        ci/lint.sh pages
 drawings      tools    -      -        ci/lint.sh drawings
-host          tools    -      -        userspace-tests/host/run
-fabric        tools    -      -        storage/run test
 reports       tools    -      -        ci/lint.sh reports
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test
@@ -51,13 +49,15 @@ kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
+host          idle     -      -        userspace-tests/host/run
+fabric        idle     -      -        storage/run test
 demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan{",arm64-16k,test,rtdebug" if LONG else ""} ci/guests.sh
 """
 # Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
 ONLY_LONG = ("test", "kunit-test")
-# Stages on the other series. The remaining stages would need a debug kernel of that series.
-ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests" if LONG else "stock demo"
+# Stages on the other series, in the long set. The remaining stages would need a debug kernel of that series.
+ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests"
 FLAVOURS = ("stock", "rt", "arm64", "arm64-16k")
 
 
@@ -101,12 +101,13 @@ def look(name, series, table=TABLE):
 def default(series):
     """Returns the names of all stages."""
     names = [line.split()[0] for line in TABLE.strip().split("\n")]
-    names = [n for n in names if LONG or n not in ONLY_LONG]
+    # Debian 13's own kernel has no Rust.
+    own = headers.OWN
+    if not LONG:
+        return [n for n in names if n not in ONLY_LONG] + [f"stock@{own}", "demo@rt"]
     others = [line.split()[0] for line in script("series.sh").splitlines()]
     names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
-    # Debian 13's own kernel has no Rust. The last one of the fast set is the kernel with PREEMPT_RT.
-    own = headers.OWN
-    return names + [f"node@{own}", f"demo@{own}", "demo@rt"] + ["demo@arm64-16k", f"guests@{own}"] * LONG
+    return names + [f"node@{own}", f"demo@{own}", "demo@rt", "demo@arm64-16k", f"guests@{own}"]
 
 
 def share(names, part):
@@ -222,11 +223,12 @@ class Runner:
         lanes = collections.defaultdict(list)
         for s in self.stages:
             lanes[s.lane].append(s)
-        demos, last = lanes.pop("demos", []), lanes.pop("last", [])
+        demos, last, idle = (lanes.pop(name, []) for name in ("demos", "last", "idle"))
         threads = {lane: self.lane(stages) for lane, stages in lanes.items()}
         for lane, t in threads.items():
-            if lane not in ("idle", "waiting"):
+            if lane != "waiting":
                 t.join()
+        threads["idle"] = self.lane(idle)
         for t in [self.lane(demos[0::2]), self.lane(demos[1::2])]:
             t.join()
         self.lane(last).join()

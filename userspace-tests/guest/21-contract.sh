@@ -5,7 +5,7 @@
 #
 # deadline: 1500
 # takes: 328
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 # runs: rxe stock long
 . "$(dirname "$0")/lib.sh"
 

@@ -5,7 +5,7 @@
 #
 # deadline: 300
 # takes: 90
-# runs: siw kasan fast long LONG=
+# runs: siw kasan long LONG=
 # runs: rxe kasan fast long kmemleak=on
 # runs: vfab kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*

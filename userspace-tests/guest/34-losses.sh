@@ -5,7 +5,7 @@
 #
 # deadline: 600
 # takes: 74
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 # runs: siw kasan fast long LONG=
 # runs: vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*

@@ -5,7 +5,7 @@
 #
 # deadline: 600
 # takes: 123
-# runs: rxe stock fast long
+# runs: rxe stock long
 # runs: rxe siw test long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"

@@ -5,7 +5,7 @@
 #
 # deadline: 240
 # takes: 113
-# runs: rxe kasan fast long ncpus=4
+# runs: rxe kasan long ncpus=4
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"

@@ -5,7 +5,7 @@
 #
 # deadline: 300
 # takes: 163
-# runs: rxe kasan fast long kmemleak=on
+# runs: rxe kasan long kmemleak=on
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
 # runs: rxe rt long LONG=

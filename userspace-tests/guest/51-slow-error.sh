@@ -5,7 +5,7 @@
 #
 # deadline: 400
 # takes: 136
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 # runs: vfab kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
 . "$(dirname "$0")/lib.sh"

@@ -6,7 +6,7 @@
 #
 # deadline: 400
 # takes: 163
-# runs: rxe kasan fast long kmemleak=on
+# runs: rxe kasan long kmemleak=on
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"

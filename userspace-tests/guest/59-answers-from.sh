@@ -4,7 +4,7 @@
 #
 # deadline: 300
 # takes: 109
-# runs: rxe kasan fast long kmemleak=on
+# runs: rxe kasan long kmemleak=on
 # runs: vfab kasan long LONG=
 # runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"

@@ -4,9 +4,8 @@
 # packets; the RDMA device is removed. The C driver runs first, as the reference for ours: no login or read fails, none
 # is slower, there are no more queue pairs than both ends need, and nothing leaks. With PREEMPT_RT only ours runs.
 #
-# deadline: 900 3000
+# deadline: 3000
 # takes: 300
-# runs: rxe stock fast maxcpus=1
 # runs: rxe stock long memory=9216
 # runs: rxe rt long LONG=
 . "$(dirname "$0")/lib.sh"

@@ -5,7 +5,7 @@
 #
 # deadline: 300
 # takes: 144
-# runs: rxe kasan fast long kmemleak=on
+# runs: rxe kasan long kmemleak=on
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
 . "$(dirname "$0")/lib.sh"

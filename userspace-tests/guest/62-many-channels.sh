@@ -6,7 +6,7 @@
 #
 # deadline: 500
 # takes: 166
-# runs: rxe stock fast long memory=4096 ncpus=64
+# runs: rxe stock long memory=4096 ncpus=64
 . "$(dirname "$0")/lib.sh"
 . "$here/rport.sh"
 . "$here/faults.sh"

@@ -5,7 +5,7 @@
 #
 # deadline: 400
 # takes: 138
-# runs: vfab kasan fast long
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 

@@ -5,7 +5,8 @@
 #
 # deadline: 240
 # takes: 40
-# runs: rxe stock kasan fast long
+# runs: rxe kasan fast long
+# runs: rxe stock long
 # runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
