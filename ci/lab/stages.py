@@ -24,8 +24,8 @@ BENCH = "" if LONG else "4k-read-qd16,4k-write-qd16,128k-write,login-1-channel"
 # stages of a lane run one after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane
 # uses emulated CPUs, where two guests at once take more than twice the time. Stages with time limits run when these are
 # done: the demos, two at a time, and then the guests (lane last), for which all is built by then. Beside them run only
-# the waiting lane, which mostly waits for timers and the network, and the idle lane, which needs no time of its own: it
-# has the CPU time that the guests leave. A quiet stage prints nothing if it succeeds.
+# the waiting lane, which mostly waits for timers and the network, and the idle lane, which counts instructions in the
+# remaining CPU time. A quiet stage prints nothing if it succeeds.
 TABLE = f"""
 fmt           tools    quiet  -        ci/lint.sh fmt-check
 unsafe        tools    -      -        ci/lint.sh unsafe
@@ -36,6 +36,8 @@ bounds        tools    -      -        ci/lint.sh bounds
 lab           tools    quiet  -        ci/lint.sh lab
 pages         tools    -      -        ci/lint.sh pages
 drawings      tools    -      -        ci/lint.sh drawings
+host          tools    -      -        userspace-tests/host/run
+fabric        tools    -      -        storage/run test
 reports       tools    -      -        ci/lint.sh reports
 stock         tools    quiet  stock    ci/module.sh stock build/SERIES/stock
 test          tools    quiet  test     ci/module.sh test build/SERIES/test
@@ -49,8 +51,6 @@ kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
-host          idle     -      -        userspace-tests/host/run
-fabric        idle     -      -        storage/run test
 demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan{",arm64-16k,test,rtdebug" if LONG else ""} ci/guests.sh
 """
@@ -223,12 +223,11 @@ class Runner:
         lanes = collections.defaultdict(list)
         for s in self.stages:
             lanes[s.lane].append(s)
-        demos, last, idle = (lanes.pop(name, []) for name in ("demos", "last", "idle"))
+        demos, last = lanes.pop("demos", []), lanes.pop("last", [])
         threads = {lane: self.lane(stages) for lane, stages in lanes.items()}
         for lane, t in threads.items():
-            if lane != "waiting":
+            if lane not in ("idle", "waiting"):
                 t.join()
-        threads["idle"] = self.lane(idle)
         for t in [self.lane(demos[0::2]), self.lane(demos[1::2])]:
             t.join()
         self.lane(last).join()
