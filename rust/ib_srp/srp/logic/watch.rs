@@ -16,9 +16,10 @@
 //! commands that end in the second half of a test's 5 s count as a sign of life.
 //!
 //! A command that waits for a credit is not in flight, so no timeout runs for it, and without a
-//! credit there is no probe. While other commands are outstanding, their timeouts tell whether the
-//! target works. With none outstanding, only a grant helps: the target has [`CREDIT_ROUNDS`] rounds
-//! of [`credit_round_ms`] to send one.
+//! credit there is no probe. A task management request in flight then stands for it. Otherwise,
+//! while commands are outstanding, their timeouts tell whether the target works. With none
+//! outstanding, only a grant helps: the target has [`CREDIT_ROUNDS`] rounds of [`credit_round_ms`]
+//! to send one.
 
 /// Half of the time to respond to a probe of a test, in milliseconds.
 const HALF_MS: u32 = 2_500;
