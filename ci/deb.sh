@@ -20,10 +20,10 @@ unpack() {
 
 build() {
 	unpack "${*: -1}"
-	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" "$crates:/crates:ro" "$programs:/programs:ro" -- bash -euc '
+	in_root "$1" "${*: -1}:/out" "$cache/cargo:/cargo" "$crates:/crates:ro" ${programs:+"$programs:/programs:ro"} \
+		-- env ${programs:+BUILT=/programs} bash -euc '
 		cd /out/source
 		export CARGO_TARGET_DIR=/cargo/${1##*/} CRATES=/crates
-		[ ! -e /programs/srp-target ] || export BUILT=/programs
 		shellcheck -S warning tools/srplat tools/systemd/srp-generator tools/initramfs/* tools/dracut/* \
 			tools/udev/srp-name tools/kdir tools/lio-example tools/renew-initramfs debian/tests/login \
 			debian/*.postinst debian/*.prerm debian/*.postrm rpm/compare storage/manual
@@ -61,7 +61,7 @@ linux=$(SERIES='' "$top/ci/linux.sh")
 manifests=$(cat "$top"/storage/Cargo.toml "$top"/storage/*/Cargo.toml | sha256sum)
 crates=$(step crates "1 $manifests" "$top/storage/run" crates)
 # The programs of the guest tests, if they are of this commit. The long set builds them as a user does.
-programs=$crates
+programs=
 [ -n "${LONG-}$version" ] || ! git -C "$top" diff --quiet HEAD || programs=$("$top/ci/tools.sh")
 debs=$(step deb "5 $root $linux $version $programs $(git -C "$top" rev-parse 'HEAD^{tree}')" build "$root")
 rm -rf "$to"
