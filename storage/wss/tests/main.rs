@@ -13,7 +13,9 @@ mod message;
 mod power;
 mod random;
 mod rolling;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod secure;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod secure_etcd;
 mod strangers;
 mod strategies;

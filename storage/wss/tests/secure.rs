@@ -2,8 +2,6 @@
 
 //! etcd with TLS and a user: what a client proves, and what it takes for proven.
 
-#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-
 use crate::secure_etcd::{start, Folder, State};
 use wss::etcd::{Cluster, Etcd};
 
