@@ -77,7 +77,7 @@ ours() {
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
 		cd /linux
 		export CCACHE_DIR=/ccache CCACHE_DEPEND=1 KBUILD_BUILD_TIMESTAMP=0 KBUILD_BUILD_USER=srp KBUILD_BUILD_HOST=srp
-		# The warnings of clang about Debian'"'"'s source take a fifth of the time.
+		# Warnings about the source of Debian take clang up to a quarter of the time.
 		m() { eval "make O=/build LOCALVERSION=-srp-$kernel KCFLAGS=-w $flags \"\$@\""; }
 		kernel=$1 jobs=$2 flags=$3
 		shift 3
