@@ -74,16 +74,16 @@ def main():
     found = verdicts(guest.stdout)
     if guest.returncode and not results.Sum(found)["fail"]:
         found.append(results.Result("kunit", "fail", reason="the guest failed"))
+    failed = [r for r in found if r.result == "fail"]
+    if failed:
+        log = console.read_text(errors="replace").splitlines() if console.exists() else []
+        checks = [line for line in log if CHECK.search(line)]
+        failed[0].reason += "".join(f"; {line.strip()}" for line in checks)
+        print("".join(f"    | {line}\n" for line in guest.stdout.splitlines() + checks), end="")
     for r in found:
         results.add(r)
-        if r.result == "fail":
-            print(f"fail {r.name}: {r.reason}")
-    if results.Sum(found)["fail"]:
-        log = console.read_text(errors="replace").splitlines() if console.exists() else []
-        lines = guest.stdout.splitlines() + [line for line in log if CHECK.search(line)]
-        print("".join(f"    | {line}\n" for line in lines), end="")
-        return 1
-    return 0
+    print("".join(f"fail {r.name}: {r.reason}\n" for r in failed), end="")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -317,7 +317,8 @@ class Ktap(unittest.TestCase):
             stack.enter_context(mock.patch.object(kunit.boot, "command", command))
             stack.enter_context(mock.patch("sys.argv", ["kunit"] + [kernel] * (kernel != "kasan")))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            return kunit.main(), str(results.Sum(results.read(folder / "results")))
+            status, self.found = kunit.main(), results.read(folder / "results")
+            return status, str(results.Sum(self.found))
 
     def test_a_guest(self):
         for kernel in "kasan", "test":
@@ -327,6 +328,11 @@ class Ktap(unittest.TestCase):
 
     def test_a_guest_that_fails(self):
         self.assertEqual(self.run_guest(f"printf '{self.GOOD}'; exit 1"), (1, "2 passed, 1 failed"))
+
+    def test_the_reason_is_the_check(self):
+        bad = self.GOOD.replace("ok 2", "not ok 2")
+        self.assertEqual(self.run_guest(f"printf '{bad}'; echo 'slot.rs:7: not true: x' >$LOG"), (1, "1 passed, 1 failed"))
+        self.assertEqual(self.found[1].reason, "not ok 2 second; slot.rs:7: not true: x")
 
     def test_a_kernel_that_dies_is_booted_once_more(self):
         for trace, found in ("", (0, "2 passed, 0 failed")), ("[ib_srp]", (1, "0 passed, 1 failed")):
