@@ -7,7 +7,7 @@
 packages=(
 	fio iproute2 libiscsi-bin rdma-core ibverbs-providers librdmacm1t64 srptools sg3-utils udev kmod
 	opensm infiniband-diags ibverbs-utils rdmacm-utils
-	e2fsprogs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server openssl
+	e2fsprogs btrfs-progs util-linux fdisk dmsetup procps psmisc python3 nftables multipath-tools etcd-server openssl
 )
 # bpftrace takes 270 MB, so only the long set has it.
 [ -z "${LONG-}" ] || packages+=(bpftrace)

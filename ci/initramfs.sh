@@ -8,7 +8,7 @@
 # The modules that we use, of the 4,000 in Debian's kernels; their dependencies are added. The test kernel has only
 # modules that we use, so all of them are included.
 wanted=(
-	virtio_blk virtio-rng ext4 configfs dm_delay
+	virtio_blk virtio-rng ext4 btrfs configfs dm_delay
 	sd_mod sg loop ib_core ib_uverbs ib_umad rdma_cm rdma_ucm rdma_rxe ib_srp ib_srpt ib_ipoib
 	target_core_mod target_core_iblock target_core_file null_blk scsi_debug dummy veth
 	nvme_rdma nvmet_rdma ib_iser ib_isert iscsi_tcp

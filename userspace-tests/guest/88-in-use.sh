@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # srpctl disconnect refuses a disk in use, and names what uses it: a mount in another namespace, a partition, swap, a
-# loop device, a back end of LIO or of the NVMe target, a process, a file system that is unmounted lazily. The session
-# stays.
+# loop device, a back end of LIO or of the NVMe target, a process, a file system that is unmounted lazily, a btrfs that
+# is mounted by another member. The session stays.
 #
 # deadline: 240
 # takes: 60
@@ -84,7 +84,17 @@ modprobe nvmet && mkdir $nvme $nvme/namespaces/3 && echo -n $disk >$nvme/namespa
 refused "$short is namespace 3 of the NVMe subsystem own"
 rmdir $nvme/namespaces/3 $nvme || fail "the namespace stays"
 
-mkswap $disk >/dev/null && swapon $disk || fail "no swap"
+null_blk member 64
+make_pool() {
+	modprobe btrfs && mkfs.btrfs -q -M -m single -d single -f -L pool ${backdev[member]} $disk &&
+		btrfs device scan ${backdev[member]} $disk && mount ${backdev[member]} $tmp/mnt
+}
+make_pool >$tmp/err 2>&1 || fail "no btrfs: $(cat $tmp/err)"
+refused "$short is part of the btrfs file system pool, which is mounted at $tmp/mnt"
+umount $tmp/mnt || fail "umount"
+btrfs device scan --forget || fail "a member stays"
+
+mkswap -f $disk >/dev/null && swapon $disk || fail "no swap"
 refused "$short is swap"
 swapoff $disk || fail "swapoff"
 
