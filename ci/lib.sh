@@ -65,6 +65,7 @@ missing() {
 	local p
 	for p; do dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null | grep -qx installed || echo "$p"; done
 }
+apt_update() { apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 update -qq >&2; }
 # host_needs PACKAGE...: installs missing packages. Callers take turns, because one would fail on the lock of dpkg.
 host_needs() {
 	local lock list
@@ -75,20 +76,23 @@ host_needs() {
 	if [ ${#list[@]} -gt 0 ]; then
 		[ "$(id -u)" = 0 ] || die "not root, and these packages are missing: ${list[*]}"
 		say "installing ${list[*]}"
-		apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 update -qq >&2 {lock}>&-
+		apt_update {lock}>&-
 		DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 \
 			install -y -qq --no-install-recommends "${list[@]}" >/dev/null {lock}>&-
 	fi
 	exec {lock}>&-
 }
 
-# Prints the mirror that this machine's apt uses.
+# Prints the mirror that this machine's apt uses. A new machine may have no package lists, without which apt does not
+# know which of its sources are Debian's.
 mirror() {
-	local m
-	m=$(apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
-		awk '$2 == "Debian" && $1 !~ /security/ {print $1; exit}')
-	[ -n "$m" ] || die "apt has no Debian mirror configured (apt-get indextargets lists none)"
-	printf '%s\n' "$m"
+	listed_mirror && return
+	(flock 9; listed_mirror >/dev/null || apt_update 9>&-) 9>"$cache/apt.lock"
+	listed_mirror || die "apt has no Debian mirror configured (apt-get indextargets lists none)"
+}
+listed_mirror() {
+	apt-get indextargets --format '$(SITE) $(ORIGIN)' 'Created-By: Packages' |
+		awk '$2 == "Debian" && $1 !~ /security/ && !found++ {print $1} END {exit !found}'
 }
 
 # Selects the kernel series: SERIES or the newest in trixie-backports. Exports SERIES. `built` is its build directory.
