@@ -16,6 +16,10 @@ fabric 1
 back_held disk 16
 target 0
 lun 0 0 disk
+parameter=/sys/module/ib_srp/parameters/keep_alive
+undo() { ! rust_driver || echo 5 >$parameter; }
+# The probe of a connection that is idle for 5 s would take the fault.
+! rust_driver || echo 0 >$parameter || fail "keep_alive"
 login 0 ,ch_count=1
 dev=$(disk "$host" 0)
 port=/sys/class/srp_remote_ports/port-${host#host}:1
