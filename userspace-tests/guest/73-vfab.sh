@@ -4,10 +4,11 @@
 # Data is correct with every fault of the adapter at either end, after a cable is unplugged and replugged, and after a
 # LID change.
 #
-# deadline: 400
+# deadline: 900
 # takes: 229
 # runs: vfab kasan fast long GAPS=2
 # runs: vfab stock long DMA_BITS=32 swiotlb=force
+# runs: vfab arm64-16k long LONG= DMA_BITS=32 swiotlb=65536,force
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
@@ -28,7 +29,7 @@ copy() {
 copy "at first"
 # The driver keeps memory mapped during a session.
 bounced=
-if grep -qw swiotlb=force /proc/cmdline; then
+if grep -qwE 'swiotlb=([0-9]+,)?force' /proc/cmdline; then
 	bounced=$(cat /sys/kernel/debug/swiotlb/io_tlb_used) || fail "no count of bounce buffers"
 	[ "$bounced" -gt 0 ] || fail "nothing bounces with swiotlb=force"
 fi

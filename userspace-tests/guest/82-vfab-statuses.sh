@@ -5,9 +5,10 @@
 # slot was in the state. Nothing can arrive in Responded: the callback of the response leaves this state, and callbacks
 # are serialized. LONG: all combinations, with reads and writes; otherwise a random eighth.
 #
-# deadline: 400 2400
+# deadline: 1200 2400
 # takes: 133
 # runs: vfab kasan long
+# runs: vfab arm64-16k long LONG= DMA_BITS=32 swiotlb=65536,force
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
