@@ -7,7 +7,7 @@
 # deadline: 3000
 # takes: 300
 # runs: rxe stock long memory=9216
-# runs: rxe rt long LONG=
+# runs: rxe rt arm64-16k long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
