@@ -3,13 +3,13 @@
 # The target never comes back: I/O fails after fast_io_fail_tmo, and the disks are removed after dev_loss_tmo. The
 # module can be unloaded in time, with or without the target.
 #
-# deadline: 600
+# deadline: 900
 # takes: 74
 # runs: rxe kasan long
 # runs: siw kasan fast long LONG=
 # runs: vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug long LONG=
+# runs: rxe rt rtdebug arm64-16k long LONG=
 # runs: rxe kasan long LONG= CM=ib
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
