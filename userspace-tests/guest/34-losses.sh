@@ -33,6 +33,8 @@ for how in disabled unreachable; do
 	alive 1
 	note "the target is $how and does not return"
 	if [ $how = disabled ]; then hit off; else hit hole both 0; fi
+	# If the fault comes late, the session may lose its connection and reconnect before.
+	in_time "the fault" $t0 $hurt 10000000
 	detected "$how"
 	until_event 30 $t0 '^error'
 	bound "$how: errors" $hurt $at 5 $((fast_io_fail + retrying))
