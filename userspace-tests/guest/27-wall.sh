@@ -5,7 +5,6 @@
 #
 # deadline: 300
 # takes: 87
-# runs: rxe kasan fast
 # runs: rxe stock long
 . "$(dirname "$0")/lib.sh"
 

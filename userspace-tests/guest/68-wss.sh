@@ -8,7 +8,7 @@
 #
 # deadline: 900
 # takes: 259
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 # runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"

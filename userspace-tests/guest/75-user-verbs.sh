@@ -6,7 +6,7 @@
 #
 # deadline: 300 600
 # takes: 100
-# runs: vfab kasan fast long
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"

@@ -6,7 +6,7 @@
 #
 # deadline: 450 1100
 # takes: 150
-# runs: vfab kasan fast long
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 

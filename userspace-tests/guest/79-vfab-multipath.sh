@@ -6,7 +6,7 @@
 #
 # deadline: 400 900
 # takes: 133
-# runs: vfab kasan fast long
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/multipath.sh"

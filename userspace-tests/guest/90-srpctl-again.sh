@@ -6,7 +6,7 @@
 #
 # deadline: 400
 # takes: 100
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 . "$(dirname "$0")/lib.sh"
 
 begin
