@@ -37,6 +37,12 @@ HELPER = "rust_helper_"
 HELPERS = (f"{HELPER}spin_lock", f"{HELPER}mutex_lock")
 COLUMNS = ("name", "cpus", "rw", "bs", "qd", "jobs", "luns", "seconds", "starts", "options", "also")
 UNITS = {"k": 10, "m": 20}
+# By the machine: the marks of plugin.h and a return as machine code, the register of a function's second argument, and
+# where its caller is at its beginning.
+ARCHITECTURES = {
+    "x86_64": ("0f1f840053525062 c3", "0f1f840053525065 c3", "%si", "+0($stack)"),
+    "aarch64": ("1f6a8ad2 c0035fd6", "3f6a8ad2 c0035fd6", "%x1", "%lr"),
+}
 # fio runs for RAMP and a little longer before the measured seconds.
 RAMP = 0.1
 
@@ -105,10 +111,10 @@ class Marks:
     def __init__(self):
         self.page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         at = ctypes.addressof(ctypes.c_char.from_buffer(self.page))
-        nop, ret = bytes.fromhex("0f1f8400"), b"\xc3"
-        self.page.write(nop + b"SRPb" + ret)
+        begin, end, *_ = ARCHITECTURES[platform.machine()]
+        self.page.write(bytes.fromhex(begin))
         self.page.seek(16)
-        self.page.write(nop + b"SRPe" + ret)
+        self.page.write(bytes.fromhex(end))
         self.begin = ctypes.CFUNCTYPE(None)(at)
         self.finish = ctypes.CFUNCTYPE(None)(at + 16)
         self.seq = 0
@@ -139,7 +145,8 @@ class Bench:
         lines = []
         with open("/proc/kallsyms") as f:
             for line in f:
-                if line[17] in "tTwW" and line.endswith("[ib_srp]\n") == ours:
+                # On arm64 `$x` marks the begin of code.
+                if line[17] in "tTwW" and line[19] != "$" and line.endswith("[ib_srp]\n") == ours:
                     lines.append(line)
         self.put("symbols", ib_srp=ours, text=base64.b64encode(zlib.compress("".join(lines).encode(), 1)).decode())
 
@@ -387,13 +394,14 @@ class Bench:
         """Starts the probes, or stops them and returns their events."""
         if on:
             # `wr_cqe` and `next` of a work request, `wr_cqe` and `opcode` of a completion.
-            following = " ".join(f"next{n}={'+0(' * n}%si{')' * n}:x64" for n in range(1, CHAIN + 1))
+            *_, wr, caller = ARCHITECTURES[platform.machine()]
+            following = " ".join(f"next{n}={'+0(' * n}{wr}{')' * n}:x64" for n in range(1, CHAIN + 1))
             write(
                 f"{TRACING}/kprobe_events",
-                f"p:bench/send rxe_post_send cqe=+8(%si):x64 done=+0(+8(%si)):symbol {following}\n"
-                "p:bench/recv rxe_post_recv cqe=+8(%si):x64 done=+0(+8(%si)):symbol\n"
-                "p:bench/complete rxe_cq_post cqe=+0(%si):x64 done=+0(+0(%si)):symbol opcode=+12(%si):u32\n"
-                + "".join(f"p:bench/lock{n} {name} caller=+0($stack):symbol\n" for n, name in enumerate(LOCKS)),
+                f"p:bench/send rxe_post_send cqe=+8({wr}):x64 done=+0(+8({wr})):symbol {following}\n"
+                f"p:bench/recv rxe_post_recv cqe=+8({wr}):x64 done=+0(+8({wr})):symbol\n"
+                f"p:bench/complete rxe_cq_post cqe=+0({wr}):x64 done=+0(+0({wr})):symbol opcode=+12({wr}):u32\n"
+                + "".join(f"p:bench/lock{n} {name} caller={caller}:symbol\n" for n, name in enumerate(LOCKS)),
             )
             for n in range(len(LOCKS)):
                 write(f"{TRACING}/events/bench/lock{n}/filter", self.called_by_initiator())

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The parts of qemu-plugin.h, which Debian does not package, that the plugins need; QEMU checks the
- * version. Also the marks of the guest: an instruction without an effect, `nopl imm32(%rax,%rax)`
- * with MARK in the immediate, so that counting does not affect the guest's clock or code.
+ * version. Also the marks of the guest: an instruction without an effect, so that counting does not
+ * affect the guest's clock or code. On x86 that is `nopl imm32(%rax,%rax)`, with b or e (begin, end) as
+ * the last byte; on arm64 `movz xzr, #0x5350` or `#0x5351`, which on x86 begin no instruction.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -88,6 +89,24 @@ extern bool qemu_plugin_read_memory_vaddr(uint64_t address, GByteArray *to, size
 EXPORT int qemu_plugin_version = API_VERSION;
 
 static const unsigned char MARK[7] = { 0x0f, 0x1f, 0x84, 0x00, 'S', 'R', 'P' };
+static const unsigned char MARKS_ARM64[2][4] = { { 0x1f, 0x6a, 0x8a, 0xd2 }, { 0x3f, 0x6a, 0x8a, 0xd2 } };
+
+/* Returns 'b' or 'e' for a mark, or 0. */
+static int mark(const struct qemu_plugin_insn *insn)
+{
+	size_t len = qemu_plugin_insn_size(insn);
+	unsigned char code[8];
+
+	if ((len != 4 && len != 8) || qemu_plugin_insn_data(insn, code, len) != len)
+		return 0;
+	if (len == 8)
+		return memcmp(code, MARK, sizeof(MARK)) ? 0 : code[7];
+	for (int i = 0; i < 2; i++) {
+		if (!memcmp(code, MARKS_ARM64[i], len))
+			return "be"[i];
+	}
+	return 0;
+}
 
 /* Makes the marks in a block call these callbacks. */
 static void watch_marks(struct qemu_plugin_tb *tb, void (*begin)(unsigned int vcpu, void *data),
@@ -95,10 +114,9 @@ static void watch_marks(struct qemu_plugin_tb *tb, void (*begin)(unsigned int vc
 {
 	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		unsigned char code[8];
+		int what = mark(insn);
 
-		if (qemu_plugin_insn_size(insn) == 8 && qemu_plugin_insn_data(insn, code, 8) == 8 &&
-		    !memcmp(code, MARK, sizeof(MARK)))
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, code[7] == 'b' ? begin : end, flags, NULL);
+		if (what)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, what == 'b' ? begin : end, flags, NULL);
 	}
 }
