@@ -3,7 +3,8 @@
 # make bench: the kernel's C ib_srp and ours, in turns, in guests with an instruction-counting clock.
 # ROUNDS=n (5); ONLY=workload,...; SHORT=1: one short round of the workloads in bounds.tsv, three full rounds of those
 # that exceed their bounds in it, no plots;
-# MTU=n of the link (1500: packets of 1 KiB; 4200: packets of 4 KiB).
+# MTU=n of the link (1500: packets of 1 KiB; 4200: packets of 4 KiB); KERNEL=arm64|arm64-16k: on this kernel, with
+# bounds-arm64.tsv, only the workloads for one CPU, without plots.
 # MODE=peers, make bench-peers: both drivers and other initiators of the kernel. ROUNDS and ONLY as above.
 # MODE=path, make bench-path: the initiator's instructions for an I/O, by layer, with the peers,
 # on the adapters of ib_vfab, and for 4 KiB also on soft-RoCE. ROUNDS=n (1), ONLY as above, from path-workloads.tsv;

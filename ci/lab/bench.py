@@ -22,6 +22,7 @@ CURVES = {("rxe", 1): ("sessions", "luns"), ("vfab", 1): ("targets",), ("rxe", 1
 CORES, CORES_SHORT = ("9", "0.6", "*-d1,*-d32,4k-*-d32-apart"), ("1.2", "0.3", "4k-read-d8,64k-write-d8")
 # The processor of a guest. The first one has no fast string instructions, so the kernel copies in a loop.
 LOOPS, STRINGS = "max,la57=off,erms=off,fsrm=off", "max,la57=off,erms=on,fsrm=on"
+ARM64 = "neoverse-n1"
 # What `make bench-path` may add to a device, and the variables of guest.sh or parameters of the kernel that do it.
 ADDED = {
     "direct": ["COMPLETE_TYPE=1"], "noinit": ["init_on_alloc=0"], "mlx5": ["PERSONALITY=mlx5"],
@@ -46,9 +47,9 @@ def names(file, pattern):
     return ",".join(row[0] for row in rows(file) if pattern.match(row[0]))
 
 
-def judged():
+def judged(bounds):
     """Returns the workloads with a bound, separated by commas."""
-    return ",".join(sorted({row[0] for row in rows("bounds.tsv")}))
+    return ",".join(sorted({row[0] for row in rows(bounds)}))
 
 
 def cpus_of(file, only):
@@ -67,20 +68,22 @@ def died_with_c(console):
 class Bench:
     """Guests that measure, and the programs that turn their logs into tables."""
 
-    def __init__(self, plugin="counts", workloads="workloads.tsv", rounds=None):
-        """Builds what all guests need."""
+    def __init__(self, plugin="counts", workloads="workloads.tsv", rounds=None, kernel="stock"):
+        """Builds what all guests need. Kernels other than `stock` have only the workloads for one CPU."""
         e = os.environ
+        self.kernel, self.suffix = kernel, "" if kernel == "stock" else f"-{kernel}"
         self.short, self.plugin, self.workloads = bool(e.get("SHORT")), plugin, workloads
         self.options = ["--share", "0.5"] if self.short else []
         self.rounds = e.get("ROUNDS") or rounds or ("1" if self.short else "5")
-        self.only = e.get("ONLY") or (judged() if self.short else "")
+        self.bounds = f"bounds{'' if kernel == 'stock' else '-arm64'}.tsv"
+        self.only = e.get("ONLY") or (judged(self.bounds) if self.short else "")
         self.kind, self.logs = "rxe", built() / "log"
-        self.cpu, self.always, self.append = LOOPS, [], []
+        self.cpu, self.always, self.append = LOOPS if kernel == "stock" else ARM64, [], []
         for folder in OUT, self.logs:
             folder.mkdir(parents=True, exist_ok=True)
         self.root = script("root.sh")
         self.so = plugin and pathlib.Path(script("plugin.sh", plugin)).name
-        build("module.sh", "stock", built() / "stock")
+        build("module.sh", kernel, built() / kernel)
 
     def once(self, name, cpus, program, options):
         """Boots a guest. Returns its status. measure.py writes to its second disk, the plugin to a file."""
@@ -95,12 +98,12 @@ class Bench:
             "--log", name, "--timeout", os.environ.get("TIMEOUT") or "21600",
             "--qemu=-drive", f"--qemu=file=/log/{name}.disk,if=virtio,format=raw",
             *(["--qemu=-plugin", f"--qemu=/cache/{self.so}/plugin.so,out=/log/{name}.counts"] if self.so else []),
-            "--module", built() / "stock/rust/ib_srp.ko",
+            "--module", built() / self.kernel / "rust/ib_srp.ko",
             "--file", BENCH / "guest.sh", "--file", BENCH / "measure.py",
             "--file", f"{BENCH / self.workloads}:workloads.tsv", *options,
             "--", "bash", "/srp/guest.sh", self.kind, cpus, self.rounds, self.only, program, *self.options,
         ]  # fmt: skip
-        return subprocess.run(boot.command("stock", *words)).returncode
+        return subprocess.run(boot.command(self.kernel, *words)).returncode
 
     def guest(self, name, cpus, program, options=()):
         """Runs a guest in which the drivers take turns. Returns its status, and its log."""
@@ -120,7 +123,8 @@ class Bench:
 
     def guests(self, suffix=""):
         """Runs the guests of all workloads. Returns their logs."""
-        return [self.must(f"{n}{suffix}", n, "measure") for n in cpus_of("workloads.tsv", self.only)]
+        cpus = [n for n in cpus_of("workloads.tsv", self.only) if n == "1" or self.kernel == "stock"]
+        return [self.must(f"{n}{self.suffix}{suffix}", n, "measure") for n in cpus]
 
     def report(self, program, *words):
         """Prints a table of the results. Returns the status of the program."""
@@ -180,13 +184,16 @@ class Bench:
 
 def icount():
     """Both drivers, with bounds."""
-    again, record = OUT / "again", OUT / "bench.results"
-    bench = Bench()
-    options = [*bench.about(), "--bounds", "/bench/bounds.tsv"]
-    results = ["--results", "/out/bench.results", "--out", "/out/results.json"]
+    kernel = os.environ.get("KERNEL") or "stock"
+    if kernel not in ("stock", "arm64", "arm64-16k"):
+        sys.exit(f"bench.py: no bench on {kernel}")
+    bench = Bench(kernel=kernel)
+    again, record = (OUT / f"{name}{bench.suffix}" for name in ("again", "bench.results"))
+    options = [*bench.about(), "--bounds", f"/bench/{bench.bounds}"]
+    results = ["--results", f"/out/{record.name}", "--out", f"/out/results{bench.suffix}.json"]
     for file in again, record:
         file.unlink(missing_ok=True)
-    short = ["--short", "--again", "/out/again"] if bench.short else []
+    short = ["--short", "--again", f"/out/{again.name}"] if bench.short else []
     logs = bench.guests()
     status = bench.report("report.py", *options, *short, *results, *logs)
     if again.exists() and again.stat().st_size:
@@ -196,7 +203,7 @@ def icount():
     if record.exists():
         with open(os.environ["RESULTS"], "a") as f:
             f.write(record.read_text())
-    return status, ["plot.py", "/out"]
+    return status, [] if bench.suffix else ["plot.py", "/out"]
 
 
 def peers():

@@ -51,11 +51,12 @@ kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
+bench-arm64   idle     -      arm64-16k env SHORT=1 KERNEL=arm64-16k ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan{",arm64-16k,test,rtdebug" if LONG else ""} ci/guests.sh
 """
-# Only in the long set, as this kernel takes a quarter of an hour to build on two cores.
-ONLY_LONG = ("test", "kunit-test")
+# Only in the long set, as their kernels take long to build or to emulate.
+ONLY_LONG = ("test", "kunit-test", "bench-arm64")
 # Stages on the other series, in the long set. The remaining stages would need a debug kernel of that series.
 ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests"
 FLAVOURS = ("stock", "rt", "arm64", "arm64-16k")

@@ -31,7 +31,7 @@ class Tables(unittest.TestCase):
     def test_names(self):
         self.assertEqual(bench.names("t.tsv", bench.COMPARED), "4k-read,4k-two,1m-read")
         self.assertEqual(bench.names("t.tsv", bench.SMALL), "4k-read,4k-two")
-        self.assertEqual(bench.judged(), "a,b")
+        self.assertEqual(bench.judged("bounds.tsv"), "a,b")
 
     def test_the_known_bug_of_the_c_driver(self):
         console = self.folder / "log"
@@ -47,6 +47,16 @@ class Tables(unittest.TestCase):
         ):
             console.write_text(text)
             self.assertEqual(bench.died_with_c(console), known, text)
+
+
+class Marks(unittest.TestCase):
+    def test_the_plugins_know_the_machine_code(self):
+        plugin = re.sub(r"'(\w)'", lambda m: hex(ord(m[1])), (bench.BENCH / "plugin.h").read_text())
+        known = {re.sub(r"0x|, |}|{| ", "", found) for found in re.findall(r"\{ (0x[^{}]*) \}", plugin)}
+        found = re.findall(r'"(\w+) (?:c3|c0035fd6)"', (bench.BENCH / "measure.py").read_text())
+        self.assertEqual((len(found), len(known)), (4, 3))
+        for code in found:
+            self.assertIn(code[:14] if len(code) == 16 else code, known)
 
 
 class Guests(unittest.TestCase):
@@ -71,6 +81,7 @@ class Guests(unittest.TestCase):
         name, status = "", 0
         if words[0] == "guest":
             name = words[words.index("--log") + 1]
+            self.kernel, self.cpu = words[1], words[words.index("--qemu=-cpu") + 1]
             with open(self.top / f"built/log/{name}.log", "w") as f:
                 f.write(DIED + "Modules linked in: ib_srp\n" if name.endswith("-4") else "")
             self.ran.append(f"{name} {' '.join(words[words.index('--') + 2 :])}")
@@ -87,7 +98,7 @@ class Guests(unittest.TestCase):
     def bench(self, **environment):
         results = self.top / "results"
         with mock.patch.dict(os.environ, {"RESULTS": str(results), **environment}):
-            names = {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES", "MINUTES", "CPUS", "INITIATORS"}
+            names = {"ONLY", "ROUNDS", "SHORT", "MODE", "MTU", "DEVICES", "MINUTES", "CPUS", "INITIATORS", "KERNEL"}
             for name in names - environment.keys():
                 os.environ.pop(name, None)
             with contextlib.redirect_stderr(io.StringIO()):
@@ -101,6 +112,20 @@ class Guests(unittest.TestCase):
         wanted = [f"bench-{n} /srp/guest.sh rxe {n} 5  measure" for n in (1, 4)]
         self.assertEqual(self.guests(), wanted)
         self.assertIn("/log/bench-1 /log/bench-4", self.ran[-2])
+
+    def test_another_kernel(self):
+        self.assertEqual((self.bench(KERNEL="arm64"), self.kernel, self.cpu), (0, "arm64", "--qemu=neoverse-n1"))
+        self.assertEqual(self.guests(), ["bench-1-arm64 /srp/guest.sh rxe 1 5  measure"])
+        self.assertTrue(self.ran[0].startswith("module.sh arm64 ") and self.ran[0].endswith("/built/arm64"))
+        self.assertIn("/log/bench-1-arm64", self.ran[-1])
+        self.assertIn("/bench/bounds-arm64.tsv", self.ran[-1])
+        self.assertEqual(self.bench(KERNEL="arm64-16k", SHORT="1"), 0)
+        self.assertEqual(self.guests()[-1].split()[5], "4k-read-qd16,4k-write-qd16")
+        with self.assertRaises(SystemExit):
+            self.bench(KERNEL="rt")
+        # The other modes know the functions of one architecture.
+        self.assertEqual(self.bench(MODE="peers", KERNEL="arm64", ONLY="4k-read-qd1"), 0)
+        self.assertEqual(self.kernel, "stock")
 
     def test_what_exceeds_its_bound_is_measured_again(self):
         self.again, self.statuses["report.py"] = "4k-read-qd1\n", [1, 0]
