@@ -8,6 +8,7 @@
 # runs: siw vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
