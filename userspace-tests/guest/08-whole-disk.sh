@@ -8,6 +8,7 @@
 # runs: siw rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long
 # runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 mib=64
