@@ -7,6 +7,7 @@
 # runs: rxe kasan fast
 # runs: rxe stock long
 # runs: vfab kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -6,6 +6,7 @@
 # takes: 100
 # runs: rxe stock long
 # runs: siw vfab kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
