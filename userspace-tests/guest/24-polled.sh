@@ -10,6 +10,7 @@
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt rtdebug long LONG=
 # runs: rxe kasan long kmemleak=on
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
