@@ -6,6 +6,7 @@
 # takes: 200
 # runs: rxe stock long
 # runs: rxe siw vfab rxe+user kasan long LONG=
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -6,6 +6,7 @@
 # deadline: 300
 # takes: 87
 # runs: rxe stock long
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
