@@ -9,6 +9,7 @@
 # runs: rxe stock long
 # runs: vfab rxe+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
