@@ -7,7 +7,7 @@
 # demo-wss.
 #
 # deadline: 900
-# takes: 259
+# takes: 300
 # runs: rxe kasan long
 # runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
@@ -146,10 +146,12 @@ equal "answer channels after the strangers" "$(<$files_of_host/answer_channels)"
 say "strangers without the key, with the old one, and not in the list: refused"
 
 # Roles that violate the protocol (userspace-tests/hostile), amid I/O: each ends its own connections, and nothing else.
-# hostile ROLE NUMBER ADDRESS: attacks that role.
+# hostile ROLE ARGUMENT...: attacks that role.
 hostile() {
-	timeout 300 $([ $kind = siw ] || echo nsenter --net=/run/netns/se2) "$here/../srp-hostile" "$@" ab cd $files/keys \
-		0x0000000000000002$half >$tmp/hostile 2>&1
+	timeout 300 $([ $kind = siw ] || echo nsenter --net=/run/netns/se2) "$here/../srp-hostile" "$@" >$tmp/hostile 2>&1 &
+	attacks=$!
+	io_until $attacks $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=2m --rate=600k --verify_backlog=32
+	reap 20 "srp-hostile" $attacks
 	status=$?
 	while read -r line; do say "hostile to $1: $line"; done <$tmp/hostile
 	[ $status = 0 ] || fail "srp-hostile ended with status $status"
@@ -159,13 +161,10 @@ chmod +x "$here/../srp-hostile"
 allows 0 2
 epochs='[(m["name"], m["up"], m["epoch"]) for m in s["members"]]'
 before=$(status se "$epochs")
-start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=64m --rate=600k --verify_backlog=32
-fio=$!
-sleep 1
-hostile rs 7 10.0.4.2:5559
-hostile se 0 10.0.1.2:5556
-kill -0 $fio 2>/dev/null || fail "the I/O ended before the attacks"
-io_ends $fio 200 "amid attacks"
+attacker=0x0000000000000002$half
+hostile rs 7 10.0.4.2:5559 ab cd $files/keys $attacker
+hostile se 0 10.0.1.2:5556 ab cd $files/keys $attacker
+hostile ce 10.0.2.2:5557 ab cd 10.0.1.2:5556 $attacker 0x0000000000000000$half
 allows 0
 ! log_has 'connection lost|abort of a command' || fail "an attack reached the session"
 equal "CEs after the attacks" "$(status se "$epochs")" "$before"

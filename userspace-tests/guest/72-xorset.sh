@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# The redundant set in user space (storage/xorset): five nodes and a client, each a host of its own, as
-# is the initiator, and etcd. Verified I/O; the bytes that each link carries; two nodes crash and are rebuilt; all lose
-# power; of two clients the active one sleeps, then the other one crashes. In the long set a node is also down for a
-# moment, two others crash, and the set is three times as large, with packets of 1 KiB.
+# The redundant set in user space (storage/xorset): five nodes and a client, each a host of its own, as is the
+# initiator, and etcd. Verified I/O; the bytes that each link carries; hostile roles at the nodes, which end their own
+# connections only; two nodes crash and are rebuilt; all lose power; of two clients the active one sleeps, then the
+# other one crashes. In the long set a node is also down for a moment, two others crash, and the set is three times as
+# large, with packets of 1 KiB.
 #
-# deadline: 600 900
-# takes: 116
+# deadline: 900 1200
+# takes: 160
 # runs: rxe kasan fast long
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
@@ -36,6 +37,9 @@ excuse() {
 	[ $stolen -lt $((lease * 250000)) ] || too_slow "the client could not hold its key"
 }
 make_hosts ini client n0 n1 n2 n3 n4 client2
+mkdir -p $files
+key=$files/key
+(umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >$key)
 make_set
 login 0
 # The other client may need some time to take over.
@@ -94,6 +98,27 @@ if [ $rounds = 3 ]; then
 	within 60 "all nodes" whole
 	say "n3 was away for a moment: $(map)"
 fi
+
+# Roles that violate the protocol (userspace-tests/hostile), amid I/O: each ends its own connections, and nothing else.
+[ -f "$here/../srp-hostile" ] || fail "srp-hostile is not in this guest"
+chmod +x "$here/../srp-hostile"
+before=$(map)
+for n in 0 $([ $rounds = 1 ] || echo 3); do
+	timeout 300 nsenter --net=/run/netns/client2 "$here/../srp-hostile" node $n 10.0.${number[n$n]}.2:5560 ab cd $key \
+		0x00000000000000000000000000000001 >$tmp/hostile 2>&1 &
+	attacks=$!
+	io_until $attacks $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --offset=$((12 * rounds))m --size=1m --rate=256k \
+		--verify_backlog=32
+	reap 20 "srp-hostile" $attacks
+	status=$?
+	while read -r line; do say "hostile to n$n: $line"; done <$tmp/hostile
+	[ $status = 0 ] || fail "srp-hostile ended with status $status"
+done
+! log_has 'connection lost|abort of a command' || fail "an attack reached the session"
+equal "the map after the attacks" "$(map)" "$before"
+for h in client n0 n1 n2 n3 n4; do
+	kill -0 ${serving[$h]} 2>/dev/null && ! says $h panicked || fail "$h: $(tail -n 5 $tmp/$h)"
+done
 
 # Two nodes crash with I/O in flight, permanently.
 begin_io

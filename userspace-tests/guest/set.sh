@@ -16,8 +16,9 @@ role() {
 	local etcd
 	etcd=$(etcd_of $1)
 	case $1 in
-	client*) serve $1 "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ${lease:+--lease $lease} ;;
-	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ;;
+	client*) serve $1 "$program" client "${nodes[@]}" --etcd $etcd --id-ext ab --ioc-guid cd ${lease:+--lease $lease} \
+		${key:+--key $key} ;;
+	n?) serve $1 "$program" node --file $files/$1 "${nodes[@]}" --etcd $etcd ${key:+--key $key} ;;
 	esac
 }
 # new_file NUMBER [STRIPES]: creates a node's file of STRIPES (`stripes`, or 84) stripes of 768 KiB, in place of

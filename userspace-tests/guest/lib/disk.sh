@@ -30,6 +30,16 @@ verify_io() { direct_io "$1" "$2" "${fio_verify[@]}" "${@:3}"; }
 # start_io DEVICE OPTION...: runs in the background; `$!` is fio itself. start_verify_io has the same arguments.
 start_io() { fio "${fio_options[@]}" --filename="$1" --output=$tmp/fio "${@:2}" >/dev/null 2>&1 & }
 start_verify_io() { start_io "$1" "${fio_verify[@]}" "${@:2}"; }
+# io_until PID DEVICE OPTION...: verified I/O, repeated until the process has ended, at most 99 times.
+io_until() {
+	local n
+	for ((n = 0; n < 99; n++)); do
+		! ended "$1" || return 0
+		verify_io 200 "$2" "${@:3}" >/dev/null 2>&1 ||
+			fail "I/O errors beside process $1: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+	done
+	fail "process $1 has not ended"
+}
 # io_ends PID SECONDS WHAT: waits for fio, which must end in time and without an error.
 io_ends() {
 	reap "$2" "fio: $3" "$1" || { grep -iE 'err|verify' $tmp/fio | head -n 5; fail "I/O errors: $3"; }

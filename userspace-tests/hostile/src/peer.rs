@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One or many initiators.
 pub(crate) struct Peer {
     pub(crate) reactor: Reactor<()>,
-    to: SocketAddr,
+    pub(crate) to: SocketAddr,
     target: PortId,
     initiators: u64,
     tags: u64,
@@ -256,6 +256,22 @@ impl Peer {
             return Err(format!("the last word is {logout:?}"));
         }
         Ok(())
+    }
+
+    /// Waits until two connections have ended, in any order.
+    pub(crate) fn end_of_both(&mut self, one: LinkId, other: LinkId) -> Result<(), Fault> {
+        let mut left = vec![one, other];
+        self.until("the end of two connections", |reactor, event| match event {
+            Event::Received { id, buffer, .. } => {
+                let _ = reactor.receive(id, buffer);
+                None
+            }
+            Event::Ended { id, .. } => {
+                left.retain(|link| *link != id);
+                left.is_empty().then_some(())
+            }
+            _ => None,
+        })
     }
 
     /// Starts an RDMA WRITE to target memory.

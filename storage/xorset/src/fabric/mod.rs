@@ -38,12 +38,13 @@ use crate::{
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
-const PRIVATE: &[u8; 16] = b"xorset-role-002 ";
+pub const PRIVATE: &[u8; 16] = b"xorset-role-002 ";
 /// The same between roles with keys.
-const KEYED: &[u8; 16] = b"xorset-auth-001 ";
-/// Kinds of roles in identities.
-const CLIENT: u8 = 1;
-const NODE: u8 = 2;
+pub const KEYED: &[u8; 16] = b"xorset-auth-001 ";
+/// The client in identities.
+pub const CLIENT: u8 = 1;
+/// A node in identities.
+pub const NODE: u8 = 2;
 /// Number of receive buffers per connection, for messages with payload. Further messages wait at
 /// the sender.
 const RECEIVES: usize = 48;
