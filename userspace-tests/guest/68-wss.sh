@@ -27,6 +27,13 @@ undo() {
 	unmake_hosts
 	rm -rf $files
 }
+# Roles close connections that are silent for 3 s. If the guest lacked a CPU for most of that, there is no verdict.
+# Called by fail.
+excuse() {
+	lacked 6 'connection lost' || return 0
+	say "the first loss: $(ms $stolen) of the 6 s before it without CPU"
+	[ $stolen -lt 2000000 ] || too_slow "the roles were silent"
+}
 make_hosts ini se ce1 ce2 rs se2
 mkdir -p $files
 truncate -s 96M $files/one
@@ -217,6 +224,8 @@ dd if=/dev/zero of=$tmp/data bs=512 seek=12288 count=256 conv=notrunc status=non
 dd if=$dev bs=256k count=32 iflag=direct status=none | cmp - $tmp/data || fail "zeros: the data is wrong on the disk"
 cmp -n 8388608 $files/one $tmp/data || fail "zeros: the data is wrong in the file"
 timeout 30 sg_verify --lba=0 --count=2048 $dev >$tmp/err 2>&1 || fail "VERIFY: $(<$tmp/err)"
+
+unset -f excuse
 
 # Each role crashes with I/O in flight, which continues when the role is back. The session ends and reconnects.
 for h in ce1 se rs; do
