@@ -11,7 +11,7 @@ use serde_json::{json, Value};
 use access::Access;
 pub use access::Cluster;
 
-/// Timeout until the answer is complete.
+/// The usual timeout until the answer is complete.
 pub const PATIENCE: Duration = Duration::from_millis(700);
 /// The same for the answer to a password, which etcd hashes slowly on purpose.
 const PASSWORD_PATIENCE: Duration = Duration::from_secs(2);
@@ -44,6 +44,8 @@ pub struct Etcd {
     access: Access,
     /// Index of the endpoint to try first.
     first: usize,
+    /// Timeout until an answer is complete.
+    patience: Duration,
     /// The token of the user. etcd forgets tokens after a time.
     token: Option<String>,
 }
@@ -165,8 +167,14 @@ impl Etcd {
         Ok(Self {
             access: Access::open(cluster)?,
             first: 0,
+            patience: PATIENCE,
             token: None,
         })
+    }
+
+    /// Waits so long for each answer.
+    pub fn waits(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Tries the endpoints in turn until one answers. If none does, reads the files again: etcd may
@@ -218,7 +226,7 @@ impl Etcd {
             let token = fields(&answer, "token").first().copied().filter(good);
             self.token = Some(token.ok_or_else(|| bad("a user without a token"))?.into());
         }
-        self.request(at, path, question, PATIENCE)
+        self.request(at, path, question, self.patience)
     }
 
     fn request(

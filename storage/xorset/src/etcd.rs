@@ -7,7 +7,7 @@ use std::io;
 use wss::etcd;
 
 use crate::{
-    coordinator::{Answer, Coordinator, Key, Request, View},
+    coordinator::{Answer, Coordinator, Key, Request, View, TTL},
     layout::NODES,
 };
 
@@ -32,6 +32,14 @@ impl Etcd {
             prefix: format!("/xorset/{set}/"),
             lease: None,
         })
+    }
+
+    /// Waits longer for each answer if the lease of the key, in milliseconds, is longer. A limit,
+    /// because the next endpoint is only asked after that.
+    pub fn with_lease(self, lease: u64) -> Self {
+        let times = (lease / TTL).clamp(1, 3) as u32;
+        let client = self.client.waits(etcd::PATIENCE * times);
+        Self { client, ..self }
     }
 
     fn key(&self, key: Key) -> String {
@@ -101,5 +109,50 @@ impl Coordinator for Etcd {
             tracing::warn!("etcd: {e}");
             Answer::Failed
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// Answers each request with success, after this time.
+    fn slow(time: Duration) -> etcd::Cluster {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        // The thread ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                thread::sleep(time);
+                let body = r#"{"header":{"revision":"2"},"ID":"7","TTL":"9","succeeded":true}"#;
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all((head + body).as_bytes());
+            }
+        });
+        etcd::Cluster::plain(vec![at])
+    }
+
+    #[test]
+    fn a_longer_lease_allows_a_slower_etcd() {
+        for (lease, held) in [(TTL, Answer::Failed), (3 * TTL, Answer::Held(true))] {
+            let slow = slow(etcd::PATIENCE + etcd::PATIENCE / 2);
+            let mut etcd = Etcd::new(slow, "set").unwrap().with_lease(lease);
+            let key = Key::Client;
+            let answer = etcd.ask(&Request::Hold {
+                key,
+                value: 1,
+                ttl: lease,
+            });
+            assert_eq!(answer, held, "{lease}");
+        }
     }
 }

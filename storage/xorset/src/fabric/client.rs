@@ -87,7 +87,8 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
     else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let etcd = Arc::new(Mutex::new(Etcd::new(set.etcd.clone(), &set.name)?));
+    let etcd = Etcd::new(set.etcd.clone(), &set.name)?.with_lease(lease);
+    let etcd = Arc::new(Mutex::new(etcd));
     let ask = move |(id, request)| {
         let mut etcd = etcd.lock().unwrap_or_else(PoisonError::into_inner);
         (id, etcd.ask(&request))
