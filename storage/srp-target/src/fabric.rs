@@ -214,18 +214,19 @@ impl Fabric {
         let mut told = Told::default();
         loop {
             told.tell(board, || self.target.status());
-            let mut fds = vec![stop.as_raw_fd(), self.workers.fd()];
-            fds.extend(self.reactor.fds());
+            let mut fds = vec![self.workers.fd()];
             // After the first stop signal the descriptor stays readable.
-            let watched = if end.is_some() { 1.. } else { 0.. };
+            if end.is_none() {
+                fds.push(stop.as_raw_fd());
+            }
             let timeout = match () {
                 () if more => 0,
                 () if self.reactor.leaving() || end.is_some() => 100,
                 () if board.is_some() => PAUSE.as_millis() as i32,
                 () => -1,
             };
-            let ready = verbs::os::wait(&fds[watched], timeout)?;
-            if end.is_none() && ready.first() == Some(&true) {
+            let ready = self.reactor.wait(&fds, timeout)?;
+            if ready.get(1) == Some(&true) {
                 end = Some(Instant::now() + ENDING);
                 program::stopping();
                 self.target.shutdown();
@@ -240,9 +241,11 @@ impl Fabric {
                 self.act();
             }
             more = turn == 0;
-            for (task, done) in self.workers.done() {
-                self.target.executed(task, done);
-                self.act();
+            if ready.first() == Some(&true) {
+                for (task, done) in self.workers.done() {
+                    self.target.executed(task, done);
+                    self.act();
+                }
             }
             for id in self.reactor.late() {
                 self.target.ended(id);

@@ -25,6 +25,7 @@ extern "C" {
     fn fake_limit(bytes: c_long);
     fn fake_slow(ms: u32);
     fn fake_open() -> c_int;
+    fn fake_asked() -> c_int;
     fn fake_misuse() -> *const c_char;
 }
 
@@ -74,6 +75,12 @@ fn open() -> i32 {
     unsafe { fake_open() }
 }
 
+/// Number of times that a source of events was asked.
+fn asked() -> i32 {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_asked() }
+}
+
 fn misuse() -> String {
     // SAFETY: The function has no preconditions.
     let text = unsafe { fake_misuse() };
@@ -117,6 +124,7 @@ impl Side {
     }
 
     fn turn(&mut self) {
+        self.reactor.wait(&[], 0).unwrap();
         while let Some(event) = self.reactor.poll().unwrap() {
             match event {
                 Event::Login { id, .. } => {
@@ -238,10 +246,10 @@ fn comes_and_goes(tell_ids: bool) {
         assert!([gone, bound].contains(id), "{id}");
         assert!(why.as_ref().is_some_and(|w| w.contains("gone")), "{why:?}");
     }
-    pair.server.turn();
-    pair.client.turn();
-    assert!(!pair.server.busy(), "the server spins");
-    assert!(!pair.client.busy(), "the client spins");
+    // A turn takes one event of the connection manager.
+    pair.until("the sides to stop spinning", |server, client| {
+        !server.busy() && !client.busy()
+    });
     pair.send(stays);
 
     add(0);
@@ -428,6 +436,65 @@ fn a_connect_that_waits_delays_no_other_connection() {
     pair.until("refusals", |_, client| refused(client) == 99 - 16);
     drop(pair);
     std::thread::sleep(2 * WAIT);
+    assert_eq!(misuse(), "");
+}
+
+/// Each source that is asked takes a system call.
+#[test]
+fn only_sources_with_events_are_asked() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5013"]),
+        client: Side::new(&[]),
+    };
+    let id = pair.connect("192.0.2.1:5013");
+    pair.send(id);
+    pair.server.turn();
+    pair.client.turn();
+    let before = asked();
+    pair.server.turn();
+    assert_eq!(asked(), before, "no source has anything");
+    pair.client.reactor.send(id, None, b"a message").unwrap();
+    pair.server.turn();
+    assert_eq!(pair.server.all_received(), 2);
+    // The completion channel, until it is empty.
+    assert_eq!(asked(), before + 2);
+    assert_eq!(misuse(), "");
+}
+
+/// A wait that finds more than a turn takes, or nothing because the events are the reactor's own.
+#[test]
+fn no_event_is_lost_between_waits() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5014"]),
+        client: Side::new(&[]),
+    };
+    let links = ["192.0.2.1:5014", "192.0.2.1:5014", "192.0.2.2:5014"].map(|to| pair.connect(to));
+    for _ in 0..3 {
+        for id in links {
+            pair.client.reactor.send(id, None, b"a message").unwrap();
+        }
+    }
+    let reactor = &mut pair.server.reactor;
+    let mut received = 0;
+    for _ in 0..99 {
+        reactor.wait(&[], 0).unwrap();
+        if let Some(Event::Received { .. }) = reactor.poll().unwrap() {
+            received += 1;
+        }
+    }
+    assert_eq!(received, 9);
+
+    // The reactor's own event, of a connection that has ended.
+    let closed = pair.server.connected[0];
+    reactor.close(closed);
+    pair.until("the end", |_, client| client.ended.len() == 1);
+    (0..9).for_each(|_| pair.server.turn());
+    pair.server.reactor.disconnected(closed);
+    let begin = Instant::now();
+    pair.server.reactor.wait(&[], 3000).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2));
     assert_eq!(misuse(), "");
 }
 

@@ -34,6 +34,7 @@ struct context {
 	struct ibv_context ctx;
 	struct device *device;
 	struct queue async;
+	struct channel *channels;
 	int closed, objects;
 };
 /* A device that librdmacm knows. */
@@ -47,6 +48,7 @@ struct mr { struct ibv_mr mr; int freed; };
 struct channel {
 	struct ibv_comp_channel ch;
 	struct queue events;
+	struct channel *next;
 	int freed;
 };
 struct cq {
@@ -79,6 +81,7 @@ void fake_wrong(const char *what, const char *how);
 void fake_open_queue(struct queue *q);
 void fake_push(struct queue *q, void *item);
 void *fake_pull(struct queue *q);
+void fake_end_channels(struct context *c);
 struct context *fake_context_of(struct ibv_context *ctx, const char *what);
 struct context *fake_open_context(struct device *d);
 void fake_close_context(struct context *c);

@@ -330,8 +330,10 @@ void fake_remove(int number, int tell_ids)
 		if (tell_ids && !ids[i]->freed && ids[i]->known && ids[i]->known->device == d)
 			tell(ids[i], NULL, RDMA_CM_EVENT_DEVICE_REMOVAL);
 	for (i = 0; i < fake_count_contexts; i++)
-		if (fake_contexts[i]->device == d && !fake_contexts[i]->closed)
+		if (fake_contexts[i]->device == d && !fake_contexts[i]->closed) {
 			happen(fake_contexts[i], (struct ibv_async_event){ .event_type = IBV_EVENT_DEVICE_FATAL });
+			fake_end_channels(fake_contexts[i]);
+		}
 	pthread_mutex_unlock(&fake_lock);
 }
 

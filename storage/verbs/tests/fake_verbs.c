@@ -33,18 +33,30 @@ void fake_push(struct queue *q, void *item)
 		abort();
 }
 
-/* Closes a queue for good: its descriptor stays ready, as that of a removed device does. */
-static void end_queue(struct queue *q)
+/* Closes the completion channels for good: their descriptors stay ready, as those of a removed device do. */
+void fake_end_channels(struct context *c)
 {
-	if (q->fds[1] >= 0)
-		close(q->fds[1]);
-	q->fds[1] = -1;
+	struct channel *ch;
+
+	for (ch = c->channels; ch; ch = ch->next) {
+		close(ch->events.fds[1]);
+		ch->events.fds[1] = -1;
+	}
+}
+
+/* The number of times that a source of events was asked. */
+static int asked;
+
+int fake_asked(void)
+{
+	return asked;
 }
 
 void *fake_pull(struct queue *q)
 {
 	char byte;
 
+	asked++;
 	switch (read(q->fds[0], &byte, 1)) {
 	case 1:
 		return q->items[q->head++ % DEPTH];
@@ -293,12 +305,16 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
 {
 	struct channel *ch = calloc(1, sizeof(*ch));
+	struct context *c;
 
 	fake_open_queue(&ch->events);
 	ch->ch.context = ctx;
 	ch->ch.fd = ch->events.fds[0];
 	pthread_mutex_lock(&fake_lock);
-	fake_context_of(ctx, "ibv_create_comp_channel")->objects++;
+	c = fake_context_of(ctx, "ibv_create_comp_channel");
+	c->objects++;
+	ch->next = c->channels;
+	c->channels = ch;
 	pthread_mutex_unlock(&fake_lock);
 	return &ch->ch;
 }
@@ -334,8 +350,6 @@ int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **con
 
 	pthread_mutex_lock(&fake_lock);
 	fake_context_of(ch->context, "ibv_get_cq_event");
-	if (!((struct context *)ch->context)->device->here)
-		end_queue(&((struct channel *)ch)->events);
 	do
 		c = fake_pull(&((struct channel *)ch)->events);
 	while (c && c->freed);

@@ -93,14 +93,21 @@ impl<T> Reactor<T> {
     }
 
     fn gather(&mut self) -> io::Result<()> {
-        if let Some(event) = self.events.next()? {
-            self.cm_event(event);
+        let ready = self.sources();
+        // One at a time: of many requests each is a turn of the caller.
+        if ready.cm {
+            if let Some(event) = self.events.next()? {
+                self.cm_event(event);
+            }
         }
-        self.made();
-        self.offered();
-        let hosts: Vec<_> = self.hosts.keys().copied().collect();
-        for host in hosts {
-            for id in self.ask(host) {
+        if ready.connects {
+            self.made();
+        }
+        if ready.offers {
+            self.offered();
+        }
+        for (host, troubles) in ready.hosts {
+            for id in self.ask(host, troubles) {
                 self.drain(id);
             }
         }

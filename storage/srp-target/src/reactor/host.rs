@@ -54,24 +54,29 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// Handles the events of a device, and returns the connections with completions.
-    pub(super) fn ask(&mut self, id: HostId) -> Vec<LinkId> {
+    /// Handles the events of a device, asynchronous ones only if there may be some, and returns the
+    /// connections with completions.
+    pub(super) fn ask(&mut self, id: HostId, troubles: bool) -> Vec<LinkId> {
         let mut links = Vec::new();
         let Some(host) = self.hosts.get(&id) else {
             return links;
         };
         let device = host.device.clone();
-        let result = loop {
+        let mut result = Ok(());
+        while troubles && result.is_ok() {
             match device.trouble() {
                 Ok(Some(trouble)) => self.trouble(id, trouble),
-                Ok(None) => match device.wakeup() {
-                    Ok(Some(link)) => links.push(link),
-                    Ok(None) => break Ok(()),
-                    Err(e) => break Err(e),
-                },
-                Err(e) => break Err(e),
+                Ok(None) => break,
+                Err(e) => result = Err(e),
             }
-        };
+        }
+        while result.is_ok() {
+            match device.wakeup() {
+                Ok(Some(link)) => links.push(link),
+                Ok(None) => break,
+                Err(e) => result = Err(e),
+            }
+        }
         if let Err(e) = result {
             self.lost(id, &e.to_string());
         }

@@ -25,7 +25,6 @@ pub(super) struct Link<T> {
     pub(super) messages: usize,
     pub(super) tokens: HashMap<u64, Option<T>>,
     next: u64,
-    until: Option<Instant>,
     /// The operation whose completion starts the disconnect.
     pub(super) last: Option<u64>,
 }
@@ -58,11 +57,10 @@ impl<T> Reactor<T> {
             messages,
             tokens: HashMap::new(),
             next: 0,
-            until: None,
             last: None,
         };
         self.links.insert(id, link);
-        self.open.insert(id);
+        self.open.entry(id).or_insert(None);
     }
 
     /// Posts a receive buffer.
@@ -116,7 +114,7 @@ impl<T> Reactor<T> {
             self.send(id, None, message)?;
         }
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        link.until = Some(Instant::now() + LEAVING);
+        self.leaving.insert(id, Instant::now() + LEAVING);
         match message {
             Some(_) => link.last = Some(link.next - 1),
             None => link.connection.disconnect(),
@@ -127,7 +125,7 @@ impl<T> Reactor<T> {
     /// Returns whether a connection is closing or a listener is missing. If so, [`Reactor::late`]
     /// must be called.
     pub fn leaving(&self) -> bool {
-        self.links.values().any(|l| l.until.is_some()) || self.doors.iter().any(Door::closed)
+        !self.leaving.is_empty() || self.doors.iter().any(Door::closed)
     }
 
     /// Closes a connection without waiting for the peer. It has no further events.
@@ -146,9 +144,8 @@ impl<T> Reactor<T> {
         for door in &mut self.doors {
             door.open(&self.events, now);
         }
-        let late = |l: &Link<T>| l.until.is_some_and(|until| now > until);
-        let all = self.links.iter().filter(|(_, l)| late(l));
-        let late: Vec<_> = all.map(|(id, _)| *id).collect();
+        let late = self.leaving.iter().filter(|(_, until)| now > **until);
+        let late: Vec<_> = late.map(|(id, _)| *id).collect();
         for id in &late {
             self.forget(*id);
         }

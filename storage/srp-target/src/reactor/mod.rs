@@ -10,13 +10,13 @@ mod guarded;
 mod host;
 mod link;
 mod login;
+mod ready;
 mod threads;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
     net::SocketAddr,
-    os::fd::RawFd,
     time::{Duration, Instant},
 };
 
@@ -31,6 +31,7 @@ use domain::Offer;
 use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
+use ready::Ready;
 use threads::Threads;
 
 /// Grace period of all connections when the program ends.
@@ -65,11 +66,15 @@ pub struct Reactor<T> {
     offers: Threads<Offer<T>>,
     releases: Threads<()>,
     names: HashMap<Key, LinkId>,
-    /// Connections whose end is not reported yet. `names` does not show that: a destroyed
-    /// identifier may have given its key to another connection.
-    open: HashSet<LinkId>,
+    /// Connections whose end is not reported yet, with their keys. `names` does not show that: a
+    /// destroyed identifier may have given its key to another connection.
+    open: HashMap<LinkId, Option<Key>>,
+    /// Connections that disconnect, and the ends of their grace periods.
+    leaving: BTreeMap<LinkId, Instant>,
     next: LinkId,
     happened: VecDeque<Event<T>>,
+    /// `None` before the first wait.
+    ready: Option<Ready>,
     hosts: BTreeMap<HostId, Host>,
     arena: Option<Arena>,
     guard: Option<Guard>,
@@ -106,9 +111,11 @@ impl<T> Reactor<T> {
             offers: Threads::new()?,
             releases: Threads::new()?,
             names: HashMap::new(),
-            open: HashSet::new(),
+            open: HashMap::new(),
+            leaving: BTreeMap::new(),
             next: 1,
             happened: VecDeque::new(),
+            ready: None,
             hosts: BTreeMap::new(),
             arena: None,
             guard: None,
@@ -124,14 +131,6 @@ impl<T> Reactor<T> {
         self.arena = Some(arena);
     }
 
-    /// Descriptors that are readable when there are events.
-    pub fn fds(&self) -> Vec<RawFd> {
-        let devices = self.hosts.values().map(|h| &h.device);
-        let devices = devices.flat_map(|d| [d.fd(), d.trouble_fd()]);
-        let own = [self.events.fd(), self.connects.fd(), self.offers.fd()];
-        own.into_iter().chain(devices).collect()
-    }
-
     /// Returns whether there is no established, incoming or outgoing connection.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
@@ -144,7 +143,7 @@ impl<T> Reactor<T> {
         let id = self.next;
         self.next += 1;
         self.names.insert(key, id);
-        self.open.insert(id);
+        self.open.insert(id, Some(key));
         id
     }
 
@@ -154,7 +153,13 @@ impl<T> Reactor<T> {
 
     /// Removes a connection. Returns whether it existed.
     fn forget(&mut self, id: LinkId) -> bool {
-        self.names.retain(|_, name| *name != id);
+        let open = self.open.remove(&id);
+        if let Some(Some(key)) = open {
+            if self.names.get(&key) == Some(&id) {
+                self.names.remove(&key);
+            }
+        }
+        self.leaving.remove(&id);
         if let Some(Link {
             connection, domain, ..
         }) = self.links.remove(&id)
@@ -170,7 +175,7 @@ impl<T> Reactor<T> {
         if let Some(guard) = &mut self.guard {
             guard.ended(id);
         }
-        self.open.remove(&id)
+        open.is_some()
     }
 
     /// Returns whether a connection is established or being made.

@@ -92,7 +92,7 @@ impl Ce {
     fn closed(&mut self, id: LinkId) {
         match self.made.peer(id) {
             Some(peer) => {
-                self.made.links.remove(&peer);
+                self.made.remove(peer);
                 self.engine.closed(peer);
             }
             None => self.engine.ended(id),
@@ -122,14 +122,14 @@ impl Ce {
                 }
             }
             Action::Send { peer, message } => {
-                if let Some(id) = self.made.links.get(&peer).copied() {
+                if let Some(id) = self.made.link(peer) {
                     if !send(reactor, id, &message) {
                         self.closed(id);
                     }
                 }
             }
             Action::Close { peer } => {
-                if let Some(id) = self.made.links.remove(&peer) {
+                if let Some(id) = self.made.remove(peer) {
                     reactor.close(id);
                 }
             }
@@ -258,8 +258,8 @@ impl Role for Ce {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        None
+    fn fds(&self) -> Vec<RawFd> {
+        Vec::new()
     }
 
     fn work(&mut self, _reactor: &mut Links<Token>) {}

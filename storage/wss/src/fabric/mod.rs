@@ -88,6 +88,10 @@ impl<T> Links<T> {
     /// Handles a GRANT. Returns false for other messages. Fails if the sender says that it is
     /// another role than it has proven.
     fn granted(&mut self, id: LinkId, bytes: &[u8]) -> io::Result<bool> {
+        // The role parses all others.
+        if !Message::is_of_link(bytes) {
+            return Ok(false);
+        }
         let message = Message::parse(bytes);
         if let (Some(who), Ok(message)) = (self.reactor.peer(id), &message) {
             if !fits(who, message) {
@@ -159,9 +163,9 @@ pub trait Role {
     fn event(&mut self, reactor: &mut Self::Links, event: Event<Self::Token>);
     /// Carries out the pending actions.
     fn act(&mut self, reactor: &mut Self::Links);
-    /// Descriptor that is readable when worker threads have results.
-    fn fd(&self) -> Option<RawFd>;
-    /// Handles the results of worker threads.
+    /// Descriptors that are readable when worker threads have results.
+    fn fds(&self) -> Vec<RawFd>;
+    /// Handles the results of worker threads, when one of [`Role::fds`] is readable.
     fn work(&mut self, reactor: &mut Self::Links);
     /// Begins to shut down.
     fn shutdown(&mut self);
@@ -203,14 +207,14 @@ pub fn run<R: Role>(
     loop {
         pace(begin, &mut last, &mut reactor, &mut role);
         told.tell(board, || role.status());
-        let mut fds = reactor.reactor().fds();
-        fds.extend(role.fd());
+        let mut fds = role.fds();
+        let workers = fds.len();
         // After the first stop signal the descriptor stays readable.
         if end.is_none() {
             fds.push(stop.as_raw_fd());
         }
-        let ready = verbs::os::wait(&fds, if more { 0 } else { 100 })?;
-        if end.is_none() && ready.last() == Some(&true) {
+        let ready = reactor.reactor().wait(&fds, if more { 0 } else { 100 })?;
+        if ready.get(workers) == Some(&true) {
             end = Some(Instant::now() + ENDING);
             program::stopping();
             role.shutdown();
@@ -227,7 +231,9 @@ pub fn run<R: Role>(
             role.act(&mut reactor);
         }
         more = turn == 0;
-        role.work(&mut reactor);
+        if ready[..workers].contains(&true) {
+            role.work(&mut reactor);
+        }
         for id in reactor.reactor().late() {
             role.event(&mut reactor, Event::Ended { id, why: None });
         }
@@ -241,20 +247,29 @@ pub fn run<R: Role>(
     }
 }
 
-/// Connections that a role makes and numbers itself.
+/// The open connections that a role makes and numbers itself.
 #[derive(Default)]
 pub struct Made {
-    /// The open connections.
-    pub links: HashMap<Peer, LinkId>,
+    links: HashMap<Peer, LinkId>,
+    peers: HashMap<LinkId, Peer>,
 }
 
 impl Made {
     /// The role's number of a connection.
     pub fn peer(&self, id: LinkId) -> Option<Peer> {
-        self.links
-            .iter()
-            .find(|(_, link)| **link == id)
-            .map(|(peer, _)| *peer)
+        self.peers.get(&id).copied()
+    }
+
+    /// The reactor's number of a connection.
+    pub fn link(&self, peer: Peer) -> Option<LinkId> {
+        self.links.get(&peer).copied()
+    }
+
+    /// Removes a connection. Returns the reactor's number of it.
+    pub fn remove(&mut self, peer: Peer) -> Option<LinkId> {
+        let id = self.links.remove(&peer)?;
+        self.peers.remove(&id);
+        Some(id)
     }
 
     /// Connects with private data `role`, and a number of buffers for messages of a maximum length.
@@ -270,6 +285,7 @@ impl Made {
         match reactor.call(to, wanted, role, sizes) {
             Ok(id) => {
                 self.links.insert(peer, id);
+                self.peers.insert(id, peer);
                 true
             }
             Err(e) => {

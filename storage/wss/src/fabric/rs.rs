@@ -308,8 +308,8 @@ impl Role for Rs {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.files.fd())
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.files.fd()]
     }
 
     fn work(&mut self, reactor: &mut Links<Token>) {

@@ -116,7 +116,7 @@ impl Se {
         if peer & OUTGOING == 0 {
             return Some(peer);
         }
-        self.made.links.get(&peer).copied()
+        self.made.link(peer)
     }
 
     /// Returns whether the term is valid now.
@@ -130,7 +130,7 @@ impl Se {
     fn closed(&mut self, id: LinkId) {
         match self.made.peer(id) {
             Some(peer) => {
-                self.made.links.remove(&peer);
+                self.made.remove(peer);
                 self.engine.closed(peer);
             }
             None if self.roles.remove(&id) => self.engine.closed(id),
@@ -236,7 +236,7 @@ impl Role for Se {
                         if let Some(id) = self.link(peer) {
                             reactor.close(id);
                             self.roles.remove(&id);
-                            self.made.links.remove(&peer);
+                            self.made.remove(peer);
                         }
                     }
                     Action::End(why) => self.failed = Some(why),
@@ -245,8 +245,8 @@ impl Role for Se {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.commands.fd())
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.commands.fd()]
     }
 
     fn work(&mut self, reactor: &mut Links<fabric::Token>) {

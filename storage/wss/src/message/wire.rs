@@ -235,6 +235,12 @@ impl Message {
         out.0
     }
 
+    /// Returns whether a message is for the connection, or says of which role it is.
+    pub fn is_of_link(bytes: &[u8]) -> bool {
+        let codes = [opcode::GRANT, opcode::ATTACH, opcode::ATTACHED];
+        bytes.first().is_some_and(|code| codes.contains(code))
+    }
+
     /// Parses a complete message.
     pub fn parse(bytes: &[u8]) -> Result<Self, Broken> {
         let len = Broken::Len(bytes.len());

@@ -137,7 +137,7 @@ impl Gate {
         self.backlog.forget(id);
         match self.made.peer(id) {
             Some(peer) => {
-                self.made.links.remove(&peer);
+                self.made.remove(peer);
                 self.client.closed(peer);
             }
             None => self.target.ended(id),
@@ -320,14 +320,14 @@ impl Gate {
                     message,
                     payload,
                 }) => {
-                    if let Some(id) = self.made.links.get(&peer).copied() {
+                    if let Some(id) = self.made.link(peer) {
                         if !send(reactor, &mut self.backlog, id, message, payload) {
                             self.closed(id);
                         }
                     }
                 }
                 Action::Link(LinkAction::Close { peer }) => {
-                    if let Some(id) = self.made.links.remove(&peer) {
+                    if let Some(id) = self.made.remove(peer) {
                         self.backlog.forget(id);
                         reactor.close(id);
                     }
@@ -406,8 +406,8 @@ impl Role for Gate {
         while self.client_actions(reactor) | self.target_actions(reactor) {}
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.commands.fd())
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.commands.fd(), self.etcd.fd()]
     }
 
     fn work(&mut self, reactor: &mut Reactor<Token>) {

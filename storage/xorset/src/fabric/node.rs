@@ -70,7 +70,7 @@ impl NodeRole {
         if peer & OUTGOING == 0 {
             return Some(peer);
         }
-        self.made.links.get(&peer).copied()
+        self.made.link(peer)
     }
 
     fn accepted(&mut self, id: LinkId) {
@@ -82,7 +82,7 @@ impl NodeRole {
         self.backlog.forget(id);
         match self.made.peer(id) {
             Some(peer) => {
-                self.made.links.remove(&peer);
+                self.made.remove(peer);
                 self.node.closed(peer);
             }
             None => {
@@ -116,7 +116,7 @@ impl NodeRole {
                     self.backlog.forget(id);
                     reactor.close(id);
                     self.others.remove(&id);
-                    self.made.links.remove(&peer);
+                    self.made.remove(peer);
                 }
             }
             Action::Sync { lsn } => self.sync.give(lsn),
@@ -188,8 +188,8 @@ impl Role for NodeRole {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.sync.fd())
+    fn fds(&self) -> Vec<RawFd> {
+        vec![self.sync.fd()]
     }
 
     fn work(&mut self, reactor: &mut Reactor<()>) {
