@@ -16,7 +16,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* Keep in sync with src/cm.rs, src/memory.rs and src/ffi.rs. */
+/* Keep in sync with src/cm.rs, src/memory.rs, src/connection.rs and src/ffi.rs. */
 enum { CM_REQUEST, CM_ESTABLISHED, CM_ENDED, CM_ADDRESS, CM_ROUTE, CM_REMOVED, CM_OTHER };
 enum { ASYNC_PORT, ASYNC_QP, ASYNC_CQ, ASYNC_FATAL, ASYNC_OTHER };
 struct cm_event {
@@ -26,6 +26,17 @@ struct cm_event {
 	uint32_t len;
 	uint32_t depth;
 	uint8_t data[256];
+};
+/* A work request. op: 0 SEND, 1 RDMA READ, 2 RDMA WRITE. */
+enum { SENDS_AT_ONCE = 32 };
+struct send {
+	void *memory;
+	uint64_t id;
+	uint64_t va;
+	uint32_t len;
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t op;
 };
 struct completion {
 	uint64_t id;
@@ -458,18 +469,25 @@ int shim_receive(struct ibv_qp *qp, uint64_t wr_id, void *memory, uint32_t len, 
 	return -ibv_post_recv(qp, &wr, &bad);
 }
 
-/* op: 0 SEND, 1 RDMA READ, 2 RDMA WRITE. */
-int shim_send(struct ibv_qp *qp, uint64_t wr_id, int op, void *memory, uint32_t len, uint32_t lkey, uint64_t va,
-	      uint32_t rkey)
+/* Posts n work requests, at most SENDS_AT_ONCE, by one doorbell. */
+int shim_send(struct ibv_qp *qp, const struct send *list, uint32_t n)
 {
 	static const enum ibv_wr_opcode ops[] = { IBV_WR_SEND, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE };
-	struct ibv_sge sge = { (uintptr_t)memory, len, lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = ops[op], .send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = va, .rkey = rkey },
-	}, *bad;
+	struct ibv_sge sges[SENDS_AT_ONCE];
+	struct ibv_send_wr wrs[SENDS_AT_ONCE], *bad;
+	uint32_t i;
 
-	return -ibv_post_send(qp, &wr, &bad);
+	if (!n || n > SENDS_AT_ONCE)
+		return -EINVAL;
+	for (i = 0; i < n; i++) {
+		sges[i] = (struct ibv_sge){ (uintptr_t)list[i].memory, list[i].len, list[i].lkey };
+		wrs[i] = (struct ibv_send_wr){
+			.wr_id = list[i].id, .next = i + 1 < n ? &wrs[i + 1] : NULL, .sg_list = &sges[i], .num_sge = 1,
+			.opcode = ops[list[i].op], .send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { .remote_addr = list[i].va, .rkey = list[i].rkey },
+		};
+	}
+	return -ibv_post_send(qp, wrs, &bad);
 }
 
 /* Blocks SIGTERM and SIGINT, which are then read from the returned descriptor. */

@@ -37,6 +37,15 @@ pub enum Op {
     Write = 2,
 }
 
+/// When an operation is posted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Post {
+    /// At once.
+    Now,
+    /// With the next operation, by one doorbell.
+    WithNext,
+}
+
 /// `len` consecutive bytes of the buffer and their remote address. The first piece starts at the
 /// start of the buffer, each other one at the end of the piece before.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -332,13 +341,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Queues an operation on a buffer, piece by piece from its start. Empty pieces are skipped; at
-    /// least one must not be empty. Fails with `InvalidInput` if the buffer is of another
-    /// protection domain.
+    /// Queues an operation on a buffer, piece by piece from its start, and posts it when `post`
+    /// says. Empty pieces are skipped; at least one must not be empty. Fails with `InvalidInput` if
+    /// the buffer is of another protection domain.
     pub fn queue(
         &mut self,
         token: u64,
         op: Op,
+        post: Post,
         buffer: Buffer,
         pieces: impl IntoIterator<Item = Piece>,
     ) -> io::Result<()> {
@@ -350,7 +360,7 @@ impl Connection {
             (start, piece)
         });
         let pieces = cut(placed)?;
-        self.add(token, op, Memory::Buffer(buffer), pieces)
+        self.add(token, op, post, Memory::Buffer(buffer), pieces)
     }
 
     /// Like [`Connection::queue`], on bytes of an arena. Each piece is preceded by its offset in
@@ -360,16 +370,18 @@ impl Connection {
         &mut self,
         token: u64,
         op: Op,
+        post: Post,
         arena: Arc<Mapped>,
         pieces: impl IntoIterator<Item = (usize, Piece)>,
     ) -> io::Result<()> {
-        self.add(token, op, Memory::Arena(arena), cut(pieces)?)
+        self.add(token, op, post, Memory::Arena(arena), cut(pieces)?)
     }
 
     fn add(
         &mut self,
         token: u64,
         op: Op,
+        post: Post,
         memory: Memory,
         pieces: VecDeque<(usize, Piece)>,
     ) -> io::Result<()> {
@@ -383,33 +395,54 @@ impl Connection {
         self.works.insert(self.next, work);
         self.waiting.push_back(self.next);
         self.next += 1;
-        self.post()
+        match post {
+            Post::Now => self.post(),
+            Post::WithNext => Ok(()),
+        }
     }
 
+    /// Posts what waits, as far as the send queue has room.
     fn post(&mut self) -> io::Result<()> {
+        loop {
+            let list = self.next_sends()?;
+            if list.is_empty() {
+                return Ok(());
+            }
+            let (qp, count) = (self.qp.as_ptr(), list.len() as u32);
+            // SAFETY: The queue pair is alive; the memory is that of buffers and arenas that stay
+            // in `works` until their whole operations complete.
+            check(unsafe { ffi::shim_send(qp, list.as_ptr(), count) })?;
+        }
+    }
+
+    /// Takes work requests for one doorbell.
+    fn next_sends(&mut self) -> io::Result<Vec<ffi::Send>> {
+        let mut list = Vec::new();
         while let Some(&number) = self.waiting.front() {
             let Some(work) = self.works.get_mut(&number) else {
                 self.waiting.pop_front();
                 continue;
             };
             while let Some((at, piece)) = work.pieces.front() {
-                if self.posted == SENDS {
-                    return Ok(());
+                if self.posted == SENDS || list.len() == ffi::SENDS_AT_ONCE {
+                    return Ok(list);
                 }
-                let memory = work.memory.part(*at, piece.len as usize)?;
-                let (qp, op, lkey) = (self.qp.as_ptr(), work.op as i32, work.memory.lkey());
-                // SAFETY: The queue pair is alive; the memory is that of a buffer or an arena that
-                // stays in `works` until the whole operation completes.
-                check(unsafe {
-                    ffi::shim_send(qp, number, op, memory, piece.len, lkey, piece.va, piece.key)
-                })?;
+                list.push(ffi::Send {
+                    memory: work.memory.part(*at, piece.len as usize)?,
+                    id: number,
+                    va: piece.va,
+                    len: piece.len,
+                    lkey: work.memory.lkey(),
+                    rkey: piece.key,
+                    op: work.op as u32,
+                });
                 work.posted += 1;
                 self.posted += 1;
                 work.pieces.pop_front();
             }
             self.waiting.pop_front();
         }
-        Ok(())
+        Ok(list)
     }
 
     fn arm(&mut self) -> io::Result<()> {

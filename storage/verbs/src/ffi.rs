@@ -23,6 +23,21 @@ pub(crate) struct CmEvent {
     pub(crate) data: [u8; 256],
 }
 
+/// `SENDS_AT_ONCE`.
+pub(crate) const SENDS_AT_ONCE: usize = 32;
+
+/// `struct send`.
+#[repr(C)]
+pub(crate) struct Send {
+    pub(crate) memory: *mut c_void,
+    pub(crate) id: u64,
+    pub(crate) va: u64,
+    pub(crate) len: u32,
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
+    pub(crate) op: u32,
+}
+
 /// `struct completion`.
 #[repr(C)]
 #[derive(Default)]
@@ -167,16 +182,7 @@ extern "C" {
         len: u32,
         lkey: u32,
     ) -> c_int;
-    pub(crate) fn shim_send(
-        qp: *mut Qp,
-        wr_id: u64,
-        op: c_int,
-        memory: *mut c_void,
-        len: u32,
-        lkey: u32,
-        va: u64,
-        rkey: u32,
-    ) -> c_int;
+    pub(crate) fn shim_send(qp: *mut Qp, list: *const Send, n: u32) -> c_int;
     pub(crate) fn shim_signals() -> c_int;
     pub(crate) fn shim_wait(fds: *const c_int, ready: *mut u8, n: u32, ms: c_int) -> c_int;
     pub(crate) fn shim_punch(fd: c_int, at: u64, len: u64) -> c_int;

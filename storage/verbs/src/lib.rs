@@ -24,7 +24,7 @@ mod memory;
 pub mod os;
 
 pub use cm::{CmEvent, Events, Incoming, Key, Listener, Outgoing};
-pub use connection::{Completion, Connection, Op, Piece};
+pub use connection::{Completion, Connection, Op, Piece, Post};
 pub use gsi::{Gsi, Sender};
 pub use memory::{Arena, Buffer, Device, Mapped, Trouble};
 

@@ -2,225 +2,18 @@
 
 //! Devices that go away, break or let a caller wait, on the made-up rdma-core of `fake.h`.
 
+mod pair;
+
 use std::{
-    collections::{HashMap, HashSet},
-    ffi::{c_char, c_int, c_long, CStr},
+    collections::HashSet,
     io,
-    net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use srp_target::reactor::{Event, LinkId, Reactor};
+use srp_target::reactor::Event;
 use verbs::{Arena, Buffer, Op, Piece};
 
-#[link(name = "fake", kind = "static")]
-extern "C" {
-    fn fake_remove(number: c_int, tell_ids: c_int);
-    fn fake_add(number: c_int);
-    fn fake_event(what: c_int, port: c_int);
-    fn fake_delay(ms: u32);
-    fn fake_refuse(refuse: c_int);
-    fn fake_again();
-    fn fake_limit(bytes: c_long);
-    fn fake_slow(ms: u32);
-    fn fake_open() -> c_int;
-    fn fake_asked() -> c_int;
-    fn fake_misuse() -> *const c_char;
-}
-
-fn remove(number: i32, tell_ids: bool) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_remove(number, tell_ids.into()) }
-}
-
-fn add(number: i32) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_add(number) }
-}
-
-fn event(what: i32, port: i32) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_event(what, port) }
-}
-
-fn delay(ms: u32) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_delay(ms) }
-}
-
-fn refuse(refuse: bool) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_refuse(refuse.into()) }
-}
-
-fn again() {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_again() }
-}
-
-fn limit(bytes: c_long) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_limit(bytes) }
-}
-
-fn slow(time: Duration) {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_slow(time.as_millis() as u32) }
-}
-
-/// Number of open contexts.
-fn open() -> i32 {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_open() }
-}
-
-/// Number of times that a source of events was asked.
-fn asked() -> i32 {
-    // SAFETY: The function has no preconditions.
-    unsafe { fake_asked() }
-}
-
-fn misuse() -> String {
-    // SAFETY: The function has no preconditions.
-    let text = unsafe { fake_misuse() };
-    // SAFETY: The text is static, and nothing else runs that changes it.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into()
-}
-
-/// The fake has one set of devices: tests take turns.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-const LEN: usize = 64;
-
-/// A reactor that accepts all connections.
-struct Side {
-    reactor: Reactor<()>,
-    connected: Vec<LinkId>,
-    received: HashMap<LinkId, usize>,
-    ended: HashMap<LinkId, Option<String>>,
-}
-
-impl Side {
-    fn new(listen: &[&str]) -> Self {
-        let mut reactor = Reactor::calling().unwrap();
-        for at in listen {
-            reactor.listen(at.parse().unwrap()).unwrap();
-        }
-        Self {
-            reactor,
-            connected: Vec::new(),
-            received: HashMap::new(),
-            ended: HashMap::new(),
-        }
-    }
-
-    fn connect(&mut self, to: &str) -> LinkId {
-        let to: SocketAddr = to.parse().unwrap();
-        self.reactor.connect(to, b"test", 4, LEN).unwrap()
-    }
-
-    fn turn(&mut self) {
-        self.reactor.wait(&[], 0).unwrap();
-        while let Some(event) = self.reactor.poll().unwrap() {
-            match event {
-                Event::Login { id, .. } => {
-                    self.reactor.accept(id, &[], 4, LEN, 99).unwrap();
-                }
-                Event::Connected { id } => self.connected.push(id),
-                Event::Received { id, buffer, .. } => {
-                    *self.received.entry(id).or_default() += 1;
-                    self.reactor.receive(id, buffer).unwrap();
-                }
-                Event::Done { id, buffer, .. } => self.reactor.give(id, buffer),
-                Event::Ended { id, why } => {
-                    self.ended.insert(id, why);
-                }
-            }
-        }
-        self.reactor.late();
-    }
-
-    fn all_received(&self) -> usize {
-        self.received.values().sum()
-    }
-
-    /// Returns whether a descriptor stays ready although nothing is left to do.
-    fn busy(&self) -> bool {
-        let ready = verbs::os::wait(&self.reactor.fds(), 0).unwrap();
-        ready.contains(&true)
-    }
-}
-
-/// A server, and a client.
-struct Pair {
-    server: Side,
-    client: Side,
-}
-
-impl Pair {
-    fn until(&mut self, what: &str, done: impl Fn(&Side, &Side) -> bool) {
-        let until = Instant::now() + Duration::from_secs(10);
-        while !done(&self.server, &self.client) {
-            assert!(Instant::now() < until, "{what}");
-            self.server.turn();
-            self.client.turn();
-        }
-    }
-
-    /// Lets the peer of a connection of the client access its arena. Returns the rkey.
-    fn offer(&mut self, id: LinkId) -> u32 {
-        self.client.reactor.offer(id, ()).unwrap();
-        let has = |client: &Side| client.reactor.arena(id).is_some();
-        self.until("the arena", |_, client| has(client));
-        self.client.reactor.arena(id).unwrap().1
-    }
-
-    fn connect(&mut self, to: &str) -> LinkId {
-        let id = self.client.connect(to);
-        self.until(to, |server, client| {
-            client.connected.contains(&id) && server.connected.len() == client.connected.len()
-        });
-        id
-    }
-
-    /// Sends a message from the client to the server.
-    fn send(&mut self, id: LinkId) {
-        let before = self.server.all_received();
-        self.client.reactor.send(id, None, b"a message").unwrap();
-        self.until("a message", |server, _| server.all_received() > before);
-    }
-
-    /// Sends messages over a connection until something of the client is done that takes `wait`
-    /// from `begin`. Closes another connection after ten.
-    fn send_beside(
-        &mut self,
-        other: LinkId,
-        closed: LinkId,
-        begin: Instant,
-        wait: Duration,
-        done: impl Fn(&Side) -> bool,
-    ) {
-        let (mut sent, mut longest) = (0, Duration::ZERO);
-        while !done(&self.client) {
-            assert!(begin.elapsed() < 5 * wait);
-            let before = Instant::now();
-            self.send(other);
-            longest = longest.max(before.elapsed());
-            sent += 1;
-            if sent == 10 {
-                self.client.reactor.close(closed);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let took = begin.elapsed();
-        println!("{sent} messages in {took:?}, the slowest in {longest:?}");
-        assert!(took >= wait && longest < wait / 2, "{longest:?}");
-    }
-}
+use pair::*;
 
 /// Connects to both devices, removes the first, adds it again and connects to it.
 fn comes_and_goes(tell_ids: bool) {
@@ -459,6 +252,34 @@ fn only_sources_with_events_are_asked() {
     assert_eq!(pair.server.all_received(), 2);
     // The completion channel, until it is empty.
     assert_eq!(asked(), before + 2);
+    assert_eq!(misuse(), "");
+}
+
+#[test]
+fn data_and_response_take_one_doorbell() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5015"]),
+        client: Side::new(&[]),
+    };
+    pair.connect("192.0.2.1:5015");
+    let id = pair.server.connected[0];
+    let piece = Piece {
+        va: 0,
+        key: 0,
+        len: 4096,
+    };
+    let reactor = &mut pair.server.reactor;
+    for (pieces, wanted) in [(1, 1), (16, 1), (40, 2)] {
+        let before = doorbells();
+        let data = reactor.take(id, pieces * 4096).unwrap();
+        let list = vec![piece; pieces];
+        reactor.queue(id, None, Op::Write, data, list).unwrap();
+        assert_eq!(doorbells(), before);
+        reactor.send(id, None, b"a response").unwrap();
+        assert_eq!(doorbells(), before + wanted, "{pieces} pieces");
+    }
+    pair.until("the responses", |_, client| client.all_received() == 3);
     assert_eq!(misuse(), "");
 }
 

@@ -169,16 +169,21 @@ static int post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv
 	return 0;
 }
 
-static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* The number of calls of ibv_post_send(). */
+static int doorbells;
+
+int fake_doorbells(void)
+{
+	return doorbells;
+}
+
+static void send_one(struct ibv_qp *ibv, struct ibv_send_wr *wr)
 {
 	struct qp *qp = (struct qp *)ibv;
 	struct ibv_wc done = { .wr_id = wr->wr_id };
 	struct ibv_sge *to;
 	unsigned int n;
 
-	(void)bad;
-	pthread_mutex_lock(&fake_lock);
-	fake_context_of(ibv->context, "ibv_post_send");
 	check_key(ibv, wr->sg_list, "ibv_post_send");
 	if (!qp->peer || qp->peer->freed || qp->peer->head == qp->peer->tail) {
 		done.status = IBV_WC_RETRY_EXC_ERR;
@@ -190,6 +195,16 @@ static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send
 								.byte_len = wr->sg_list->length });
 	}
 	complete(ibv->send_cq, done);
+}
+
+static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	(void)bad;
+	pthread_mutex_lock(&fake_lock);
+	doorbells++;
+	fake_context_of(ibv->context, "ibv_post_send");
+	for (; wr; wr = wr->next)
+		send_one(ibv, wr);
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbs::{Buffer, Connection, Device, Op, Piece};
+use verbs::{Buffer, Connection, Device, Op, Piece, Post};
 
 use super::{domain::Domain, gone, host::HostId, login::Door, LinkId, Reactor};
 
@@ -41,6 +41,14 @@ impl<T> Link<T> {
     }
 }
 
+/// The response follows the data, which nothing else waits for.
+fn post<T>(op: Op, token: &Option<T>) -> Post {
+    match (op, token) {
+        (Op::Write, None) => Post::WithNext,
+        _ => Post::Now,
+    }
+}
+
 impl<T> Reactor<T> {
     pub(super) fn add(
         &mut self,
@@ -69,7 +77,8 @@ impl<T> Reactor<T> {
         link.connection.receive(buffer)
     }
 
-    /// Queues an operation on a buffer. [`Event::Done`] follows if there is a token.
+    /// Queues an operation on a buffer. [`Event::Done`] follows if there is a token. An RDMA WRITE
+    /// without one is posted with the next operation of the connection.
     pub fn queue(
         &mut self,
         id: LinkId,
@@ -79,8 +88,9 @@ impl<T> Reactor<T> {
         pieces: Vec<Piece>,
     ) -> io::Result<()> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let post = post(op, &token);
         let token = link.token(token)?;
-        link.connection.queue(token, op, buffer, pieces)
+        link.connection.queue(token, op, post, buffer, pieces)
     }
 
     /// Like [`Reactor::queue`], on bytes of the arena. Each piece is preceded by its offset in the
@@ -94,8 +104,9 @@ impl<T> Reactor<T> {
     ) -> io::Result<()> {
         let arena = self.local(id)?;
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
+        let post = post(op, &token);
         let token = link.token(token)?;
-        link.connection.queue_arena(token, op, arena, pieces)
+        link.connection.queue_arena(token, op, post, arena, pieces)
     }
 
     /// Sends a message.
