@@ -221,6 +221,9 @@ pub struct Outgoing {
     pub(crate) id: Id,
 }
 
+// SAFETY: librdmacm may be called from any thread; the identifier has one owner.
+unsafe impl Send for Outgoing {}
+
 impl Outgoing {
     /// Starts to resolve an address and TCP port (a number). [`CmEvent::Address`] or
     /// [`CmEvent::Ended`] follows.

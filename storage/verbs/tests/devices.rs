@@ -319,6 +319,28 @@ fn no_event_is_lost_between_waits() {
     assert_eq!(misuse(), "");
 }
 
+/// The receive buffers of a new connection are registered beside other connections.
+#[test]
+fn a_connection_is_made_beside_others() {
+    const WAIT: Duration = Duration::from_millis(1500);
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5016"]),
+        client: Side::new(&[]),
+    };
+    let [other, closed] = ["192.0.2.1:5016"; 2].map(|to| pair.connect(to));
+    slow(WAIT);
+    let begin = Instant::now();
+    let to = "192.0.2.1:5016".parse().unwrap();
+    let made = pair.client.reactor.connect(to, b"test", 48, 1 << 16);
+    let made = made.unwrap();
+    let done = |client: &Side| client.connected.contains(&made);
+    pair.send_beside(other, closed, begin, WAIT, done);
+    slow(Duration::ZERO);
+    drop(pair);
+    assert_eq!(misuse(), "");
+}
+
 /// The next connection may have the identifier of one whose end is not told yet.
 #[test]
 fn a_connect_that_fails_is_told() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Outgoing connections. Each `connect` call runs in a thread of its own, because with iWARP it
-//! waits for TCP, for minutes if the peer's host does not answer.
+//! Outgoing connections. Each is made in a thread of its own: to register its receive buffers takes
+//! long, also if nothing listens there, and with iWARP `connect` waits for TCP, for minutes if the
+//! peer's host does not answer.
 
 use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd};
 
@@ -45,21 +46,18 @@ impl Connects {
         self.threads.fd()
     }
 
-    /// Starts a thread that connects with this private data.
+    /// Starts a thread that makes a connection.
     pub(super) fn start(
         &mut self,
         id: LinkId,
         making: Making,
-        mut connection: Connection,
-        data: Vec<u8>,
+        make: impl FnOnce() -> io::Result<Connection> + Send + 'static,
     ) -> io::Result<()> {
         if self.making.values().filter(|m| m.to == making.to).count() >= TRIES {
             let why = format!("the kernel has not answered {TRIES} earlier tries");
             return Err(io::Error::other(why));
         }
-        self.threads.start("connect", move || {
-            (id, connection.connect(&data).map(|()| connection))
-        })?;
+        self.threads.start("connect", move || (id, make()))?;
         self.making.insert(id, making);
         Ok(())
     }

@@ -78,6 +78,17 @@ impl<T> Reactor<T> {
         }
     }
 
+    /// Fails if receive buffers of this total length exceed the limit for messages of a device.
+    pub(super) fn room(&self, host: HostId, len: usize) -> io::Result<()> {
+        let same = self.links.values().filter(|l| l.device == host);
+        let linked: usize = same.map(|l| l.messages).sum();
+        let making: usize = self.connects.on(host).map(|(_, m)| m.messages).sum();
+        if linked + making + len > MESSAGES {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
     /// Allocates receive buffers in a domain of a device, within the limit for messages.
     pub(super) fn buffers(
         &self,
@@ -85,12 +96,7 @@ impl<T> Reactor<T> {
         domain: &Device,
         [receives, len]: [usize; 2],
     ) -> io::Result<Vec<Buffer>> {
-        let same = self.links.values().filter(|l| l.device == host);
-        let linked: usize = same.map(|l| l.messages).sum();
-        let making: usize = self.connects.on(host).map(|(_, m)| m.messages).sum();
-        if linked + making + receives * len > MESSAGES {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
+        self.room(host, receives * len)?;
         domain.buffers(receives, len)
     }
 

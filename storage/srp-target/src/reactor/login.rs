@@ -169,17 +169,22 @@ impl<T> Reactor<T> {
         let host = self.host(&device)?;
         let domain = device.domain()?;
         let wanted = self.wanted.remove(&id).ok_or_else(gone)?;
-        let buffers = self.buffers(host, &domain, [wanted.receives, wanted.len])?;
-        let connection = Connection::call(wanted.outgoing, &domain, id, buffers)?;
+        let messages = wanted.receives * wanted.len;
+        self.room(host, messages)?;
         let making = Making {
             to: wanted.to,
             host,
-            domain,
-            messages: wanted.receives * wanted.len,
+            domain: domain.clone(),
+            messages,
             established: false,
             wanted: true,
         };
-        self.connects.start(id, making, connection, wanted.data)
+        self.connects.start(id, making, move || {
+            let buffers = domain.buffers(wanted.receives, wanted.len)?;
+            let mut connection = Connection::call(wanted.outgoing, &domain, id, buffers)?;
+            connection.connect(&wanted.data)?;
+            Ok(connection)
+        })
     }
 
     /// Adds the outgoing connections whose `connect` calls have returned, and drops those that
