@@ -37,6 +37,8 @@ impl Sense {
 
     /// No sense.
     pub const NONE: Self = Self::new(key::NO_SENSE, 0, 0);
+    /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY: initiators send the command again.
+    pub const BECOMING_READY: Self = Self::new(key::NOT_READY, 0x04, 0x01);
     /// The unit is stopped: INITIALIZING COMMAND REQUIRED.
     pub const STOPPED: Self = Self::new(key::NOT_READY, 0x04, 0x02);
     /// WRITE ERROR.

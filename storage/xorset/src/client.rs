@@ -37,7 +37,8 @@ const HOLD: u64 = TTL / 4;
 const MARGIN: u64 = 6;
 /// Interval of etcd snapshots in milliseconds.
 const LOOK: u64 = 300;
-/// Timeout of a command in milliseconds.
+/// Timeout of a command in milliseconds. Less than that of initiators, also if the exclusion of
+/// nodes takes longer because this process is slow.
 const PATIENCE: u64 = 12_000;
 /// Delay before an unresponsive node is admitted again, in milliseconds.
 const REST: u64 = 10_000;
@@ -67,9 +68,12 @@ pub type CommandId = u64;
 pub enum Outcome {
     /// Done, with the data of a read.
     Good(Vec<u8>),
-    /// Too many nodes are lost or do not answer. A write may have been done in part, or may still
-    /// be done until another write of its blocks starts.
+    /// Its blocks are lost. A write may have been done in part, or may still be done until another
+    /// write of its blocks starts.
     Failed,
+    /// Too many nodes are missing or have not answered in time. No data is lost. A write may have
+    /// been done, as with `Failed`.
+    NotReady,
     /// Refused: the data of the others take all memory. Nothing has been done.
     Busy,
     /// Cancelled; no part of the command is in flight.

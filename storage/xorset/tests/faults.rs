@@ -117,6 +117,35 @@ fn two_nodes_do_not_reach_each_other() {
     }
 }
 
+/// Two nodes die, and the client gets a turn so rarely that their exclusion takes longer than a
+/// command may. Initiators have to send such commands again: no block is lost.
+#[test]
+fn two_nodes_die_and_the_client_is_slow() {
+    let mut late = 0;
+    for (i, nodes) in sets(2).iter().enumerate() {
+        let mut world = up(1800 + i as u64, 2);
+        world.pace = 900;
+        some_commands(&mut world, 12);
+        steps(&mut world, 60);
+        for n in nodes {
+            world.kill(Who::Node(*n));
+        }
+        some_commands(&mut world, 12);
+        world.quiet();
+        late += world.failed;
+        world.until("both are out", 30_000, |w| {
+            w.states()
+                .is_some_and(|s| nodes.iter().all(|n| s[*n] == State::Out))
+        });
+        let failed = world.failed;
+        some_commands(&mut world, 20);
+        world.quiet();
+        assert_eq!((world.failed, world.lost), (failed, 0));
+        done(world);
+    }
+    assert!(late > 0);
+}
+
 /// Three nodes are lost. Commands that need them fail, and no data is lost: when one of the three
 /// is back, the set continues.
 #[test]
@@ -149,6 +178,7 @@ fn a_third_loss_is_refused() {
             world.until("time", 40_000, |w| w.now >= end);
             assert!(world.commands.is_empty());
             assert!(world.failed > 0);
+            assert_eq!(world.lost, 0);
             // At most two nodes are excluded.
             let map = world.etcd.map.clone().unwrap().1;
             assert!(map.matches(" u").count() >= 4, "{map}");

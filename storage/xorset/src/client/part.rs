@@ -82,7 +82,7 @@ impl Client {
         let Some(size) = self.size else {
             return self.actions.push(Action::Answer {
                 command: id,
-                outcome: Outcome::Failed,
+                outcome: Outcome::NotReady,
             });
         };
         let len = count as usize * BLOCK;
@@ -192,7 +192,8 @@ impl Client {
         }
     }
 
-    /// Fails the commands that cannot be executed.
+    /// Ends the commands that cannot be executed now. Their blocks are not lost, however many nodes
+    /// are missing: these may return.
     pub(super) fn refuse(&mut self) {
         let Some(map) = self.map.clone() else {
             return;
@@ -201,12 +202,17 @@ impl Client {
         let broken = !self.open && unable.count_ones() > 2;
         let old = |c: &Command| broken || self.now >= c.since + PATIENCE;
         let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
-        let list: Vec<_> = list.map(|(id, _)| *id).collect();
-        for command in list {
-            self.say(format!("command {command} is refused: nodes are missing"));
+        let list: Vec<_> = list.map(|(id, c)| (*id, self.now - c.since)).collect();
+        let missing = (0..NODES).filter(|n| self.partners[*n].settled != map.epoch);
+        let missing: Vec<_> = missing.collect();
+        for (command, ms) in list {
+            self.say(format!(
+                "command {command} is to be sent again: not done after {ms} ms, nodes {missing:?} \
+                 are missing"
+            ));
             self.actions.push(Action::Answer {
                 command,
-                outcome: Outcome::Failed,
+                outcome: Outcome::NotReady,
             });
             self.kill(command);
         }

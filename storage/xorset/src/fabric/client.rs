@@ -248,6 +248,7 @@ impl Gate {
         let outcome = match outcome {
             Outcome::Over => target::Outcome::Over,
             Outcome::Busy => target::Outcome::Busy,
+            Outcome::NotReady => target::Outcome::Failed(Sense::BECOMING_READY),
             Outcome::Failed if task.write => target::Outcome::Failed(Sense::WRITE_ERROR),
             Outcome::Failed => target::Outcome::Failed(Sense::READ_ERROR),
             Outcome::Good(_) if task.write => target::Outcome::Good,

@@ -41,6 +41,7 @@ impl World {
             let what = match &outcome {
                 Outcome::Good(_) => "good",
                 Outcome::Failed => "failed",
+                Outcome::NotReady => "not ready",
                 Outcome::Busy => "busy",
                 Outcome::Over => "over",
             };
@@ -52,8 +53,9 @@ impl World {
                 self.cancelled += 1;
                 self.ends(&command, false);
             }
-            Outcome::Failed | Outcome::Busy => {
+            Outcome::Failed | Outcome::NotReady | Outcome::Busy => {
                 self.failed += 1;
+                self.lost += u64::from(outcome == Outcome::Failed);
                 self.ends(&command, false);
             }
             Outcome::Good(bytes) if command.values.is_empty() => {

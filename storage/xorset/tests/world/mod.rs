@@ -110,7 +110,10 @@ pub struct World {
     pub history: History,
     next: u64,
     pub answered: u64,
+    /// Number of commands that were not done.
     pub failed: u64,
+    /// Number of those with lost blocks.
+    pub lost: u64,
     pub cancelled: u64,
     /// Number of clients that became ready.
     pub served: u64,
@@ -154,6 +157,7 @@ impl World {
             next: 1,
             answered: 0,
             failed: 0,
+            lost: 0,
             cancelled: 0,
             served: 0,
             late: 0,
