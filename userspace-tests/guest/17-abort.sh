@@ -8,6 +8,7 @@
 # runs: rxe kasan fast long
 # runs: siw vfab kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
+# runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin
@@ -28,10 +29,11 @@ enter() {
 	echo 2 >/sys/block/${dev#/dev/}/device/timeout
 	echo 2 >/sys/block/${dev#/dev/}/device/eh_timeout 2>/dev/null
 }
-# io SECONDS: verified I/O in the background.
+# io SECONDS: verified I/O in the background. On a slow guest fio takes seconds to start.
 io() {
 	start_verify_io $dev --iodepth=4 --rw=randrw --bs=4k --size=16m --runtime=$1 --time_based
 	fio=$!
+	within 30 "I/O on $dev" not nothing_in_flight $dev
 }
 
 enter
