@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Each allocation of insmod, a login and a reconnect fails once (in the fast set only some of them): the error is
+# Each allocation of insmod, a login and a reconnect fails once (without LONG only some of them): the error is
 # ENOMEM, nothing leaks, and the session continues.
 #
 # deadline: 900 3400
 # takes: 222
-# runs: rxe kasan fast long kmemleak=on log_buf_len=16M
+# runs: rxe kasan long kmemleak=on log_buf_len=16M
 . "$(dirname "$0")/lib.sh"
 
 begin

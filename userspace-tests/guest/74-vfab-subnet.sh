@@ -5,7 +5,7 @@
 #
 # deadline: 300
 # takes: 100
-# runs: vfab kasan fast long GAPS=2
+# runs: vfab kasan long GAPS=2
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"

@@ -6,7 +6,7 @@
 #
 # deadline: 400 1200
 # takes: 133
-# runs: vfab kasan fast long
+# runs: vfab kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"

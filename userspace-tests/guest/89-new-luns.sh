@@ -5,7 +5,7 @@
 #
 # deadline: 300
 # takes: 110
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 . "$(dirname "$0")/lib.sh"
 
 begin
