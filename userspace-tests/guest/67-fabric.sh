@@ -5,7 +5,7 @@
 #
 # deadline: 600
 # takes: 157
-# runs: rxe kasan long
+# runs: rxe kasan fast long
 # runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 

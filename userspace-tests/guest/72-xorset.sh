@@ -8,7 +8,7 @@
 #
 # deadline: 900 1200
 # takes: 175
-# runs: rxe kasan fast long
+# runs: rxe kasan long
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 
