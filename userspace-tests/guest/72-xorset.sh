@@ -9,6 +9,7 @@
 # deadline: 900 1200
 # takes: 175
 # runs: rxe kasan long
+# runs: rxe kasan long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/hosts.sh"
 
@@ -30,6 +31,11 @@ excuse() {
 	without_cpu $((end - lease * 1000000)) $end
 	say "the client ended, as it did not reach etcd ($(ms $stolen) of its last $lease s without CPU)"
 	[ $stolen -lt $((lease * 250000)) ] || too_slow "the client could not hold its key"
+}
+# becomes SECONDS WHAT COMMAND...: waits for what only the client can bring about. It must not end.
+becomes() {
+	within "$1" "$2" or_ended ${serving[client]} "${@:3}"
+	! ended ${serving[client]} || fail "$2: the client has ended"
 }
 make_hosts ini client n0 n1 n2 n3 n4 client2
 mkdir -p $files
@@ -90,7 +96,7 @@ if [ $rounds = 3 ]; then
 	sleep 1
 	role n3
 	io_ends $fio 200 "after n3 was away"
-	within 60 "all nodes" whole
+	becomes 60 "all nodes" whole
 	say "n3 was away for a moment: $(map)"
 fi
 
@@ -120,7 +126,7 @@ begin_io
 die n1
 die n4
 io_ends $fio 200 "after n1 and n4 died"
-within 60 "a set without n1 and n4" out "u* o* u* u* o*"
+becomes 60 "a set without n1 and n4" out "u* o* u* u* o*"
 same "without n1 and n4"
 say "n1 and n4 have died: no error, all data right; $(map)"
 # A file of another size is refused, and the error names the wrong option.
@@ -135,7 +141,7 @@ new_file 4
 begin_io
 role n1
 role n4
-within 200 "n1 and n4 are made again" whole
+becomes 200 "n1 and n4 are made again" whole
 io_ends $fio 200 "as n1 and n4 were made again"
 say "n1 and n4 are made again: $(map)"
 
@@ -143,14 +149,14 @@ say "n1 and n4 are made again: $(map)"
 if [ $rounds = 3 ]; then
 	die n0
 	die n2
-	within 60 "a set without n0 and n2" out "o* u* o* u* u*"
+	becomes 60 "a set without n0 and n2" out "o* u* o* u* u*"
 	same "without n0 and n2"
 	verify_io 200 $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=8m --offset=36m --verify_backlog=32 \
 		>/dev/null 2>&1 ||
 		fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
 	role n0
 	role n2
-	within 200 "n0 and n2 are made again" whole
+	becomes 200 "n0 and n2 are made again" whole
 	same "with all nodes again"
 	say "n0 and n2 have died and are made again: $(map)"
 fi
@@ -160,10 +166,10 @@ fi
 begin_io
 for h in n0 n1 n2 n3 n4; do kill -KILL ${serving[$h]}; done
 for h in n0 n1 n2 n3 n4; do reap 20 "$h" ${serving[$h]} 2>/dev/null; done
-within 30 "a command that is sent again" says client 'is to be sent again: .* nodes \[0, 1, 2, 3, 4\]'
+becomes 30 "a command that is sent again" says client 'is to be sent again: .* nodes \[0, 1, 2, 3, 4\]'
 for h in n0 n1 n2 n3 n4; do role $h; done
 io_ends $fio 200 "after all nodes died"
-within 200 "all nodes" whole
+becomes 200 "all nodes" whole
 same "after all nodes died"
 say "all nodes have died and are back: $(map)"
 
