@@ -5,6 +5,7 @@
 #
 # deadline: 300
 # takes: 87
+# runs: rxe kasan long
 # runs: rxe stock long
 # runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
