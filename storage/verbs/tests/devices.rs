@@ -341,6 +341,43 @@ fn a_connection_is_made_beside_others() {
     assert_eq!(misuse(), "");
 }
 
+/// The thread that registers the buffers of a connection ends after the device.
+#[test]
+fn a_device_goes_while_a_connection_is_made() {
+    const WAIT: Duration = Duration::from_millis(1500);
+    let _alone = alone();
+    for tell_ids in [false, true] {
+        let mut pair = Pair {
+            server: Side::new(&["0.0.0.0:5017"]),
+            client: Side::new(&[]),
+        };
+        let stays = pair.connect("192.0.2.2:5017");
+        slow(WAIT);
+        let to = "192.0.2.1:5017".parse().unwrap();
+        let made = pair.client.reactor.connect(to, b"test", 48, 1 << 16);
+        let made = made.unwrap();
+        // The address, then the route.
+        pair.client.turn();
+        pair.client.turn();
+        let begin = Instant::now();
+        remove(0, tell_ids);
+        pair.until("the end", |_, client| client.ended.contains_key(&made));
+        assert!(begin.elapsed() < WAIT / 2);
+        pair.send(stays);
+        // The thread's connection is dropped.
+        while begin.elapsed() < 2 * WAIT {
+            pair.client.turn();
+        }
+        slow(Duration::ZERO);
+        add(0);
+        let back = pair.connect("192.0.2.1:5017");
+        pair.send(back);
+        drop(pair);
+        assert_eq!(misuse(), "");
+        assert_eq!(open(), 2);
+    }
+}
+
 /// The next connection may have the identifier of one whose end is not told yet.
 #[test]
 fn a_connect_that_fails_is_told() {

@@ -4,8 +4,9 @@
 
 use crate::strategies::message;
 use proptest::{collection::vec, prelude::*};
+use srp_target::auth::Identity;
 use srp_target::proto::cmd::DirectBuf;
-use wss::message::*;
+use wss::{message::*, peer::fits};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -47,6 +48,16 @@ proptest! {
             bytes.resize(len, 0);
             prop_assert!(Message::parse(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn what_depends_on_the_sender_is_of_the_link(
+        message in message(), role in 0u8..5, number in any::<u32>()
+    ) {
+        let of_link = Message::is_of_link(&message.build());
+        let any_may = fits(Identity { role, number }, &message);
+        let grant = matches!(message, Message::Grant { .. });
+        prop_assert!(of_link || (any_may && !grant));
     }
 }
 
