@@ -203,6 +203,12 @@ struct ibv_context *shim_device(struct rdma_cm_id *id)
  * Creates an identifier that is bound to the device of another one. librdmacm closes its context of a removed device
  * when the last identifier of the device is destroyed.
  */
+/* Later events of the identifier, and those that nothing has read, go to this channel. */
+int shim_migrate(struct rdma_cm_id *id, struct rdma_event_channel *events)
+{
+	return result(rdma_migrate_id(id, events));
+}
+
 struct rdma_cm_id *shim_hold(struct rdma_event_channel *events, struct rdma_cm_id *id)
 {
 	struct sockaddr_storage address = id->route.addr.src_storage;
@@ -388,9 +394,12 @@ void shim_deregister(struct ibv_mr *mr)
 	ibv_dereg_mr(mr);
 }
 
+/* Interrupts of an adapter go to the CPU of the vector: connections with different tokens share them out. */
 struct ibv_cq *shim_cq(struct ibv_context *device, struct ibv_comp_channel *wakeups, int entries, uint64_t token)
 {
-	return ibv_create_cq(device, entries, (void *)(uintptr_t)token, wakeups, 0);
+	int vectors = device->num_comp_vectors;
+
+	return ibv_create_cq(device, entries, (void *)(uintptr_t)token, wakeups, vectors > 0 ? token % vectors : 0);
 }
 
 int shim_arm(struct ibv_cq *cq)

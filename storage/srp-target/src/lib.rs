@@ -29,6 +29,7 @@ pub mod status;
 pub mod store;
 pub mod target;
 pub mod values;
+mod wake;
 pub mod wire;
 pub mod workers;
 

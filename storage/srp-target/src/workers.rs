@@ -3,11 +3,8 @@
 //! Worker threads for blocking work, such as file I/O.
 
 use std::{
-    io::{self, Read, Write},
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::net::UnixStream,
-    },
+    io,
+    os::fd::RawFd,
     sync::{
         mpsc::{channel, Receiver, Sender},
         Arc, Mutex, PoisonError,
@@ -15,7 +12,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::target::{Buffer, Done, TaskId, Work};
+use crate::{
+    target::{Buffer, Done, TaskId, Work},
+    wake::Woken,
+};
 
 /// A command for [`execute`].
 pub struct Job<B> {
@@ -31,7 +31,7 @@ pub struct Job<B> {
 pub struct Workers<J, R> {
     jobs: Option<Sender<J>>,
     done: Receiver<R>,
-    woken: UnixStream,
+    woken: Woken,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -71,9 +71,9 @@ pub fn execute<B: Buffer>(job: Job<B>) -> (TaskId, Done<B>) {
     (task, done)
 }
 
-/// Ends the process if a worker panics: its job would never end, and a later login of the same
-/// initiator would wait for it.
-struct Fatal;
+/// Ends the process if its thread panics. The job of a worker would never end, and a later login of
+/// the same initiator would wait for it.
+pub(crate) struct Fatal;
 
 impl Drop for Fatal {
     fn drop(&mut self) {
@@ -89,13 +89,11 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
         let (jobs, queue) = channel::<J>();
         let (results, done) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        let (woken, wake) = UnixStream::pair()?;
-        woken.set_nonblocking(true)?;
-        wake.set_nonblocking(true)?;
+        let (woken, waker) = Woken::new()?;
         let mut threads = Vec::new();
         for _ in 0..count {
             let (queue, results, work) = (Arc::clone(&queue), results.clone(), work.clone());
-            let mut wake = wake.try_clone()?;
+            let waker = waker.clone();
             threads.push(thread::spawn(move || loop {
                 let _fatal = Fatal;
                 let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -103,8 +101,7 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
                 if results.send(work(job)).is_err() {
                     return;
                 }
-                // If the socket is full, a wakeup is already pending.
-                let _ = wake.write(&[0]);
+                waker.wake();
             }));
         }
         Ok(Self {
@@ -125,13 +122,12 @@ impl<J: Send + 'static, R: Send + 'static> Workers<J, R> {
 
     /// Descriptor that is readable when results are available.
     pub fn fd(&self) -> RawFd {
-        self.woken.as_raw_fd()
+        self.woken.fd()
     }
 
     /// Takes all available results.
     pub fn done(&mut self) -> Vec<R> {
-        let mut bytes = [0; 256];
-        while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
+        self.woken.clear();
         self.done.try_iter().collect()
     }
 }

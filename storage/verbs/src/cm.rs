@@ -114,6 +114,9 @@ pub(crate) struct Id {
     events: Events,
 }
 
+// SAFETY: librdmacm may be called from any thread; the identifier has one owner.
+unsafe impl Send for Id {}
+
 impl Id {
     pub(crate) fn as_ptr(&self) -> *mut ffi::CmId {
         self.id.as_ptr()
@@ -184,6 +187,17 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    /// Moves the connection to another source, which returns its later events. Fails if the device
+    /// is gone. The events that [`Events::next`] has returned are handled: it waits for no other
+    /// thread.
+    pub fn migrate(mut self, to: &Events) -> io::Result<Self> {
+        let channel = to.0 .0.as_ptr();
+        // SAFETY: `self` owns the identifier, and `to` keeps the channel.
+        check(unsafe { ffi::shim_migrate(self.id.as_ptr(), channel) })?;
+        self.id.events = to.clone();
+        Ok(self)
+    }
+
     /// Key of the connection in later events.
     pub fn key(&self) -> Key {
         self.id.key()
@@ -220,9 +234,6 @@ const RESOLVE: i32 = 2000;
 pub struct Outgoing {
     pub(crate) id: Id,
 }
-
-// SAFETY: librdmacm may be called from any thread; the identifier has one owner.
-unsafe impl Send for Outgoing {}
 
 impl Outgoing {
     /// Starts to resolve an address and TCP port (a number). [`CmEvent::Address`] or

@@ -97,6 +97,7 @@ extern "C" {
     pub(crate) fn shim_connect(id: *mut CmId, data: *const c_void, len: u8) -> c_int;
     pub(crate) fn shim_next(events: *mut EventChannel, out: *mut CmEvent) -> c_int;
     pub(crate) fn shim_device(id: *mut CmId) -> *mut Context;
+    pub(crate) fn shim_migrate(id: *mut CmId, events: *mut EventChannel) -> c_int;
     pub(crate) fn shim_hold(events: *mut EventChannel, id: *mut CmId) -> *mut CmId;
     pub(crate) fn shim_name(device: *mut Context) -> *const c_char;
     pub(crate) fn shim_depth(device: *mut Context) -> c_int;

@@ -183,6 +183,11 @@ impl Device {
         Arc::ptr_eq(&self.first().0, &other.first().0)
     }
 
+    /// Returns whether both are the same open device, also if they are from different sources.
+    pub fn shares(&self, other: &Self) -> bool {
+        self.0.context == other.0.context
+    }
+
     /// Key of the device in [`crate::CmEvent::Removed`], if it is from a connection.
     pub fn key(&self) -> Option<Key> {
         match &self.first().0.hold {

@@ -2,8 +2,6 @@
 
 //! Devices that go away, break or let a caller wait, on the made-up rdma-core of `fake.h`.
 
-mod pair;
-
 use std::{
     collections::HashSet,
     io,
@@ -13,7 +11,7 @@ use std::{
 use srp_target::reactor::Event;
 use verbs::{Arena, Buffer, Op, Piece};
 
-use pair::*;
+use crate::pair::*;
 
 /// Connects to both devices, removes the first, adds it again and connects to it.
 fn comes_and_goes(tell_ids: bool) {

@@ -19,8 +19,8 @@
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-/* READS: the RDMA READs that a queue pair issues at once. */
-enum { DEVICES = 2, DEPTH = 4096, READS = 4, LARGE = 1 << 20 };
+/* READS: the RDMA READs that a queue pair issues at once. VECTORS: completion vectors of a device. */
+enum { DEVICES = 2, DEPTH = 4096, READS = 4, VECTORS = 3, LARGE = 1 << 20 };
 struct queue {
 	int fds[2];
 	void *items[DEPTH];

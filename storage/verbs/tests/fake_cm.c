@@ -155,6 +155,23 @@ int rdma_destroy_id(struct rdma_cm_id *rdma)
 	return 0;
 }
 
+/* Events that are not read move with the identifier. */
+int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	struct queue *from = (struct queue *)id->channel;
+	struct rdma_cm_event *event;
+	unsigned int n;
+
+	pthread_mutex_lock(&fake_lock);
+	for (n = from->tail - from->head; n; n--) {
+		event = fake_pull(from);
+		fake_push(event->id == id ? (struct queue *)channel : from, event);
+	}
+	id->channel = channel;
+	pthread_mutex_unlock(&fake_lock);
+	return 0;
+}
+
 int rdma_bind_addr(struct rdma_cm_id *rdma, struct sockaddr *address)
 {
 	struct id *id = (struct id *)rdma;

@@ -215,6 +215,7 @@ struct context *fake_open_context(struct device *d)
 
 	c->device = d;
 	c->ctx.device = &d->dev;
+	c->ctx.num_comp_vectors = VECTORS;
 	c->ctx.ops.poll_cq = poll_cq;
 	c->ctx.ops.req_notify_cq = notify_cq;
 	c->ctx.ops.post_recv = post_recv;
@@ -339,12 +340,22 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 	return fake_destroy(ch->context, &((struct channel *)ch)->freed, "ibv_destroy_comp_channel");
 }
 
+/* The completion vectors that are in use, as bits. */
+static int vectors;
+
+int fake_vectors(void)
+{
+	return vectors;
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *token, struct ibv_comp_channel *ch, int vector)
 {
 	struct cq *cq = calloc(1, sizeof(*cq));
 
 	(void)cqe;
-	(void)vector;
+	if (vector < 0 || vector >= ctx->num_comp_vectors)
+		fake_wrong("ibv_create_cq", "the device does not have this vector");
+	vectors |= 1 << vector;
 	cq->cq.context = ctx;
 	cq->cq.channel = ch;
 	cq->cq.cq_context = token;

@@ -8,10 +8,9 @@ use verbs::{Buffer, Device, Mapped};
 
 use super::{gone, host::HostId, Event, LinkId, Reactor};
 
-/// Maximum registered memory per device for messages and data, in bytes.
+/// Maximum registered memory per device for messages and data, of all reactors of the process, in
+/// bytes. Receive buffers may use half of it. The rest is for data.
 const MEMORY: usize = 512 << 20;
-/// Part of `MEMORY` that receive buffers may use. The rest is for data.
-const MESSAGES: usize = MEMORY / 2;
 /// Buffers up to this size are exempt from the limit, because each response needs one.
 const SMALL: usize = 4096;
 
@@ -24,15 +23,19 @@ pub(super) type Offer<T> = (LinkId, T, io::Result<Arc<Mapped>>);
 /// A protection domain with its free buffers.
 pub(super) struct Domain {
     domain: Device,
+    /// Maximum registered memory of the device, in bytes.
+    most: usize,
     free: HashMap<usize, Vec<Buffer>>,
     /// The arena, if the peer may access it.
     mapped: Option<Arc<Mapped>>,
 }
 
 impl Domain {
-    pub(super) fn new(domain: Device) -> Self {
+    /// A domain of one of `of` reactors.
+    pub(super) fn new(domain: Device, of: usize) -> Self {
         Self {
             domain,
+            most: MEMORY / of,
             free: HashMap::new(),
             mapped: None,
         }
@@ -50,7 +53,7 @@ impl Domain {
         if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
             return Ok(Some(buffer));
         }
-        if size > SMALL && self.domain.registered() + size > MEMORY {
+        if size > SMALL && self.domain.registered() + size > self.most {
             return Ok(None);
         }
         match self.domain.buffers(1, size) {
@@ -83,7 +86,7 @@ impl<T> Reactor<T> {
         let same = self.links.values().filter(|l| l.device == host);
         let linked: usize = same.map(|l| l.messages).sum();
         let making: usize = self.connects.on(host).map(|(_, m)| m.messages).sum();
-        if linked + making + len > MESSAGES {
+        if linked + making + len > MEMORY / self.of / 2 {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())

@@ -116,12 +116,7 @@ impl<T> Reactor<T> {
 
     fn cm_event(&mut self, event: CmEvent) {
         match event {
-            CmEvent::Request(incoming) => {
-                let id = self.number(incoming.key());
-                let data = incoming.data().to_vec();
-                self.waiting.insert(id, incoming);
-                self.happened.push_back(Event::Login { id, data });
-            }
+            CmEvent::Request(incoming) => self.arrive(incoming),
             CmEvent::Established(key) => {
                 if let Some(&id) = self.names.get(&key) {
                     match self.connects.get(id) {

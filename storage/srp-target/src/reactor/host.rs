@@ -28,8 +28,7 @@ impl<T> Reactor<T> {
         }
         let arena = self.arena.as_ref();
         let local = arena.map(|a| device.map(a, false)).transpose()?;
-        let id = self.next;
-        self.next += 1;
+        let id = self.count();
         let host = Host {
             device: device.clone(),
             local,
@@ -65,7 +64,11 @@ impl<T> Reactor<T> {
         let mut result = Ok(());
         while troubles && result.is_ok() {
             match device.trouble() {
-                Ok(Some(trouble)) => self.trouble(id, trouble),
+                Ok(Some(trouble)) => {
+                    if !self.trouble(id, &trouble) && self.of > 1 {
+                        self.foreign.push((device.clone(), trouble));
+                    }
+                }
                 Ok(None) => break,
                 Err(e) => result = Err(e),
             }
@@ -83,25 +86,45 @@ impl<T> Reactor<T> {
         links
     }
 
-    fn trouble(&mut self, id: HostId, trouble: Trouble) {
+    /// Takes the asynchronous events that this reactor has read, and that may be of connections of
+    /// others: [`Reactor::hear`] is for them. A device has one source of such events in a process.
+    pub fn foreign(&mut self) -> Vec<(Device, Trouble)> {
+        std::mem::take(&mut self.foreign)
+    }
+
+    /// Handles an asynchronous event that another reactor has read.
+    pub fn hear(&mut self, device: &Device, trouble: &Trouble) {
+        let mut hosts = self.hosts.iter();
+        if let Some((&id, _)) = hosts.find(|(_, h)| h.device.shares(device)) {
+            self.trouble(id, trouble);
+        }
+    }
+
+    /// Handles an asynchronous event. Returns whether it concerns this reactor alone.
+    fn trouble(&mut self, id: HostId, trouble: &Trouble) -> bool {
         let Some(host) = self.hosts.get(&id) else {
-            return;
+            return false;
         };
         let on = |l: &super::Link<T>| l.device == id;
         let (link, what) = match trouble {
             Trouble::Port(port, what) => {
-                return tracing::warn!("device {}, port {port}: {what}", host.device.name());
+                tracing::warn!("device {}, port {port}: {what}", host.device.name());
+                return true;
             }
-            Trouble::Fatal(what) => return self.lost(id, &what),
-            Trouble::Queue(link, what) => (self.links.get(&link).map(|_| link), what),
+            Trouble::Fatal(what) => {
+                self.lost(id, what);
+                return false;
+            }
+            Trouble::Queue(link, what) => (self.links.get(link).map(|_| *link), what),
             Trouble::Pair(number, what) => {
                 let mut links = self.links.iter();
-                let link = links.find(|(_, l)| on(l) && l.connection.qpn() == number);
+                let link = links.find(|(_, l)| on(l) && l.connection.qpn() == *number);
                 (link.map(|(id, _)| *id), what)
             }
         };
         if let Some(link) = link {
-            self.broken(link, Some(what));
+            self.broken(link, Some(what.clone()));
         }
+        link.is_some()
     }
 }

@@ -60,7 +60,7 @@ impl<T> Reactor<T> {
         let link = Link {
             connection,
             device,
-            domain: Domain::new(domain),
+            domain: Domain::new(domain, self.of),
             most,
             messages,
             tokens: HashMap::new(),

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbs::{Buffer, Connection, Device, Events, Key, Listener, Outgoing};
+use verbs::{Buffer, Connection, Device, Events, Incoming, Key, Listener, Outgoing};
 
 use super::{connect::Making, gone, Event, LinkId, Reactor};
 
@@ -79,6 +79,22 @@ impl<T> Reactor<T> {
     pub fn listener(&self, id: LinkId) -> Option<usize> {
         let key = self.waiting.get(&id)?.listener();
         self.doors.iter().position(|d| d.is(key))
+    }
+
+    /// Gives a connection request away, to the reactor with these events:
+    /// [`Reactor::arrive`] follows there. After a failure the request is rejected.
+    pub fn hand_over(&mut self, id: LinkId, to: &Events) -> io::Result<Incoming> {
+        let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
+        self.forget(id);
+        incoming.migrate(to)
+    }
+
+    /// Takes a connection request of another reactor. [`Event::Login`] follows.
+    pub fn arrive(&mut self, incoming: Incoming) {
+        let id = self.number(incoming.key());
+        let data = incoming.data().to_vec();
+        self.waiting.insert(id, incoming);
+        self.happened.push_back(Event::Login { id, data });
     }
 
     /// Returns whether a connection request waits for a decision.

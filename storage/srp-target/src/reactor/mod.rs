@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use verbs::{Arena, Events, Incoming, Key, Piece};
+use verbs::{Arena, Device, Events, Incoming, Key, Piece, Trouble};
 
 use crate::{auth::Guard, proto::cmd::DirectBuf};
 
@@ -32,7 +32,8 @@ use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
 use ready::Ready;
-use threads::Threads;
+
+pub(crate) use threads::Threads;
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
@@ -72,10 +73,14 @@ pub struct Reactor<T> {
     /// Connections that disconnect, and the ends of their grace periods.
     leaving: BTreeMap<LinkId, Instant>,
     next: LinkId,
+    /// Number of reactors of the process.
+    of: usize,
     happened: VecDeque<Event<T>>,
     /// `None` before the first wait.
     ready: Option<Ready>,
     hosts: BTreeMap<HostId, Host>,
+    /// Asynchronous events that may be of connections of other reactors.
+    foreign: Vec<(Device, Trouble)>,
     arena: Option<Arena>,
     guard: Option<Guard>,
     begin: Instant,
@@ -114,15 +119,29 @@ impl<T> Reactor<T> {
             open: HashMap::new(),
             leaving: BTreeMap::new(),
             next: 1,
+            of: 1,
             happened: VecDeque::new(),
             ready: None,
             hosts: BTreeMap::new(),
+            foreign: Vec::new(),
             arena: None,
             guard: None,
             begin: Instant::now(),
             doors: Vec::new(),
             events: Events::new()?,
         })
+    }
+
+    /// Makes this one of `of` reactors of a process, which have different numbers for connections,
+    /// and a part each of the memory of a device. Call it before any connection is made.
+    pub fn part(&mut self, number: usize, of: usize) {
+        self.next = 1 + number as LinkId;
+        self.of = of;
+    }
+
+    /// Where connection requests for this reactor go, see [`Reactor::hand_over`].
+    pub fn events(&self) -> Events {
+        self.events.clone()
     }
 
     /// Shares this memory. The peer of a connection has access after [`Reactor::offer`]. Call it
@@ -139,9 +158,15 @@ impl<T> Reactor<T> {
             && self.connects.is_empty()
     }
 
-    fn number(&mut self, key: Key) -> LinkId {
+    /// The next number, of a connection or a device.
+    fn count(&mut self) -> LinkId {
         let id = self.next;
-        self.next += 1;
+        self.next += self.of as LinkId;
+        id
+    }
+
+    fn number(&mut self, key: Key) -> LinkId {
+        let id = self.count();
         self.names.insert(key, id);
         self.open.insert(id, Some(key));
         id

@@ -25,6 +25,7 @@ extern "C" {
     fn fake_open() -> c_int;
     fn fake_asked() -> c_int;
     fn fake_doorbells() -> c_int;
+    fn fake_vectors() -> c_int;
     fn fake_misuse() -> *const c_char;
 }
 
@@ -86,6 +87,12 @@ pub(crate) fn doorbells() -> i32 {
     unsafe { fake_doorbells() }
 }
 
+/// The completion vectors that were used, as bits.
+pub(crate) fn vectors() -> i32 {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_vectors() }
+}
+
 pub(crate) fn misuse() -> String {
     // SAFETY: The function has no preconditions.
     let text = unsafe { fake_misuse() };
@@ -133,7 +140,10 @@ impl Side {
         while let Some(event) = self.reactor.poll().unwrap() {
             match event {
                 Event::Login { id, .. } => {
-                    self.reactor.accept(id, &[], 4, LEN, 99).unwrap();
+                    if let Err(e) = self.reactor.accept(id, &[], 4, LEN, 99) {
+                        self.reactor.close(id);
+                        self.ended.insert(id, Some(e.to_string()));
+                    }
                 }
                 Event::Connected { id } => self.connected.push(id),
                 Event::Received { id, buffer, .. } => {
