@@ -9,3 +9,4 @@ mod hostile;
 mod protocol;
 mod scsi;
 mod store;
+mod threads;

@@ -2,15 +2,19 @@
 
 //! Logins: admission and rejection.
 
-use super::{Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN};
+use std::sync::Arc;
+
+use super::{
+    sessions::{Nexus, Refused},
+    Action, Buffer, Channel, ChannelId, Target, MAX_IT_IU_LEN,
+};
 use crate::{
     acl,
     proto::{
         login_iu::{BUF_FMT_DIRECT, BUF_FMT_INDIRECT},
         reject::Reject,
     },
-    sense::Sense,
-    wire::{login_rej, login_rsp, LoginReq, Others, Reason, CMD_LEN, MIN_IT_IU_LEN},
+    wire::{login_rej, login_rsp, LoginReq, Others, CMD_LEN, MIN_IT_IU_LEN},
 };
 
 /// Maximum length of a message to the initiator, in bytes: a response with sense data.
@@ -20,10 +24,12 @@ const BUF_FMT: u16 = BUF_FMT_DIRECT | BUF_FMT_INDIRECT;
 /// A login that waits for the end of the previous session's channels and tasks.
 pub(super) struct Login {
     pub(super) channel: ChannelId,
-    req: LoginReq,
-    units: acl::Units,
+    /// The thread with the channel.
+    pub(super) thread: usize,
+    pub(super) req: LoginReq,
+    pub(super) units: acl::Units,
     /// Whether this login terminated other channels.
-    terminated: bool,
+    pub(super) terminated: bool,
 }
 
 impl<B: Buffer> Target<B> {
@@ -37,16 +43,20 @@ impl<B: Buffer> Target<B> {
                 return self.reject(id, 0, Reject::UNABLE_ESTABLISH_CHANNEL);
             }
         };
-        if let Err(reason) = self.check(&req) {
-            self.say(
-                &req.initiator,
-                &format!("login refused: {}", reason.text().0),
-            );
-            return self.reject(id, req.tag, reason);
-        }
-        let units = match self.access.find(&req.initiator, &req.target) {
-            Ok(units) => units,
-            Err(new) => {
+        let result = self.check(&req).map_err(Refused::Reason).and_then(|()| {
+            let most = self.settings.channels;
+            self.sessions.login(self.thread, id, req, most)
+        });
+        match result {
+            Ok(()) => self.obey(),
+            Err(Refused::Reason(reason)) => {
+                self.say(
+                    &req.initiator,
+                    &format!("login refused: {}", reason.text().0),
+                );
+                self.reject(id, req.tag, reason);
+            }
+            Err(Refused::Unlisted(new)) => {
                 if new {
                     self.say(
                         &req.initiator,
@@ -54,23 +64,9 @@ impl<B: Buffer> Target<B> {
                     );
                 }
                 // The reason that LIO gives.
-                return self.reject(id, req.tag, Reject::CHANNEL_LIMIT_REACHED);
-            }
-        };
-        let mut terminated = false;
-        if req.multichannel == 0 {
-            for other in self.of(&req.initiator) {
-                self.leave(other, Some(Reason::NewLogin));
-                terminated = true;
+                self.reject(id, req.tag, Reject::CHANNEL_LIMIT_REACHED);
             }
         }
-        self.logins.push(Login {
-            channel: id,
-            req,
-            units,
-            terminated,
-        });
-        self.admit();
     }
 
     /// Rejects a connection for lack of memory or queue pairs.
@@ -100,58 +96,21 @@ impl<B: Buffer> Target<B> {
         if req.it_iu_len < MIN_IT_IU_LEN || req.multichannel > 1 {
             return Err(Reject::UNABLE_ESTABLISH_CHANNEL);
         }
-        if req.multichannel == 1 {
-            let others = self.of(&req.initiator).len();
-            if others > 0 && self.settings.channels == 1 {
-                return Err(Reject::MULTI_CHANNEL_UNSUPPORTED);
-            }
-            if others >= self.settings.channels {
-                return Err(Reject::CHANNEL_LIMIT_REACHED);
-            }
-        }
         Ok(())
     }
 
-    /// Accepts the logins that need not wait for the end of the previous session.
-    pub(super) fn admit(&mut self) {
-        if self.closed {
-            return;
-        }
-        let waiting = std::mem::take(&mut self.logins);
-        for login in waiting {
-            let initiator = login.req.initiator;
-            let mut tasks = self.tasks.values().filter(|t| t.initiator == initiator);
-            let old = |id: &ChannelId| self.channels.get(id).is_none_or(|c| c.leaving);
-            let single = login.req.multichannel == 0;
-            // Channels of an ending session belong to the previous session.
-            let mut channels = self.channels.values().filter(|c| c.initiator == initiator);
-            if tasks.any(|t| old(&t.channel)) || channels.any(|c| single || c.leaving) {
-                self.logins.push(login);
-            } else {
-                self.accept(login);
-            }
-        }
-    }
-
-    fn accept(&mut self, login: Login) {
+    pub(super) fn accept(&mut self, login: &Login, nexus: Arc<Nexus>, others: Others) {
         let req = &login.req;
         // Immediate data must start after the CDB and inside of the message.
         let place = |at: &u16| usize::from(*at) >= CMD_LEN + 4 && u32::from(*at) < req.it_iu_len;
         let immediate = req.immediate.filter(place);
-        let others = match (login.terminated, self.nexuses.contains_key(&req.initiator)) {
-            (true, _) => Others::Terminated,
-            (false, true) => Others::Maintained,
-            (false, false) => Others::None,
-        };
         let depth = self.settings.queue_depth;
-        let fresh = vec![Some(Sense::NEW_SESSION); self.units.len()];
-        self.nexuses.entry(req.initiator).or_insert(fresh);
-        self.seen.insert(req.initiator, login.units);
         self.channels.insert(
             login.channel,
             Channel {
                 tag: req.tag,
                 initiator: req.initiator,
+                nexus,
                 credits: depth,
                 owed: 0,
                 immediate,

@@ -4,7 +4,8 @@
 //!
 //! Methods report events. They collect the resulting work in a list of [`Action`]s, so the same
 //! code runs on any device, and in tests without a device. A session (an I_T nexus) consists of all
-//! channels of one initiator port.
+//! channels of one initiator port. A target may have several threads, with a [`Target`] each that
+//! has some of the channels; [`Sessions`] is what they share.
 //!
 //! A command passes through the states of [`task::State`] until its response is sent or its channel
 //! ends. Only an executing or dispatched command outlives its channel, because its write may be on
@@ -13,24 +14,27 @@
 
 mod login;
 mod management;
+mod sessions;
 mod task;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ops::DerefMut,
-    sync::Arc,
+    sync::{atomic::Ordering, Arc},
 };
 
 use crate::{
     acl,
     proto::{cmd::DirectBuf, ids::PortId, opcode},
-    scsi::{self, Command, Unit},
+    scsi::{Command, Unit},
     sense::Sense,
     wire::{self, Broken, Reason},
 };
-use login::Login;
-use management::Waiter;
+use management::{Aborting, Waiter};
+use sessions::{Nexus, Order};
 use task::Task;
+
+pub use sessions::{Sessions, Wake};
 
 /// Memory for messages and data.
 pub trait Buffer: DerefMut<Target = [u8]> {}
@@ -213,6 +217,7 @@ struct Channel {
     /// Tag of the login.
     tag: u64,
     initiator: [u8; 16],
+    nexus: Arc<Nexus>,
     /// Number of requests that the initiator may send.
     credits: u32,
     /// Credits of tasks that ended without a response, granted with the next response.
@@ -222,92 +227,113 @@ struct Channel {
     leaving: bool,
 }
 
-/// Pending unit attentions of a session, by unit.
-type Attention = Vec<Option<Sense>>;
-
-/// A target with its sessions.
+/// A target, or one thread of it, with its channels.
 pub struct Target<B> {
     settings: Settings,
     units: Vec<Arc<Unit>>,
+    sessions: Arc<Sessions>,
+    /// Number of this thread.
+    thread: usize,
     channels: BTreeMap<ChannelId, Channel>,
-    nexuses: HashMap<[u8; 16], Attention>,
-    access: acl::Access,
-    /// The units that initiators with a session see.
-    seen: HashMap<[u8; 16], acl::Units>,
+    /// The channels that have ended, with the number of their tasks that have not.
+    orphans: HashMap<ChannelId, usize>,
     tasks: BTreeMap<TaskId, Task<B>>,
-    /// The tags in use, by initiator.
+    /// The tags in use, by initiator. Tags of channels of other threads are not checked: an
+    /// initiator that uses one twice aborts both.
     tags: HashSet<([u8; 16], u64)>,
     next: TaskId,
+    /// Number of task management requests.
+    requests: u64,
     waiters: Vec<Waiter>,
-    logins: Vec<Login>,
-    /// Whether logins wait for [`Target::open`].
-    closed: bool,
+    aborting: Vec<Aborting>,
     actions: Vec<Action<B>>,
 }
 
 impl<B: Buffer> Target<B> {
     /// Creates a target with these units and no session.
     pub fn new(settings: Settings, units: Vec<Arc<Unit>>) -> Self {
+        let alone: Wake = Box::new(|| {});
+        Self::thread(settings, units, Sessions::new(vec![alone]), 0)
+    }
+
+    /// Creates the thread of this number of a target. `settings` and `units` are the same in all.
+    pub fn thread(
+        settings: Settings,
+        units: Vec<Arc<Unit>>,
+        sessions: Arc<Sessions>,
+        thread: usize,
+    ) -> Self {
+        sessions.set_units(thread, units.len(), false);
         Self {
             settings,
             units,
+            sessions,
+            thread,
             channels: BTreeMap::new(),
-            nexuses: HashMap::new(),
-            access: acl::Access::default(),
-            seen: HashMap::new(),
+            orphans: HashMap::new(),
             tasks: BTreeMap::new(),
             tags: HashSet::new(),
             next: 0,
+            requests: 0,
             waiters: Vec::new(),
-            logins: Vec::new(),
-            closed: false,
+            aborting: Vec::new(),
             actions: Vec::new(),
         }
     }
 
     /// Creates a target without units. Logins wait for [`Target::open`].
     pub fn closed(settings: Settings) -> Self {
-        let mut this = Self::new(settings, Vec::new());
-        this.closed = true;
+        let this = Self::new(settings, Vec::new());
+        this.sessions.set_units(this.thread, 0, true);
         this
     }
 
     /// Sets the units and admits logins.
     pub fn open(&mut self, units: Vec<Arc<Unit>>) {
         self.units = units;
-        self.closed = false;
-        self.admit();
+        self.sessions
+            .set_units(self.thread, self.units.len(), false);
+        self.obey();
     }
 
-    /// Sets the list of initiators that may log in. Sessions go on as before.
+    /// [`Sessions::allow`].
     pub fn allow(&mut self, list: acl::List) {
-        self.access.set(list);
-    }
-
-    /// The unit that a LUN addresses, if the initiator sees it.
-    fn unit_of(&self, initiator: &[u8; 16], lun: [u8; 8]) -> Option<usize> {
-        let seen = self.seen.get(initiator).unwrap_or(&None);
-        scsi::unit_of(lun, &self.units).filter(|n| acl::sees(seen, *n))
+        self.sessions.allow(list);
     }
 
     /// Returns whether an initiator has a session that is not ending.
     pub fn has_session(&self, initiator: &[u8; 16]) -> bool {
-        let mut all = self.channels.values();
-        all.any(|c| c.initiator == *initiator && !c.leaving)
+        self.sessions.has(initiator)
     }
 
     /// Ends the session of an initiator.
     pub fn end_session(&mut self, initiator: &[u8; 16]) {
-        for id in self.of(initiator) {
-            self.leave(id, Some(Reason::None));
-        }
+        self.end_all(initiator, Reason::None);
     }
 
     /// Reports a unit attention once to each session.
     pub fn attention(&mut self, unit: usize, sense: Sense) {
-        for all in self.nexuses.values_mut() {
-            if let Some(place) = all.get_mut(unit) {
-                *place = Some(sense);
+        self.sessions.attention(None, unit, sense);
+    }
+
+    /// Does what other threads have ordered. Call it when [`Wake`] says so.
+    pub fn obey(&mut self) {
+        loop {
+            let orders = self.sessions.orders(self.thread);
+            if orders.is_empty() {
+                return;
+            }
+            for order in orders {
+                match order {
+                    Order::Accept(login, nexus, others) => self.accept(&login, nexus, others),
+                    Order::Withdraw(channel) => self.actions.push(Action::Leave {
+                        channel,
+                        message: None,
+                    }),
+                    Order::Leave(id, why) => self.leave(id, Some(why)),
+                    Order::Abort(abort) => self.abort(abort),
+                    Order::Aborted(number) => self.aborted_by(number),
+                }
             }
         }
     }
@@ -317,19 +343,19 @@ impl<B: Buffer> Target<B> {
         std::mem::take(&mut self.actions)
     }
 
+    /// Sets the figures of this thread in [`Sessions::status`].
+    pub fn tell(&self) {
+        let figures = self.sessions.figures(self.thread);
+        let set = Ordering::Relaxed;
+        figures.channels.store(self.channels.len(), set);
+        figures.tasks.store(self.tasks.len(), set);
+        figures.commands.store(self.next, set);
+    }
+
     /// Returns the status of the target.
     pub fn status(&self) -> serde_json::Value {
-        let units = self.units.iter().enumerate();
-        let units: Vec<_> = units.map(|(n, u)| u.status(&n.to_string())).collect();
-        serde_json::json!({
-            "state": if self.closed { "waiting" } else { "serving" },
-            "sessions": self.nexuses.len(),
-            "channels": self.channels.len(),
-            "logins_waiting": self.logins.len(),
-            "commands_in_flight": self.tasks.len(),
-            "units": units,
-            "counters": { "commands": self.next },
-        })
+        self.tell();
+        self.sessions.status(&self.units)
     }
 
     /// Returns whether there is no channel and no task.
@@ -374,34 +400,33 @@ impl<B: Buffer> Target<B> {
 
     /// Handles a connection that has ended or failed.
     pub fn ended(&mut self, id: ChannelId) {
-        self.logins.retain(|l| l.channel != id);
         self.waiters.retain(|w| w.channel != id);
+        if !self.channels.contains_key(&id) && !self.sessions.withdraw(id) {
+            // Another thread may have admitted its login.
+            self.obey();
+        }
         let Some(channel) = self.channels.remove(&id) else {
             return;
         };
-        self.orphan(id);
-        let mut others = self.channels.values();
-        if !others.any(|c| c.initiator == channel.initiator) {
-            self.nexuses.remove(&channel.initiator);
-            self.seen.remove(&channel.initiator);
+        let left = self.orphan(id);
+        if left > 0 {
+            self.orphans.insert(id, left);
+        }
+        if self.sessions.ended(self.thread, id, left > 0) {
             self.actions.push(Action::Gone {
                 initiator: channel.initiator,
             });
         }
-        self.admit();
+        self.obey();
     }
 
-    /// Ends all sessions.
+    /// Ends all sessions. Of a target of several threads, each has to be told.
     pub fn shutdown(&mut self) {
         for id in self.channels.keys().copied().collect::<Vec<_>>() {
             self.leave(id, Some(Reason::None));
         }
-        for login in std::mem::take(&mut self.logins) {
-            self.actions.push(Action::Leave {
-                channel: login.channel,
-                message: None,
-            });
-        }
+        self.sessions.withdraw_all(self.thread);
+        self.obey();
     }
 
     /// Ends the session of a channel after a protocol violation.
@@ -410,17 +435,12 @@ impl<B: Buffer> Target<B> {
             return;
         };
         self.say(&initiator, &format!("session ended: {broken}"));
-        for id in self.of(&initiator) {
-            self.leave(id, Some(Reason::Invalid));
-        }
+        self.end_all(&initiator, Reason::Invalid);
     }
 
-    /// The channels of an initiator.
-    fn of(&self, initiator: &[u8; 16]) -> Vec<ChannelId> {
-        let all = self.channels.iter();
-        all.filter(|(_, c)| c.initiator == *initiator)
-            .map(|(id, _)| *id)
-            .collect()
+    fn end_all(&mut self, initiator: &[u8; 16], why: Reason) {
+        self.sessions.end_all(self.thread, initiator, why);
+        self.obey();
     }
 
     fn leave(&mut self, id: ChannelId, why: Option<Reason>) {
@@ -428,6 +448,7 @@ impl<B: Buffer> Target<B> {
             return;
         };
         channel.leaving = true;
+        self.sessions.leaving(id);
         self.actions.push(Action::Leave {
             channel: id,
             message: why.map(wire::t_logout),

@@ -2,10 +2,15 @@
 
 //! Commands, from arrival to response.
 
-use super::{Action, Buffer, ChannelId, Done, Out, Outcome, Remote, Target, TaskId, Work};
+use std::{collections::hash_map::Entry, sync::Arc};
+
+use super::{
+    sessions::Nexus, Action, Buffer, ChannelId, Done, Out, Outcome, Remote, Target, TaskId, Work,
+};
 use crate::{
+    acl,
     proto::cmd::DirectBuf,
-    scsi::{self, opcode, status, Command},
+    scsi::{self, opcode, status, Command, Unit},
     sense::Sense,
     wire::{self, Broken, Cmd, Data, Residual},
 };
@@ -72,6 +77,35 @@ fn first(list: &[DirectBuf], mut len: u32) -> Vec<DirectBuf> {
     part
 }
 
+/// The unit that a LUN addresses, if the session sees it.
+pub(super) fn unit_of(nexus: &Nexus, units: &[Arc<Unit>], lun: [u8; 8]) -> Option<usize> {
+    scsi::unit_of(lun, units).filter(|n| acl::sees(&nexus.units, *n))
+}
+
+/// Performs the checks of a command that do not need its data.
+fn check(
+    nexus: &Nexus,
+    units: &[Arc<Unit>],
+    unit: Option<usize>,
+    cmd: &Cmd,
+) -> Result<Command, Sense> {
+    let mut attention = None;
+    let code = cmd.cdb[0];
+    if ![opcode::INQUIRY, opcode::REPORT_LUNS].contains(&code) {
+        attention = unit.and_then(|unit| nexus.take(unit));
+    }
+    match attention {
+        Some(sense) if code != opcode::REQUEST_SENSE => return Err(sense),
+        _ => {}
+    }
+    // Only SIMPLE and HEAD OF QUEUE are supported.
+    if cmd.attribute > 1 {
+        return Err(Sense::ATTRIBUTE);
+    }
+    let cdb = cmd.cdb.first_chunk().ok_or(Sense::FIELD)?;
+    scsi::parse(cdb, units, unit, attention, &nexus.units)
+}
+
 impl<B: Buffer> Target<B> {
     pub(super) fn command(&mut self, id: ChannelId, buffer: B, len: usize) -> Result<(), Broken> {
         let Some(channel) = self.channels.get_mut(&id) else {
@@ -83,7 +117,9 @@ impl<B: Buffer> Target<B> {
             return Err(Broken::Tag(cmd.tag));
         }
         channel.credits -= 1;
-        let unit = self.unit_of(&initiator, cmd.lun);
+        let nexus = &channel.nexus;
+        let unit = unit_of(nexus, &self.units, cmd.lun);
+        let checked = check(nexus, &self.units, unit, &cmd);
         let mut out = None;
         match cmd.data.immediate {
             Some((at, _)) => out = Some(Out { buffer, at }),
@@ -94,7 +130,6 @@ impl<B: Buffer> Target<B> {
         }
         let number = self.next;
         self.next += 1;
-        let checked = self.check_command(&initiator, unit, &cmd);
         let (command, refused) = match checked {
             Ok(command) => (command, None),
             Err(sense) => (Command::Done, Some(sense)),
@@ -120,33 +155,6 @@ impl<B: Buffer> Target<B> {
             None => self.go_on(number),
         }
         Ok(())
-    }
-
-    /// Performs the checks of a command that do not need its data.
-    fn check_command(
-        &mut self,
-        initiator: &[u8; 16],
-        unit: Option<usize>,
-        cmd: &Cmd,
-    ) -> Result<Command, Sense> {
-        let mut attention = None;
-        let code = cmd.cdb[0];
-        if ![opcode::INQUIRY, opcode::REPORT_LUNS].contains(&code) {
-            let all = self.nexuses.get_mut(initiator);
-            let place = all.and_then(|all| all.get_mut(unit?));
-            attention = place.and_then(Option::take);
-        }
-        match attention {
-            Some(sense) if code != opcode::REQUEST_SENSE => return Err(sense),
-            _ => {}
-        }
-        // Only SIMPLE and HEAD OF QUEUE are supported.
-        if cmd.attribute > 1 {
-            return Err(Sense::ATTRIBUTE);
-        }
-        let cdb = cmd.cdb.first_chunk().ok_or(Sense::FIELD)?;
-        let seen = self.seen.get(initiator).unwrap_or(&None);
-        scsi::parse(cdb, &self.units, unit, attention, seen)
     }
 
     /// Fetches the next missing table or data, or starts the command.
@@ -422,14 +430,24 @@ impl<B: Buffer> Target<B> {
             }
         }
         self.task_ended(id);
-        self.admit();
+        // Of a channel that has ended, the last one admits a login.
+        if let Entry::Occupied(mut left) = self.orphans.entry(task.channel) {
+            *left.get_mut() -= 1;
+            if *left.get() == 0 {
+                left.remove();
+                self.sessions.gone(self.thread, task.channel);
+                self.obey();
+            }
+        }
     }
 
-    /// Ends the tasks of a closed channel, except those that execute or are dispatched.
-    pub(super) fn orphan(&mut self, channel: ChannelId) {
+    /// Ends the tasks of a closed channel, except those that execute or are dispatched. Returns how
+    /// many are left.
+    pub(super) fn orphan(&mut self, channel: ChannelId) -> usize {
         let of_it = self.tasks.iter_mut().filter(|(_, t)| t.channel == channel);
-        let mut over = Vec::new();
+        let (mut over, mut left) = (Vec::new(), 0);
         for (id, task) in of_it {
+            left += 1;
             let before = std::mem::replace(&mut task.aborted, true);
             match task.state {
                 State::Executing => {}
@@ -438,8 +456,10 @@ impl<B: Buffer> Target<B> {
                 _ => over.push(*id),
             }
         }
+        left -= over.len();
         for id in over {
             self.end(id);
         }
+        left
     }
 }
