@@ -125,6 +125,23 @@ provisioning() {
 	sg_says '[Mm]iscompare'
 }
 
+# Channels go to the reactors in turn.
+spread() {
+	python3 - $tmp/sock >$tmp/err 2>&1 <<-'END' || fail "reactors: $(<$tmp/err)"
+		import json, socket, sys, time
+		time.sleep(1.5)  # The age of a status.
+		with socket.socket(socket.AF_UNIX) as s:
+		    s.settimeout(10)
+		    s.connect(sys.argv[1])
+		    status = json.loads(s.makefile().read())
+		print(status)
+		channels = [r["channels"] for r in status["reactors"]]
+		assert sum(channels) == status["channels"] > 1 and max(channels) == 1, channels
+		commands = [r["counters"]["commands"] for r in status["reactors"]]
+		assert sum(commands) == status["counters"]["commands"] > 0, commands
+	END
+}
+
 # No command took so long that it was aborted.
 no_aborts() {
 	! log_has 'abort of a command' || fail "a command got no answer"
@@ -157,8 +174,9 @@ unplugged() {
 
 # Runs all parts of the test with the loaded driver.
 use() {
-	serve
+	serve --reactors 3 --status $tmp/sock
 	login 0 ,ch_count=2
+	spread
 	dev=$(disk $host 0)
 	disk $host 1 >/dev/null
 	quiet $dev

@@ -2,7 +2,9 @@
 
 //! Carries out the actions of a [`Target`] on RDMA devices.
 
-use std::{io, net::SocketAddr, os::fd::AsRawFd, time::Instant};
+mod thread;
+
+use std::{io, net::SocketAddr, os::fd::AsRawFd, sync::Arc};
 
 use verbs::{Buffer, Op};
 
@@ -10,11 +12,15 @@ use crate::{
     acl::{List, ListFile},
     program,
     proto::cmd::DirectBuf,
-    reactor::{pieces, Event, LinkId, Reactor, ENDING, EVENTS},
+    reactor::{pieces, Event, LinkId, Reactor},
+    scsi::Unit,
     status::{Board, Told, PAUSE},
-    target::{Action, ChannelId, Done, Target, TaskId, Work},
-    workers::{execute, Job, Workers},
+    target::{Action, ChannelId, Done, Sessions, Settings, Target, TaskId, Wake, Work},
+    threads::Threads,
+    wake::{Waker, Woken},
+    workers::{Job, Workers},
 };
+use thread::{Inbox, Mail, Thread};
 
 /// Maximum number of queued operations per receive buffer: two tables, data and response, times
 /// two, because the completion of an operation may be outstanding when the peer has already
@@ -182,123 +188,124 @@ fn fetch<T>(
     }
 }
 
-/// A listening target. Dropped in field order: writes end before another process can listen here.
+/// A listening target. This thread takes the connection requests, and gives them in turn to its
+/// reactors, which are threads. A reactor has its channels, their completions and the threads that
+/// read and write for them to itself.
 pub struct Fabric {
-    workers: Commands,
-    reactor: Reactor<Token>,
-    target: Target<Buffer>,
+    door: Reactor<()>,
+    sessions: Arc<Sessions>,
+    units: Vec<Arc<Unit>>,
+    reactors: Vec<Thread>,
+    inboxes: Vec<Inbox>,
     allow: Option<ListFile>,
 }
 
 impl Fabric {
-    /// Listens at an address and TCP port. Returns the error of the failed system call.
-    pub fn new(target: Target<Buffer>, listen: SocketAddr, threads: usize) -> io::Result<Self> {
+    /// Listens at an address and TCP port, for `reactors` reactors with `threads` threads each that
+    /// execute commands. Returns the error of the failed system call.
+    pub fn new(
+        settings: Settings,
+        units: Vec<Arc<Unit>>,
+        listen: SocketAddr,
+        [reactors, threads]: [usize; 2],
+    ) -> io::Result<Self> {
+        let woken = (0..reactors).map(|_| Woken::new());
+        let woken = woken.collect::<io::Result<Vec<_>>>()?;
+        let wake = |(_, waker): &(Woken, Waker)| -> Wake {
+            let waker = waker.clone();
+            Box::new(move || waker.wake())
+        };
+        let sessions = Sessions::new(woken.iter().map(wake).collect());
+        let (mut all, mut inboxes) = (Vec::new(), Vec::new());
+        for (number, woken) in woken.into_iter().enumerate() {
+            let mut reactor = Reactor::calling()?;
+            reactor.part(number, reactors);
+            let units = units.clone();
+            let target = Target::thread(settings, units, Arc::clone(&sessions), number);
+            let (thread, inbox) = Thread::new(reactor, target, woken, threads)?;
+            all.push(thread);
+            inboxes.push(inbox);
+        }
+        for (number, thread) in all.iter_mut().enumerate() {
+            let others = inboxes.iter().enumerate().filter(|(n, _)| *n != number);
+            thread.others = others.map(|(_, inbox)| inbox.clone()).collect();
+        }
         Ok(Self {
-            reactor: Reactor::new(listen)?,
-            target,
-            workers: Workers::new(threads, execute)?,
+            door: Reactor::new(listen)?,
+            sessions,
+            units,
+            reactors: all,
+            inboxes,
             allow: None,
         })
     }
 
     /// Admits only initiators in this list, which is read again for each login.
     pub fn allow(&mut self, (file, list): (ListFile, List)) {
-        self.target.allow(list);
+        self.sessions.allow(list);
         self.allow = Some(file);
     }
 
-    /// Runs until `stop` is readable, then until all sessions have ended, at most 5 s.
+    /// Runs until `stop` is readable, then until all sessions have ended, at most 5 s. Returns the
+    /// error of a reactor that has failed, when the others have ended.
     pub fn run(&mut self, stop: &impl AsRawFd, board: Option<&Board>) -> io::Result<()> {
-        let mut end = None;
-        let mut more = false;
+        let mut threads = Threads::new()?;
+        let mut result = Ok(());
+        for (number, thread) in std::mem::take(&mut self.reactors).into_iter().enumerate() {
+            result = result
+                .and_then(|()| threads.start(&format!("reactor-{number}"), move || thread.run()));
+        }
         let mut told = Told::default();
+        if result.is_ok() {
+            result = self.serve(&mut threads, stop, (&mut told, board));
+        }
+        program::stopping();
+        for inbox in &self.inboxes {
+            inbox.send(Mail::Stop);
+        }
+        // Until then another process cannot listen here, so that its writes are later.
+        while threads.running() > 0 {
+            told.tell(board, || self.sessions.status(&self.units));
+            verbs::os::wait(&[threads.fd()], PAUSE.as_millis() as i32)?;
+            result = threads.results().into_iter().fold(result, io::Result::and);
+        }
+        result
+    }
+
+    /// Takes connection requests until `stop` is readable, or until a reactor has failed.
+    fn serve(
+        &mut self,
+        threads: &mut Threads<io::Result<()>>,
+        stop: &impl AsRawFd,
+        (told, board): (&mut Told, Option<&Board>),
+    ) -> io::Result<()> {
+        let mut turn = 0;
         loop {
-            told.tell(board, || self.target.status());
-            let mut fds = vec![self.workers.fd()];
-            // After the first stop signal the descriptor stays readable.
-            if end.is_none() {
-                fds.push(stop.as_raw_fd());
-            }
+            told.tell(board, || self.sessions.status(&self.units));
             let timeout = match () {
-                () if more => 0,
-                () if self.reactor.leaving() || end.is_some() => 100,
+                () if self.door.leaving() => 100,
                 () if board.is_some() => PAUSE.as_millis() as i32,
                 () => -1,
             };
-            let ready = self.reactor.wait(&fds, timeout)?;
-            if ready.get(1) == Some(&true) {
-                end = Some(Instant::now() + ENDING);
-                program::stopping();
-                self.target.shutdown();
-            }
-            let mut turn = EVENTS;
-            while turn > 0 {
-                let Some(event) = self.reactor.poll()? else {
-                    break;
-                };
-                turn -= 1;
-                self.event(event);
-                self.act();
-            }
-            more = turn == 0;
-            if ready.first() == Some(&true) {
-                for (task, done) in self.workers.done() {
-                    self.target.executed(task, done);
-                    self.act();
-                }
-            }
-            for id in self.reactor.late() {
-                self.target.ended(id);
-            }
-            self.act();
-            if end.is_some_and(|end| self.target.idle() || Instant::now() > end) {
+            let fds = [threads.fd(), stop.as_raw_fd()];
+            if self.door.wait(&fds, timeout)? != [false, false] {
                 return Ok(());
             }
-        }
-    }
-
-    fn event(&mut self, event: Event<Token>) {
-        match event {
-            Event::Login { id, data } => {
+            while let Some(event) = self.door.poll()? {
+                let Event::Login { id, .. } = event else {
+                    continue;
+                };
                 if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
-                    self.target.allow(list);
+                    self.sessions.allow(list);
                 }
-                self.target.login(id, &data);
-            }
-            Event::Received { id, buffer, len } => self.target.received(id, buffer, len),
-            Event::Done { id, token, buffer } => match (token, buffer) {
-                (Token::Fetch(task), Some(buffer)) => self.target.fetched(task, buffer),
-                (Token::Fetch(_), None) => {}
-                (Token::Answer(task), buffer) => {
-                    self.reactor.give(id, buffer);
-                    self.target.sent(task);
+                let inbox = &self.inboxes[turn % self.inboxes.len()];
+                turn += 1;
+                match self.door.hand_over(id, &inbox.events) {
+                    Ok(incoming) => inbox.send(Mail::Request(incoming)),
+                    Err(e) => tracing::warn!("connection request {id}: {e}"),
                 }
-            },
-            Event::Connected { .. } => {}
-            Event::Ended { id, why } => {
-                if let Some(why) = why {
-                    tracing::warn!("channel {id}: connection lost: {why}");
-                }
-                self.target.ended(id);
             }
-        }
-    }
-
-    fn act(&mut self) {
-        loop {
-            let actions = self.target.actions();
-            if actions.is_empty() {
-                return;
-            }
-            for action in actions {
-                act(
-                    &mut self.reactor,
-                    &mut self.target,
-                    &self.workers,
-                    action,
-                    |token| token,
-                );
-            }
+            self.door.late();
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod sense;
 pub mod status;
 pub mod store;
 pub mod target;
+mod threads;
 pub mod values;
 mod wake;
 pub mod wire;

@@ -13,7 +13,7 @@ use srp_target::{
     scsi::Unit,
     status::Board,
     store::Use,
-    target::{Settings, Target},
+    target::Settings,
 };
 
 fn units(options: &Options, how: Use) -> io::Result<Vec<Arc<Unit>>> {
@@ -33,8 +33,8 @@ fn run(options: &Options, board: Option<&Board>) -> io::Result<()> {
         queue_depth: options.queue_depth,
         channels: options.channels,
     };
-    let target = Target::new(settings, units.clone());
-    let mut fabric = Fabric::new(target, options.listen, options.threads)?;
+    let counts = [options.reactors, options.threads];
+    let mut fabric = Fabric::new(settings, units, options.listen, counts)?;
     if let Some(file) = &options.allow {
         fabric.allow(ListFile::open(file)?);
     }

@@ -23,7 +23,10 @@ exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
   --shared               other targets may have the files, too, if they have this option
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           maximum number of channels of a session, 1 to 64 (default 16)
-  --threads N            threads that read and write files, 1 to 64 (default 4)
+  --reactors N           threads that serve channels, 1 to 64 (default: one per CPU, at most 16).
+                         Channels go to them in turn. Each has a part of the 512 MiB per adapter
+                         for messages and data
+  --threads N            threads of each reactor that read and write files, 1 to 64 (default 4)
   --allow FILE           initiators that may log in (default: all). A line has a port identifier of
                          32 hexadecimal digits, and maybe luns=0,2-5 and target=IDENTIFIER. Read
                          again for each login
@@ -45,6 +48,7 @@ pub const SCHEMA: Schema = &[(
         ("shared", Kind::Flag),
         ("queue-depth", Kind::Number),
         ("channels", Kind::Number),
+        ("reactors", Kind::Number),
         ("threads", Kind::Number),
         ("allow", Kind::Text),
     ],
@@ -69,7 +73,9 @@ pub struct Options {
     pub queue_depth: u32,
     /// Maximum number of channels per session.
     pub channels: usize,
-    /// Number of threads that execute commands.
+    /// Number of threads that serve channels.
+    pub reactors: usize,
+    /// Number of threads of each reactor that execute commands.
     pub threads: usize,
     /// File of the initiators that may log in.
     pub allow: Option<PathBuf>,
@@ -92,6 +98,7 @@ impl Options {
             shared: values.flag("--shared"),
             queue_depth: values.queue_depth()?,
             channels: values.channels()?,
+            reactors: values.reactors()?,
             threads: values.threads()?,
             allow: values.file("--allow"),
         };

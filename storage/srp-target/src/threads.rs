@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Threads that each do one thing which takes too long for the reactor.
+//! Threads that run until they have a result.
 
 use std::{
     io,

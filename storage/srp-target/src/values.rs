@@ -141,6 +141,13 @@ impl Values {
         Ok(channels.unwrap_or(16))
     }
 
+    /// Number of threads of a target that serve channels.
+    pub fn reactors(&mut self) -> Result<usize, String> {
+        let reactors = self.one("--reactors", |n| (1..=64).contains(n))?;
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(reactors.unwrap_or_else(|| cpus().min(16)))
+    }
+
     /// Number of threads that read and write files.
     pub fn threads(&mut self) -> Result<usize, String> {
         let threads = self.one("--threads", |n| (1..=64).contains(n))?;

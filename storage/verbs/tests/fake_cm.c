@@ -50,15 +50,23 @@ static struct device *at(const struct sockaddr *address)
 	return n >= 1 && n <= DEVICES ? fake_devices[n - 1] : NULL;
 }
 
-static void tell(struct id *to, struct id *listener, enum rdma_cm_event_type what)
+static struct rdma_cm_event *make(struct id *to, enum rdma_cm_event_type what, const void *data, uint8_t len)
 {
-	struct rdma_cm_event *event = calloc(1, sizeof(*event));
+	struct rdma_cm_event *event = calloc(1, sizeof(*event) + len);
 
 	event->id = &to->id;
-	event->listen_id = listener ? &listener->id : NULL;
 	event->event = what;
 	event->param.conn.initiator_depth = 2 * READS;
-	fake_push((struct queue *)to->id.channel, event);
+	event->param.conn.private_data = event + 1;
+	event->param.conn.private_data_len = len;
+	if (len)
+		memcpy(event + 1, data, len);
+	return event;
+}
+
+static void tell(struct id *to, enum rdma_cm_event_type what)
+{
+	fake_push((struct queue *)to->id.channel, make(to, what, NULL, 0));
 }
 
 struct rdma_event_channel *rdma_create_event_channel(void)
@@ -148,7 +156,7 @@ int rdma_destroy_id(struct rdma_cm_id *rdma)
 		fake_wrong("rdma_destroy_id", "twice");
 	id->freed = 1;
 	if (id->peer && !id->peer->freed && (!id->known || id->known->device->here))
-		tell(id->peer, NULL, RDMA_CM_EVENT_DISCONNECTED);
+		tell(id->peer, RDMA_CM_EVENT_DISCONNECTED);
 	if (id->known && !--id->known->ids && id->known->dead)
 		fake_close_context(id->known->context);
 	pthread_mutex_unlock(&fake_lock);
@@ -203,7 +211,7 @@ int rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *from, struct soc
 	memcpy(&rdma->route.addr.src_sin, to, sizeof(struct sockaddr_in));
 	ret = bind_id(id, at(to));
 	if (!ret)
-		tell(id, NULL, RDMA_CM_EVENT_ADDR_RESOLVED);
+		tell(id, RDMA_CM_EVENT_ADDR_RESOLVED);
 	pthread_mutex_unlock(&fake_lock);
 	return ret;
 }
@@ -212,7 +220,7 @@ int rdma_resolve_route(struct rdma_cm_id *id, int ms)
 {
 	(void)ms;
 	pthread_mutex_lock(&fake_lock);
-	tell((struct id *)id, NULL, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	tell((struct id *)id, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
@@ -222,9 +230,9 @@ int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 {
 	struct id *id = (struct id *)rdma, *listener = NULL, *new;
 	struct sockaddr_in *to = &rdma->route.addr.dst_sin, *l;
+	struct rdma_cm_event *event;
 	unsigned int i;
 
-	(void)param;
 	if (to->sin_port == htons(9))
 		usleep(delay_ms * 1000);
 	if (to->sin_port == htons(9) && refused) {
@@ -244,10 +252,13 @@ int rdma_connect(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 		new->id.route.addr.src_sin = *to;
 		new->peer = id;
 		ids[count_ids++] = new;
-		if (!bind_id(new, at((struct sockaddr *)to)))
-			tell(new, listener, RDMA_CM_EVENT_CONNECT_REQUEST);
+		if (!bind_id(new, at((struct sockaddr *)to))) {
+			event = make(new, RDMA_CM_EVENT_CONNECT_REQUEST, param->private_data, param->private_data_len);
+			event->listen_id = &listener->id;
+			fake_push((struct queue *)new->id.channel, event);
+		}
 	} else {
-		tell(id, NULL, RDMA_CM_EVENT_UNREACHABLE);
+		tell(id, RDMA_CM_EVENT_UNREACHABLE);
 	}
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
@@ -263,15 +274,15 @@ int rdma_accept(struct rdma_cm_id *rdma, struct rdma_conn_param *param)
 	}
 	pthread_mutex_lock(&fake_lock);
 	if (id->peer->freed || !id->peer->id.qp) {
-		tell(id, NULL, RDMA_CM_EVENT_DISCONNECTED);
+		tell(id, RDMA_CM_EVENT_DISCONNECTED);
 		pthread_mutex_unlock(&fake_lock);
 		return 0;
 	}
 	id->peer->peer = id;
 	((struct qp *)rdma->qp)->peer = (struct qp *)id->peer->id.qp;
 	((struct qp *)id->peer->id.qp)->peer = (struct qp *)rdma->qp;
-	tell(id, NULL, RDMA_CM_EVENT_ESTABLISHED);
-	tell(id->peer, NULL, RDMA_CM_EVENT_ESTABLISHED);
+	tell(id, RDMA_CM_EVENT_ESTABLISHED);
+	tell(id->peer, RDMA_CM_EVENT_ESTABLISHED);
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
@@ -281,7 +292,7 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	(void)data;
 	(void)len;
 	pthread_mutex_lock(&fake_lock);
-	tell(((struct id *)id)->peer, NULL, RDMA_CM_EVENT_REJECTED);
+	tell(((struct id *)id)->peer, RDMA_CM_EVENT_REJECTED);
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
@@ -293,9 +304,9 @@ int rdma_disconnect(struct rdma_cm_id *rdma)
 	pthread_mutex_lock(&fake_lock);
 	fake_context_of(rdma->verbs, "rdma_disconnect");
 	if (id->known->device->here) {
-		tell(id, NULL, RDMA_CM_EVENT_DISCONNECTED);
+		tell(id, RDMA_CM_EVENT_DISCONNECTED);
 		if (id->peer && !id->peer->freed)
-			tell(id->peer, NULL, RDMA_CM_EVENT_DISCONNECTED);
+			tell(id->peer, RDMA_CM_EVENT_DISCONNECTED);
 	}
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
@@ -345,7 +356,7 @@ void fake_remove(int number, int tell_ids)
 	d->here = 0;
 	for (i = 0; i < count_ids; i++)
 		if (tell_ids && !ids[i]->freed && ids[i]->known && ids[i]->known->device == d)
-			tell(ids[i], NULL, RDMA_CM_EVENT_DEVICE_REMOVAL);
+			tell(ids[i], RDMA_CM_EVENT_DEVICE_REMOVAL);
 	for (i = 0; i < fake_count_contexts; i++)
 		if (fake_contexts[i]->device == d && !fake_contexts[i]->closed) {
 			happen(fake_contexts[i], (struct ibv_async_event){ .event_type = IBV_EVENT_DEVICE_FATAL });

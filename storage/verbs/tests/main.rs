@@ -5,3 +5,4 @@
 mod devices;
 mod pair;
 mod reactors;
+mod target;

@@ -8,7 +8,8 @@ use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd};
 
 use verbs::{Connection, Device};
 
-use super::{host::HostId, threads::Threads, LinkId};
+use super::{host::HostId, LinkId};
+use crate::threads::Threads;
 
 /// Maximum number of threads for the same address.
 const TRIES: usize = 16;

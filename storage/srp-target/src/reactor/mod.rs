@@ -11,7 +11,6 @@ mod host;
 mod link;
 mod login;
 mod ready;
-mod threads;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -22,7 +21,7 @@ use std::{
 
 use verbs::{Arena, Device, Events, Incoming, Key, Piece, Trouble};
 
-use crate::{auth::Guard, proto::cmd::DirectBuf};
+use crate::{auth::Guard, proto::cmd::DirectBuf, threads::Threads};
 
 pub use event::Event;
 
@@ -32,8 +31,6 @@ use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
 use ready::Ready;
-
-pub(crate) use threads::Threads;
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
