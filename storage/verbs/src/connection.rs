@@ -3,7 +3,7 @@
 //! A connection: messages in both directions, RDMA READ and RDMA WRITE.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     ffi::{c_void, CStr},
     io,
     ptr::NonNull,
@@ -141,10 +141,12 @@ pub struct Connection {
     end: End,
     qp: NonNull<ffi::Qp>,
     cq: NonNull<ffi::Cq>,
-    works: HashMap<u64, Work>,
-    /// Operations that are not completely posted.
-    waiting: VecDeque<u64>,
-    next: u64,
+    /// Operations that have not completed. A send queue completes in order.
+    works: VecDeque<Work>,
+    /// Number of the first of `works`.
+    first: u64,
+    /// Index in `works` of the first operation that is not completely posted.
+    waiting: usize,
     posted: u32,
     receives: Vec<Option<Buffer>>,
     /// Indices of `receives` that are free.
@@ -287,9 +289,9 @@ impl Connection {
             end,
             qp,
             cq,
-            works: HashMap::new(),
-            waiting: VecDeque::new(),
-            next: 0,
+            works: VecDeque::new(),
+            first: 0,
+            waiting: 0,
             posted: 0,
             receives: buffers.iter().map(|_| None).collect(),
             free: (0..buffers.len()).collect(),
@@ -392,9 +394,7 @@ impl Connection {
             pieces,
             posted: 0,
         };
-        self.works.insert(self.next, work);
-        self.waiting.push_back(self.next);
-        self.next += 1;
+        self.works.push_back(work);
         match post {
             Post::Now => self.post(),
             Post::WithNext => Ok(()),
@@ -418,18 +418,14 @@ impl Connection {
     /// Takes work requests for one doorbell.
     fn next_sends(&mut self) -> io::Result<Vec<ffi::Send>> {
         let mut list = Vec::new();
-        while let Some(&number) = self.waiting.front() {
-            let Some(work) = self.works.get_mut(&number) else {
-                self.waiting.pop_front();
-                continue;
-            };
+        while let Some(work) = self.works.get_mut(self.waiting) {
             while let Some((at, piece)) = work.pieces.front() {
                 if self.posted == SENDS || list.len() == ffi::SENDS_AT_ONCE {
                     return Ok(list);
                 }
                 list.push(ffi::Send {
                     memory: work.memory.part(*at, piece.len as usize)?,
-                    id: number,
+                    id: self.first + self.waiting as u64,
                     va: piece.va,
                     len: piece.len,
                     lkey: work.memory.lkey(),
@@ -440,7 +436,7 @@ impl Connection {
                 self.posted += 1;
                 work.pieces.pop_front();
             }
-            self.waiting.pop_front();
+            self.waiting += 1;
         }
         Ok(list)
     }
@@ -491,11 +487,17 @@ impl Connection {
             let len = done.len as usize;
             return Some(Completion::Received { buffer, len });
         }
+        let Some(work) = self.works.front_mut().filter(|_| done.id == self.first) else {
+            return Some(Completion::Failed("a completion out of order".into()));
+        };
         self.posted -= 1;
-        let work = self.works.get_mut(&done.id)?;
         work.posted -= 1;
         let finished = work.posted == 0 && work.pieces.is_empty();
-        let work = finished.then(|| self.works.remove(&done.id)).flatten();
+        let work = finished.then(|| self.works.pop_front()).flatten();
+        if work.is_some() {
+            self.first += 1;
+            self.waiting -= 1;
+        }
         if let Err(e) = self.post() {
             return Some(Completion::Failed(e.to_string()));
         }

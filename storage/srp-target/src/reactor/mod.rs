@@ -57,7 +57,7 @@ pub fn piece(d: &DirectBuf) -> Piece {
 /// All connections of a process.
 pub struct Reactor<T> {
     // Dropped in field order: connections before the devices, the listener and the events.
-    links: HashMap<LinkId, Link<T>>,
+    links: BTreeMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
     connects: Connects,
@@ -106,7 +106,7 @@ impl<T> Reactor<T> {
     /// Creates a reactor without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
         Ok(Self {
-            links: HashMap::new(),
+            links: BTreeMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
             connects: Connects::new()?,
