@@ -4,7 +4,7 @@
 //! cache lines of its blocks. Conflicting commands run in the order of arrival. A command is
 //! compared with those on the same lines only.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A range of blocks of an object, within one line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,9 +40,9 @@ struct Entry {
 pub struct Order {
     /// Number of blocks of a line.
     line: u64,
-    entries: HashMap<u64, Entry>,
+    entries: BTreeMap<u64, Entry>,
     /// The commands on each line of an object of an RS.
-    lines: HashMap<(u32, u32, u64), Vec<u64>>,
+    lines: BTreeMap<(u32, u32, u64), Vec<u64>>,
     /// Commands that may start, and have not.
     free: BTreeSet<u64>,
 }
@@ -52,8 +52,8 @@ impl Order {
     pub fn new(line: u64) -> Self {
         Self {
             line,
-            entries: HashMap::new(),
-            lines: HashMap::new(),
+            entries: BTreeMap::new(),
+            lines: BTreeMap::new(),
             free: BTreeSet::new(),
         }
     }

@@ -18,7 +18,7 @@ mod sessions;
 mod task;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     ops::DerefMut,
     sync::{atomic::Ordering, Arc},
 };
@@ -236,11 +236,11 @@ pub struct Target<B> {
     thread: usize,
     channels: BTreeMap<ChannelId, Channel>,
     /// The channels that have ended, with the number of their tasks that have not.
-    orphans: HashMap<ChannelId, usize>,
+    orphans: BTreeMap<ChannelId, usize>,
     tasks: BTreeMap<TaskId, Task<B>>,
     /// The tags in use, by initiator. Tags of channels of other threads are not checked: an
     /// initiator that uses one twice aborts both.
-    tags: HashSet<([u8; 16], u64)>,
+    tags: BTreeSet<([u8; 16], u64)>,
     next: TaskId,
     /// Number of task management requests.
     requests: u64,
@@ -270,9 +270,9 @@ impl<B: Buffer> Target<B> {
             sessions,
             thread,
             channels: BTreeMap::new(),
-            orphans: HashMap::new(),
+            orphans: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            tags: HashSet::new(),
+            tags: BTreeSet::new(),
             next: 0,
             requests: 0,
             waiters: Vec::new(),

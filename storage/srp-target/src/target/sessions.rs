@@ -5,7 +5,7 @@
 //! command takes no lock here, unless its unit has a unit attention.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
@@ -100,7 +100,7 @@ pub(super) enum Refused {
 #[derive(Default)]
 struct State {
     channels: BTreeMap<ChannelId, Member>,
-    nexuses: HashMap<[u8; 16], Arc<Nexus>>,
+    nexuses: BTreeMap<[u8; 16], Arc<Nexus>>,
     logins: Vec<Login>,
     access: acl::Access,
     /// Number of units.

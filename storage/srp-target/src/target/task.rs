@@ -2,7 +2,7 @@
 
 //! Commands, from arrival to response.
 
-use std::{collections::hash_map::Entry, sync::Arc};
+use std::{collections::btree_map::Entry, sync::Arc};
 
 use super::{
     sessions::Nexus, Action, Buffer, ChannelId, Done, Out, Outcome, Remote, Target, TaskId, Work,

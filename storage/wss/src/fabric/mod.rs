@@ -9,7 +9,7 @@ mod se;
 mod short;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     ops::{Deref, DerefMut},
@@ -49,7 +49,7 @@ pub const KEYED: &[u8; 16] = b"wss-auth-000001 ";
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
     reactor: Reactor<T>,
-    flows: HashMap<LinkId, Flow>,
+    flows: BTreeMap<LinkId, Flow>,
     begin: Instant,
 }
 
@@ -71,7 +71,7 @@ impl<T> Links<T> {
     fn new(listen: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             reactor: Reactor::new(listen)?,
-            flows: HashMap::new(),
+            flows: BTreeMap::new(),
             begin: Instant::now(),
         })
     }
@@ -250,8 +250,8 @@ pub fn run<R: Role>(
 /// The open connections that a role makes and numbers itself.
 #[derive(Default)]
 pub struct Made {
-    links: HashMap<Peer, LinkId>,
-    peers: HashMap<LinkId, Peer>,
+    links: BTreeMap<Peer, LinkId>,
+    peers: BTreeMap<LinkId, Peer>,
 }
 
 impl Made {

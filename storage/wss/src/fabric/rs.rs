@@ -2,7 +2,7 @@
 
 //! An RS on RDMA devices.
 
-use std::{collections::HashMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
+use std::{collections::BTreeMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     disk::Disk,
@@ -37,7 +37,7 @@ pub(super) struct Rs {
     disks: Arc<Vec<Disk>>,
     files: Files,
     /// The connection and the buffer of each operation that is started.
-    memory: HashMap<OpId, (LinkId, Option<Buffer>)>,
+    memory: BTreeMap<OpId, (LinkId, Option<Buffer>)>,
     short: Short<Action>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn role(
         store: Store::new(number, boot, blocks, 0),
         disks: shown,
         files: Workers::new(threads, work)?,
-        memory: HashMap::new(),
+        memory: BTreeMap::new(),
         short: Short::default(),
     };
     Ok((role, Links::new(listen)?))

@@ -2,7 +2,7 @@
 
 //! An SE on RDMA devices.
 
-use std::{collections::HashSet, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
+use std::{collections::BTreeSet, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     acl::ListFile,
@@ -31,7 +31,7 @@ pub(super) struct Se {
     stores: Vec<SocketAddr>,
     made: Made,
     /// Connections of CEs.
-    roles: HashSet<LinkId>,
+    roles: BTreeSet<LinkId>,
     commands: Commands,
     /// The term of the SE, if elected through etcd.
     term: Option<Arc<Term>>,
@@ -102,7 +102,7 @@ pub(super) fn role(
         allow,
         stores,
         made: Made::default(),
-        roles: HashSet::new(),
+        roles: BTreeSet::new(),
         // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         term,

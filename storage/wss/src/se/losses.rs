@@ -8,7 +8,7 @@
 //! not know the writes that earlier SEs have answered. It assumes that each initiator has some in
 //! each object, until it has flushed the object.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use srp_target::{
     sense::Sense,
@@ -56,7 +56,7 @@ pub(super) struct Losses {
     inherited: BTreeSet<Object>,
     /// Boot of each RS.
     boots: BTreeMap<u32, u64>,
-    initiators: HashMap<[u8; 16], Initiator>,
+    initiators: BTreeMap<[u8; 16], Initiator>,
     /// The answers that are not completed, by task.
     telling: BTreeMap<TaskId, Telling>,
     /// Counts ends of sessions.
@@ -75,7 +75,7 @@ impl Losses {
             written: BTreeMap::new(),
             inherited: objects.collect(),
             boots: BTreeMap::new(),
-            initiators: HashMap::new(),
+            initiators: BTreeMap::new(),
             telling: BTreeMap::new(),
             ends: 0,
             forgotten: false,

@@ -15,7 +15,7 @@ mod sessions;
 mod status;
 mod stores;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use srp_target::{
     acl::List,
@@ -176,7 +176,7 @@ pub struct Engine<B> {
     members: BTreeMap<u32, Member>,
     sessions: sessions::Sessions,
     /// Number of blocks of each object, by RS and object.
-    sizes: HashMap<(u32, u32), u64>,
+    sizes: BTreeMap<(u32, u32), u64>,
     /// The map of each unit, once all sizes are known.
     maps: Vec<Map>,
     jobs: BTreeMap<TaskId, Job>,
@@ -185,7 +185,7 @@ pub struct Engine<B> {
     /// Number of times that a waiting command was tried again.
     retries: u64,
     /// The command of each EXEC.
-    execs: HashMap<u64, TaskId>,
+    execs: BTreeMap<u64, TaskId>,
     requests: BTreeMap<u64, Request>,
     losses: losses::Losses,
     /// Next identifier of an EXEC or a request.
@@ -211,12 +211,12 @@ impl<B: Buffer> Engine<B> {
             peers: BTreeMap::new(),
             members: BTreeMap::new(),
             sessions: sessions::Sessions::default(),
-            sizes: HashMap::new(),
+            sizes: BTreeMap::new(),
             maps: Vec::new(),
             jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             retries: 0,
-            execs: HashMap::new(),
+            execs: BTreeMap::new(),
             requests: BTreeMap::new(),
             losses: losses::Losses::new(settings.units.iter().flatten().copied()),
             next: 1,

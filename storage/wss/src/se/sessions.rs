@@ -3,7 +3,7 @@
 //! The sessions, and the CEs that can answer their commands. A command asks for these CEs, so their
 //! number, and not that of the sessions, bounds the work.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Initiator port identifier.
 type Initiator = [u8; 16];
@@ -26,7 +26,7 @@ impl Session {
 /// All sessions.
 #[derive(Default)]
 pub(super) struct Sessions {
-    all: HashMap<Initiator, Session>,
+    all: BTreeMap<Initiator, Session>,
     /// Number of sessions with an answer channel.
     reaching: usize,
     /// Number of sessions that each CE has an answer channel to.

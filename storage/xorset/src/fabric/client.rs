@@ -3,7 +3,7 @@
 //! The client on RDMA devices: an SRP target for the blocks of the set.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     io,
     os::fd::RawFd,
     sync::{Arc, Mutex, PoisonError},
@@ -67,7 +67,7 @@ pub(super) struct Gate {
     backlog: Backlog,
     commands: Commands,
     etcd: Workers<(u64, Request), (u64, Answer)>,
-    tasks: HashMap<TaskId, Task>,
+    tasks: BTreeMap<TaskId, Task>,
     failed: Option<String>,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
         // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         etcd: Workers::new(1, ask)?,
-        tasks: HashMap::new(),
+        tasks: BTreeMap::new(),
         failed: None,
     };
     Ok((role, Reactor::new(listen)?))

@@ -2,7 +2,7 @@
 
 //! A node on RDMA devices.
 
-use std::{collections::HashSet, fs::File, io, os::fd::RawFd, thread, time::Duration};
+use std::{collections::BTreeSet, fs::File, io, os::fd::RawFd, thread, time::Duration};
 
 use srp_target::{
     reactor::{Event, LinkId, Reactor},
@@ -30,7 +30,7 @@ pub(super) struct NodeRole {
     made: Made,
     backlog: Backlog,
     /// Incoming connections.
-    others: HashSet<LinkId>,
+    others: BTreeSet<LinkId>,
     sync: Workers<u64, (u64, io::Result<()>)>,
     stopping: bool,
     failed: Option<String>,
@@ -57,7 +57,7 @@ pub(super) fn role(
         set,
         made: Made::default(),
         backlog: Backlog::default(),
-        others: HashSet::new(),
+        others: BTreeSet::new(),
         sync: Workers::new(1, move |lsn| (lsn, file.sync_data()))?,
         stopping: false,
         failed: None,
