@@ -4,6 +4,7 @@
 #include <linux/blkdev.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
+#include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/dma-direction.h>
@@ -19,6 +20,7 @@
 #include <linux/random.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
 #include <linux/suspend.h>

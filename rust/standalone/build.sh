@@ -51,7 +51,7 @@ bind "$here/bindings.h" bindings_generated.rs "${parameters[@]}"
 bind "$here/helpers.c" bindings_helpers_generated.rs --blocklist-type '.*' --allowlist-var '' \
 	--allowlist-function 'rust_helper_.*'
 sed -Ei -e 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' \
-	-e 's/^( *)pub fn _printk\(/\1#[link_name="srp_shim_printk"]\n&/' "$to/bindings/bindings_generated.rs"
+	-e 's/^( *)pub fn _?(printk|seq_printf)\(/\1#[link_name="srp_shim_\2"]\n&/' "$to/bindings/bindings_generated.rs"
 sed -Ei 's/pub fn rust_helper_([a-zA-Z0-9_]*)/#[link_name="rust_helper_\1"]\n    pub fn \1/g' \
 	"$to/bindings/bindings_helpers_generated.rs"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The helpers that the kernel crate's modules listed in `files` call. */
+#include <linux/debugfs.h>
 #include <linux/dma-mapping.h>
 #include <linux/scatterlist.h>
 #include "shims.h"
@@ -28,6 +29,7 @@
 #include "helpers/sync.c"
 #include "helpers/task.c"
 #include "helpers/time.c"
+#include "helpers/uaccess.c"
 #include "helpers/vmalloc.c"
 #include "helpers/wait.c"
 #include "helpers/workqueue.c"
@@ -37,4 +39,11 @@ __rust_helper void rust_helper_timer_init_key(struct timer_list *timer, void (*f
 	unsigned int flags, const char *name, struct lock_class_key *key)
 {
 	init_timer_key(timer, func, flags, name, key);
+}
+
+/* linux/debugfs.h: this kernel has no auxiliary data of a file, and the kernel crate passes none */
+__rust_helper struct dentry *rust_helper_debugfs_create_file_full(const char *name, umode_t mode,
+	struct dentry *parent, void *data, const void *aux, const struct file_operations *fops)
+{
+	return debugfs_create_file(name, mode, parent, data, fops);
 }

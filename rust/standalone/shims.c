@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/printk.h>
+#include <linux/seq_file.h>
 #include "shims.h"
 
 /* Implements Rust's `_printk`, for formats with %s, %u and, for the arguments of a Rust format, %pA. */
@@ -27,4 +28,18 @@ noinline int srp_shim_printk(const char *format, ...)
 	*at = 0;
 	/* printk() finds the level in the text. */
 	return _printk("%s", text);
+}
+
+/* Implements Rust's `seq_printf`, for the format %pA. */
+noinline void srp_shim_seq_printf(struct seq_file *file, const char *format, ...)
+{
+	char *text;
+	size_t size = seq_get_buf(file, &text), len;
+	va_list list;
+
+	va_start(list, format);
+	len = rust_fmt_argument(text, text + size, va_arg(list, const void *)) - text;
+	va_end(list);
+	/* -1: seq_file repeats the read with a larger buffer. */
+	seq_commit(file, len < size ? len : -1);
 }

@@ -11,6 +11,8 @@
 
 /* Without CONFIG_RUST, lib/vsprintf.c cannot print Rust arguments (%pA): the kernel crate formats them instead. */
 int srp_shim_printk(const char *format, ...);
+struct seq_file;
+void srp_shim_seq_printf(struct seq_file *file, const char *format, ...);
 /* Defined in the kernel crate. */
 char *rust_fmt_argument(char *buf, char *end, const void *arguments);
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replaces the kernel crate's `dma`: the direction of a transfer. The rest of that module needs
-//! device drivers.
+//! Replaces the kernel crate's `dma`: the direction of a transfer, and the name that `uaccess`
+//! uses. The rest of that module needs device drivers.
 
 use crate::bindings::dma_data_direction;
+use core::{
+    convert::Infallible,
+    marker::PhantomData, //
+};
 
 /// The direction of a DMA transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,5 +29,20 @@ impl From<DataDirection> for dma_data_direction {
     fn from(direction: DataDirection) -> Self {
         // CAST: The values are those of C.
         Self(direction as _)
+    }
+}
+
+/// Never instantiated.
+pub struct Coherent<T: ?Sized>(Infallible, PhantomData<T>);
+
+impl<T: ?Sized> Coherent<T> {
+    /// Never called.
+    pub fn size(&self) -> usize {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn as_ptr(&self) -> *const T {
+        match self.0 {}
     }
 }
