@@ -44,6 +44,10 @@ int srp_vfab_dma_set_mask(struct device *dev, unsigned int bits);
 void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size);
 void srp_vfab_dma_never_bounce(struct device *dev);
 
+/* linux/hrtimer.h */
+void srp_vfab_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
+	enum hrtimer_mode mode);
+
 /* linux/irq_work.h */
 bool srp_vfab_irq_work_has_interrupt(void);
 void srp_vfab_irq_work_init(struct irq_work *work, void (*func)(struct irq_work *));

@@ -28,6 +28,18 @@ void srp_vfab_dma_set_max_seg_size(struct device *dev, unsigned int size)
 	dma_set_max_seg_size(dev, size);
 }
 
+/* linux/hrtimer.h: a timer by the monotonic clock */
+void srp_vfab_hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
+	enum hrtimer_mode mode)
+{
+#ifdef SRP_HAS_HRTIMER_SETUP
+	hrtimer_setup(timer, function, CLOCK_MONOTONIC, mode);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
+	timer->function = function;
+#endif
+}
+
 /* linux/swiotlb.h */
 void srp_vfab_dma_never_bounce(struct device *dev)
 {
@@ -89,7 +101,11 @@ void srp_vfab_umem_release(struct ib_umem *umem)
 /* rdma/ib_verbs.h */
 struct ib_device *srp_vfab_alloc_device(size_t size)
 {
+#ifdef SRP_HAS_ALLOC_DEVICE_NET
 	return _ib_alloc_device(size, &init_net);
+#else
+	return _ib_alloc_device(size);
+#endif
 }
 
 void srp_vfab_set_parent(struct ib_device *dev, struct device *parent)

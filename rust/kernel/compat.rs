@@ -149,6 +149,43 @@ pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id
 #[cfg(not(SRP_HAS_RDMA_DRIVER_IONIC))]
 pub const RDMA_DRIVER_IONIC: bindings::rdma_driver_id = bindings::rdma_driver_id::MAX;
 
+/// `reg_user_mr` of `struct ib_device_ops`: some kernels pass it one more argument.
+#[cfg(SRP_VFAB)]
+pub mod user_mr {
+    use crate::bindings;
+    use kernel::ffi;
+
+    /// Registers memory of a process.
+    pub trait Register {
+        /// # Safety
+        ///
+        /// Only `ib_core` may call this, in the process that owns the memory.
+        unsafe fn register(
+            pd: *mut bindings::ib_pd,
+            start: u64,
+            len: u64,
+            iova: u64,
+            access: ffi::c_int,
+        ) -> *mut bindings::ib_mr;
+    }
+
+    /// # Safety
+    ///
+    /// Only `ib_core` may call this, in the process that owns the memory.
+    pub unsafe extern "C" fn reg_user_mr<R: Register>(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: ffi::c_int,
+        #[cfg(SRP_HAS_USER_MR_DMAH)] _dmah: *mut bindings::ib_dmah,
+        _udata: *mut bindings::ib_udata,
+    ) -> *mut bindings::ib_mr {
+        // SAFETY: By this function's requirements.
+        unsafe { R::register(pd, start, len, iova, access) }
+    }
+}
+
 /// The return value of `queuecommand`: a type of its own, or an integer.
 pub mod queue_status {
     #[cfg(SRP_HAS_QUEUE_STATUS_TYPE)]

@@ -11,11 +11,13 @@
 #include <linux/dma-mapping.h>
 #include <linux/errname.h>
 #include <linux/fs.h>
+#include <linux/irq_work.h>
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pid_namespace.h>
+#include <linux/platform_device.h>
 #include <linux/property.h>
 #include <linux/random.h>
 #include <linux/refcount.h>

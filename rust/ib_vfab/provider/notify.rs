@@ -71,11 +71,9 @@ impl Notify {
             timer <- Opaque::ffi_init(|slot| {
                 // SAFETY: The slot is valid for writes and is pinned.
                 unsafe {
-                    bindings::hrtimer_setup(
+                    bindings::srp_vfab_hrtimer_setup(
                         slot,
                         Some(expired),
-                        // CAST: `CLOCK_MONOTONIC` is 1.
-                        bindings::CLOCK_MONOTONIC as i32,
                         bindings::hrtimer_mode_HRTIMER_MODE_REL_HARD,
                     )
                 };

@@ -46,7 +46,10 @@ use super::{
 };
 use crate::{
     bindings,
-    compat::THIS_MODULE,
+    compat::{
+        user_mr::reg_user_mr,
+        THIS_MODULE, //
+    },
     errno::EOPNOTSUPP, //
 };
 use core::{
@@ -106,7 +109,7 @@ impl<P: Provider> Ops<P> {
         post_send: Some(Self::post_send),
         post_recv: Some(Self::post_recv),
         get_dma_mr: Some(Self::get_dma_mr),
-        reg_user_mr: Some(Self::reg_user_mr),
+        reg_user_mr: Some(reg_user_mr::<Self>),
         alloc_mr: Some(Self::alloc_mr),
         map_mr_sg: Some(Self::map_mr_sg),
         dereg_mr: Some(Self::dereg_mr),

@@ -5,6 +5,7 @@
 use super::Ops;
 use crate::{
     bindings,
+    compat::user_mr::Register,
     errno::EOPNOTSUPP,
     provider::{
         attr::{
@@ -77,33 +78,6 @@ impl<P: Provider> Ops<P> {
 
     /// # Safety
     ///
-    /// Only `ib_core` may call this, in the process that owns the memory.
-    pub(super) unsafe extern "C" fn reg_user_mr(
-        pd: *mut bindings::ib_pd,
-        start: u64,
-        len: u64,
-        iova: u64,
-        access: c_int,
-        _dmah: *mut bindings::ib_dmah,
-        _udata: *mut bindings::ib_udata,
-    ) -> *mut bindings::ib_mr {
-        // CAST: A set of bits.
-        let access = access as u32;
-        if access & !RIGHTS != 0 {
-            return EOPNOTSUPP.to_ptr();
-        }
-        // SAFETY: `pd` is valid; the field is constant.
-        let device = unsafe { (*pd).device };
-        // SAFETY: `device` is valid; `ib_core` deregisters all regions before it is freed.
-        match unsafe { Umem::new(device, start, len, iova, access) } {
-            // SAFETY: `pd` is valid.
-            Ok(memory) => unsafe { Self::new_mr(pd, Region::Process(memory), access) },
-            Err(e) => e.to_ptr(),
-        }
-    }
-
-    /// # Safety
-    ///
     /// Only `ib_core` may call this.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
@@ -157,6 +131,30 @@ impl<P: Provider> Ops<P> {
                 let _ = KBox::into_raw(object);
                 e.to_errno()
             }
+        }
+    }
+}
+
+impl<P: Provider> Register for Ops<P> {
+    unsafe fn register(
+        pd: *mut bindings::ib_pd,
+        start: u64,
+        len: u64,
+        iova: u64,
+        access: c_int,
+    ) -> *mut bindings::ib_mr {
+        // CAST: A set of bits.
+        let access = access as u32;
+        if access & !RIGHTS != 0 {
+            return EOPNOTSUPP.to_ptr();
+        }
+        // SAFETY: `pd` is valid; the field is constant.
+        let device = unsafe { (*pd).device };
+        // SAFETY: `device` is valid; `ib_core` deregisters all regions before it is freed.
+        match unsafe { Umem::new(device, start, len, iova, access) } {
+            // SAFETY: `pd` is valid.
+            Ok(memory) => unsafe { Self::new_mr(pd, Region::Process(memory), access) },
+            Err(e) => e.to_ptr(),
         }
     }
 }
