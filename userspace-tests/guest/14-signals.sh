@@ -10,6 +10,7 @@
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt long LONG=
 # runs: rxe kasan long LONG= CM=ib
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -11,6 +11,7 @@
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt rtdebug arm64-16k long LONG=
 # runs: rxe kasan long LONG= CM=ib
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 

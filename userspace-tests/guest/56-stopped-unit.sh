@@ -9,6 +9,7 @@
 # runs: siw kasan long kmemleak=on
 # runs: vfab kasan long LONG=
 # runs: rxe rt rtdebug long LONG=
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 

@@ -6,6 +6,7 @@
 # deadline: 300
 # takes: 100
 # runs: vfab kasan long GAPS=2
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"

@@ -7,6 +7,7 @@
 # deadline: 400 1500
 # takes: 139
 # runs: vfab kasan fast long
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 . "$here/many.sh"

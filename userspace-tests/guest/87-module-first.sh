@@ -3,9 +3,10 @@
 # The module is unloaded while its adapter refuses to stop a queue pair, and the adapter's driver does not report what
 # the adapter has done: the memory must be kept. Then the adapter is removed, and both end.
 #
-# deadline: 200
+# deadline: 400
 # takes: 61
 # runs: vfab kasan fast long
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/faults.sh"
 
