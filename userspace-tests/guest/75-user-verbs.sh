@@ -7,6 +7,7 @@
 # deadline: 300 600
 # takes: 100
 # runs: vfab kasan long
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
