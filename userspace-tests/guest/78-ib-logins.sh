@@ -6,6 +6,7 @@
 # deadline: 400 900
 # takes: 133
 # runs: vfab kasan long
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 . "$here/odd.sh"
 

@@ -6,6 +6,7 @@
 # deadline: 400
 # takes: 133
 # runs: vfab kasan long GAPS=2
+# runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
