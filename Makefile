@@ -27,7 +27,7 @@ endif
 version = $(shell sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)
 dkms = /usr/src/ib-srp-rs-$(version)
 
-.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-moderation bench-scale bench-cores bench-rt papers demo demo-wss demo-xorset shell clean help
+.PHONY: modules kdir install uninstall install-tools srpctl dkms dkms-source deb rpm host one lint rust-analyzer clippy fmt fmt-check doc docs kunit srpctl-test srpctl-clippy install-srpctl storage install-target install-storage test test-long bench bench-peers bench-path bench-moderation bench-curves bench-scale bench-cores bench-rt papers demo demo-wss demo-xorset shell clean help
 
 modules:
 ifneq ($(ours),)
@@ -207,6 +207,9 @@ bench-path:
 bench-moderation:
 	@MODE=moderation ci/bench.sh
 
+bench-curves:
+	@MODE=curves ci/bench.sh
+
 bench-scale:
 	@MODE=scale ci/bench.sh
 
@@ -273,6 +276,7 @@ help:
 	@echo '  make bench-peers    both in turns with NVMe/RDMA, RNBD, iSER and iSCSI over TCP'
 	@echo '  make bench-path     what the initiator alone executes for an I/O, by layer'
 	@echo '  make bench-moderation  polled I/O beside interrupts and moderated ones'
+	@echo '  make bench-curves   what it executes against depth, CPUs, LUNs and sessions'
 	@echo '  make bench-scale    how both grow with sessions, LUNs, targets and channels'
 	@echo '  make bench-cores    all of them by the clock, on all CPUs, with confidence intervals (SHORT=1: 5 minutes)'
 	@echo '  make bench-rt       latency of both drivers with PREEMPT_RT, under load'

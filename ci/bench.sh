@@ -13,6 +13,8 @@
 # adapter behaves as mlx5; `+late`: interrupts take 1 us; `+still`: without adaptive moderation of interrupts.
 # INITIATORS=rust,c,nvme,rnbd,iser: only these.
 # MODE=moderation, make bench-moderation: the same for polled I/O, interrupts, and interrupts that ib_core moderates.
+# MODE=curves, make bench-curves: the same for 4 KiB of ours, C and NVMe against depth, CPUs, LUNs and sessions.
+# DEVICES="vfab vfab+fsrm"; ONLY=curve,...; ROUNDS and INITIATORS as above. Writes build/bench/curves.tsv.
 # MODE=scale, make bench-scale: how both drivers scale with sessions, LUNs, targets and channels. ROUNDS=n (3),
 # ONLY=curve,...
 # MODE=cores, make bench-cores: both drivers, NVMe/RDMA, RNBD and iSER by the clock, in a guest with as many CPUs as
@@ -34,8 +36,8 @@ wall)
 	exec python3 -B "$top/userspace-tests/bench/wall.py"
 	;;
 icount) counted "$@" ;;
-peers|path|moderation|scale|cores|rt) ;;
-*) die "MODE is icount, wall, peers, path, moderation, scale, cores or rt" ;;
+peers|path|moderation|curves|scale|cores|rt) ;;
+*) die "MODE is icount, wall, peers, path, moderation, curves, scale, cores or rt" ;;
 esac
 pick_series
 lab bench

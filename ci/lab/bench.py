@@ -218,28 +218,43 @@ def peers():
     return 0, ["plot.py", "/out", "peers"]
 
 
-def path(mode="path", devices="vfab vfab+fsrm rxe", always=()):
-    """The instructions of an I/O, by layer."""
+def path(mode="path", devices="vfab vfab+fsrm rxe", always=(), parts=None):
+    """The instructions of an I/O, by layer. `parts` has the workloads of guests of their own, by a name of these."""
     bench, status, logs = Bench("paths", f"{mode}-workloads.tsv", "1"), 0, []
     bench.always = list(always)
     if initiators := os.environ.get("INITIATORS"):
         bench.always.append(f"INITIATORS={initiators}")
     files, wanted = [*bench.peers_files(), "--file", BENCH / "path.py"], bench.only
+    program, more = ("curves", ["--curves"]) if parts else ("path", [])
+    if parts:
+        files += ["--file", BENCH / "curves.py"]
     for device in (os.environ.get("DEVICES") or devices).split():
         options = [*files, *bench.device(device)]
-        bench.only = wanted or ("" if device == "vfab" else names(bench.workloads, SMALL))
-        for cpus in cpus_of(bench.workloads, bench.only):
-            # If a guest dies, keep what it has measured.
-            failed, log = bench.guest(f"{mode}-{cpus}-{device}", cpus, "path", options)
-            status = failed or status
-            logs.append(log)
-    status = bench.report("paths.py", *bench.about(), "--out", f"/out/{mode}.tsv", *logs) or status
+        usual = {mode: wanted or ("" if device == "vfab" else names(bench.workloads, SMALL))}
+        for part, bench.only in (parts or usual).items():
+            for cpus in cpus_of(bench.workloads, bench.only):
+                # If a guest dies, keep what it has measured.
+                failed, log = bench.guest(f"{part}-{cpus}-{device}", cpus, program, options)
+                status = failed or status
+                logs.append(log)
+    status = bench.report("paths.py", *bench.about(), *more, "--out", f"/out/{mode}.tsv", *logs) or status
     return status, []
 
 
 def moderation():
     """Interrupts at once, moderated ones and polling. A poller gives way only to a preemption at once."""
     return path("moderation", "vfab+mlx5+late+still vfab+mlx5+late", ["preempt=full"])
+
+
+def curves():
+    """The instructions of an I/O against depth, CPUs, LUNs and sessions. Each curve has a guest of its own."""
+    known = dict.fromkeys(row[0].partition("-")[0] for row in rows("curves-workloads.tsv"))
+    wanted = (os.environ.get("ONLY") or ",".join(known)).split(",")
+    if unknown := [curve for curve in wanted if curve not in known]:
+        raise Refused(f"ONLY has {', '.join(unknown)}, which is not one of {' '.join(known)}")
+    os.environ.setdefault("INITIATORS", "rust,c,nvme")
+    parts = {f"curves-{curve}": names("curves-workloads.tsv", re.compile(f"{curve}-")) for curve in wanted}
+    return path("curves", "vfab vfab+fsrm", parts=parts)
 
 
 def scale():
@@ -305,8 +320,8 @@ def realtime():
 
 
 MODES = {
-    "icount": icount, "peers": peers, "path": path, "moderation": moderation, "scale": scale, "cores": cores,
-    "rt": realtime,
+    "icount": icount, "peers": peers, "path": path, "moderation": moderation, "curves": curves, "scale": scale,
+    "cores": cores, "rt": realtime,
 }  # fmt: skip
 
 

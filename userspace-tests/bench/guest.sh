@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|scale|cores [OPTION...]: sets up the target of the bench
-# and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the other
-# initiators, which export the same disk. For scale.py, with curves instead of workloads, the target has one LUN, and
-# there are eight targets on vfab. The output goes to the second disk. COMPLETE_TYPE is the attribute of disk0's back
-# end, MODERATION on or off for completion queues of the initiator's adapter.
+# guest.sh rxe|vfab CPUS ROUNDS WORKLOAD,... measure|peers|path|curves|scale|cores [OPTION...]: sets up the target of
+# the bench and runs the drivers in turns, by the program with these options. With peers.sh also the targets of the
+# other initiators, which export the same disk. For scale.py, with curves instead of workloads, the target has one LUN,
+# and there are eight targets on vfab. The output goes to the second disk. COMPLETE_TYPE is the attribute of disk0's
+# back end, MODERATION on or off for completion queues of the initiator's adapter.
 #
 # deadline: 100000
 . /srp/tests/lib.sh

@@ -67,6 +67,26 @@ def write(path, text):
         f.write(text)
 
 
+def gid_of(device, port):
+    return read(f"/sys/class/infiniband/{device}/ports/{port}/gids/0").replace(":", "")
+
+
+def grant(target, ports, gid):
+    """Makes initiator ports of a target's folder, with the lower half of a GID, from (extension, number of logical
+    units). All units map the target's first one."""
+    (first,) = glob.glob(f"{target}/lun/lun_0/*/udev_path")
+    store = os.path.realpath(os.path.dirname(first))
+    for n in range(1, max((many for _, many in ports), default=0)):
+        os.mkdir(f"{target}/lun/lun_{n}")
+        os.symlink(store, f"{target}/lun/lun_{n}/unit")
+    for extension, many in ports:
+        acl = f"{target}/acls/{extension:#018x}{gid[16:]}"
+        os.mkdir(acl)
+        for n in range(many):
+            os.mkdir(f"{acl}/lun_{n}")
+            os.symlink(f"{target}/lun/lun_{n}", f"{acl}/lun_{n}/unit")
+
+
 def wait(what, condition, seconds=60, each=0.05):
     end = time.monotonic() + seconds
     while not (got := condition()):
@@ -280,7 +300,8 @@ class Bench:
             lines += ["[job]", f"filename=/dev/{disks[0]}", f"numjobs={jobs}"]
         else:
             for n in range(jobs):
-                lines += [f"[job{n}]", f"filename=/dev/{disks[n % len(disks)]}"]
+                mine = ":".join(f"/dev/{d}" for d in disks[n % len(disks) :: jobs])
+                lines += [f"[job{n}]", f"filename={mine}"]
         return subprocess.Popen(
             ["fio", "--eta=never", "--output-format=json", "-"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

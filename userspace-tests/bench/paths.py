@@ -33,7 +33,16 @@ CONTENDED = re.compile(r"\w*queued_(spin|read|write)_lock_slowpath |__mutex_lock
 CALLS = {"__queue_work ": "works queued", "try_to_wake_up ": "wake-ups"}
 CALLS |= {f"ib_cq_completion_{context} ib_core": "completion interrupts" for context in ("softirq", "workqueue")}
 SWITCH = "__switch_to"
+# Functions that complete a request. A tree has those of one initiator.
+COMPLETED = ("scsi_done", "nvme_rdma_complete_rq")
 TOP = 40
+# With --curves: the names of the points, the rows that are not about the initiator, and the initiator's figures whose
+# ratios are printed.
+POINT = re.compile(r"([a-z]+)-(read|write)-(\d+)")
+ELSEWHERE = re.compile(r"(target|both|with all below): ")
+LINES = "lines of another CPU"
+RATIOS = ("initiator", "driver + ib_core", LINES, "latency in us")
+OURS = "rust"
 
 
 def lines(path):
@@ -101,9 +110,10 @@ class Tree:
             for side, weight in shares[i].items() if insns[i] else ():
                 key = side, layers[i], functions[i]
                 self.parts[key] = self.parts.get(key, 0) + insns[i] * weight
-                for what, times in ("lines of another CPU", lines[i]), (
-                    "contended locks",
-                    calls[i] * bool(CONTENDED.match(functions[i])),
+                for what, times in (
+                    (LINES, lines[i]),
+                    (f"{LINES}: {layers[i]}", lines[i]),
+                    ("contended locks", calls[i] * bool(CONTENDED.match(functions[i]))),
                 ):
                     self.shared[side, what] = self.shared.get((side, what), 0) + times * weight
             for side in SIDES if functions[i] in CALLS else ():
@@ -136,7 +146,7 @@ class Runs:
                 continue
             ios = line["ios"]
             # Some I/Os complete between a mark and the read of the disk's counters.
-            if done := tree.calls.get("scsi_done"):
+            if done := sum(tree.calls.get(name, 0) for name in COMPLETED):
                 ios *= done / line["requests"]
             layers, functions, sides, target = {}, {}, {"user": tree.user / ios}, {}
             for (side, layer, function), insns in tree.parts.items():
@@ -154,6 +164,7 @@ class Runs:
             # instruction.
             if self.machine["cpus"] == 1 and "+fsrm" not in device:
                 called["latency in us"] = line["latency"] / 1000
+                called["IOPS"] = line["iops"]
             subtrees = {what: n / ios for what, n in tree.subtrees.items()}
             self.runs.setdefault((device, line["workload"], line["variant"]), []).append(
                 (layers, functions, sides, shared, subtrees, target, called)
@@ -180,9 +191,8 @@ class Runs:
             for layer, n in layers.items():
                 yield workload, device, variant, f"target: {layer}", n
             yield workload, device, variant, "target: all", whole
-            if any(those[0][3].values()):
-                for what in those[0][3]:
-                    yield workload, device, variant, what, statistics.median(run[3][what] for run in those)
+            for what in dict.fromkeys(what for run in those for what in run[3]) if any(those[0][3].values()) else ():
+                yield workload, device, variant, what, statistics.median(run[3].get(what, 0) for run in those)
             for what in those[0][6]:
                 yield workload, device, variant, what, statistics.median(run[6][what] for run in those)
             for what in those[0][4]:
@@ -227,30 +237,75 @@ def top(runs):
         show(f"{workload} {device}", variants, totals | dict(most))
 
 
+def points(rows):
+    """Returns {(curve, number, direction, device): {figure: {initiator: number}}} of the initiator's side."""
+    found = {}
+    for workload, device, variant, what, n in rows:
+        if (name := POINT.fullmatch(workload)) and not ELSEWHERE.match(what):
+            key = name[1], int(name[3]), name[2], device
+            found.setdefault(key, {}).setdefault(what, {})[variant] = n
+    return dict(sorted(found.items()))
+
+
+def ratios(found):
+    """Yields a line for each curve, figure and peer: the ratios ours / theirs at its points."""
+    lines = {}
+    for (curve, n, direction, device), figures in found.items():
+        for what in RATIOS:
+            those = figures.get(what, {})
+            for peer, theirs in those.items():
+                if peer != OURS and OURS in those and theirs:
+                    key = f"{curve} {direction} {device}: {what}, ours / {peer}"
+                    lines.setdefault(key, []).append(f"{n}: {those[OURS] / theirs:.2f}")
+    for key, cells in lines.items():
+        yield f"{key:64} {', '.join(cells)}"
+
+
+def write_points(f, found):
+    variants = list(dict.fromkeys(v for figures in found.values() for those in figures.values() for v in those))
+    f.write("\t".join(("curve", "n", "direction", "device", "figure", *variants)) + "\n")
+    for (curve, n, *names), figures in found.items():
+        for what, those in figures.items():
+            # What an initiator never executes has no row of its own, but a point that is not measured has no number.
+            cells = (
+                figure(those.get(v, 0)).replace(",", "") if v in figures["initiator"] else "" for v in variants
+            )
+            f.write("\t".join((curve, str(n), *names, what, *cells)) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--about", action="append", default=[], help="NAME=VALUE, of the machine or the tree")
     p.add_argument("--out", required=True)
+    p.add_argument("--curves", action="store_true", help="a line for each figure of a point, with all initiators")
     p.add_argument("names", nargs="+")
     a = p.parse_args()
     runs, rules = Runs(), Rules(RULES, SUBTREES)
-    status = 0
+    status, cpus = 0, set()
     for name in a.names:
         try:
             runs.read(name, rules)
         except SystemExit as why:
             print(why, file=sys.stderr)
             status = 1
+        # Also of a guest that has died.
+        cpus.update(n for what, n in runs.machine.items() if what == "cpus")
+    runs.machine["cpus"] = ", ".join(map(str, sorted(cpus)))
     runs.machine.update(item.split("=", 1) for item in a.about)
     rows = list(runs.rows())
     with open(a.out, "w") as f:
         for what, value in runs.machine.items():
             f.write(f"# {what}: {value}\n")
-        f.write("workload\tdevice\tinitiator\tlayer\tinsn\n")
-        for *names, n in rows:
-            f.write("\t".join(names) + f"\t{figure(n).replace(',', '')}\n")
+        if a.curves:
+            write_points(f, points(rows))
+        else:
+            f.write("workload\tdevice\tinitiator\tlayer\tinsn\n")
+            for *names, n in rows:
+                f.write("\t".join(names) + f"\t{figure(n).replace(',', '')}\n")
     table(rows)
     top(runs)
+    for line in ratios(points(rows)):
+        print(line)
     return status
 
 

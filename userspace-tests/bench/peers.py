@@ -128,23 +128,28 @@ class Peers(measure.Bench):
     def requests(self, rnd, variant, w):
         pass
 
-    def attach(self, name, peer):
-        """Connects, and waits for the disk."""
+    def attach(self, name, peer, n=1):
+        """Connects, and waits for the disks."""
         before = disks()
+
+        def found():
+            # Another disk may come meanwhile, and what is attached is written to.
+            those = sorted(filter(peer.has, disks() - before))
+            return those if len(those) >= n else None
+
         peer.connect()
-        # Another disk may come meanwhile, and what is attached is written to.
-        self.disks = measure.wait(f"a disk of {name}", lambda: sorted(filter(peer.has, disks() - before)))
-        if len(self.disks) > 1:
-            sys.exit(f"{name} has the disks {', '.join(self.disks)}: export one of them only")
-        measure.wait(f"{self.disks[0]} of {name} to open", lambda: opens(self.disks[0]))
+        self.disks = measure.wait(f"{n} disks of {name}", found)
+        if len(self.disks) > n:
+            sys.exit(f"{name} has the disks {', '.join(self.disks)}: export {n} of them only")
+        for disk in self.disks:
+            measure.wait(f"{disk} of {name} to open", lambda disk=disk: opens(disk))
 
     def detach(self, name, peer):
-        (disk,) = self.disks
-        peer.disconnect(disk)
-        measure.wait(f"{name} to end", lambda: disk not in disks())
+        peer.disconnect(self.disks[0])
+        measure.wait(f"{name} to end", lambda: disks().isdisjoint(self.disks))
 
     def peer(self, name, peer, rnd, workloads):
-        self.attach(name, peer)
+        self.attach(name, peer, max(int(w["luns"]) for w in workloads))
         for w in workloads:
             self.run(rnd, name, w)
         self.detach(name, peer)

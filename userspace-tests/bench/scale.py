@@ -16,7 +16,7 @@ import threading
 import time
 
 import measure
-from measure import read, wait, write
+from measure import gid_of, read, wait, write
 
 # The curves and their points.
 CURVES = {
@@ -33,33 +33,19 @@ PATIENCE = 600
 TARGETS = "/sys/kernel/config/target/srpt/0x*/0x*"
 
 
-def gid_of(device, port):
-    return read(f"/sys/class/infiniband/{device}/ports/{port}/gids/0").replace(":", "")
-
-
 class Scale(measure.Bench):
     def prepare(self):
         """Creates the initiator ports for the curves, and logical units that all map the target's first one."""
         curves = self.args.only.split(",")
-        (first,) = glob.glob(f"{TARGETS}/lun/lun_0/disk0")[:1]
-        folder, store = first.partition("/lun/")[0], os.path.realpath(first)
         self.enables = [path for path in glob.glob(f"{TARGETS}/enable") if read(path) == "1"]
         if "targets" in curves:
             self.two_ports()
             return
-        gid = gid_of("rxe0", 1)
         units = CURVES["luns"] if "luns" in curves else ()
-        for n in range(1, max(units, default=0)):
-            os.mkdir(f"{folder}/lun/lun_{n}")
-            os.symlink(store, f"{folder}/lun/lun_{n}/unit")
         sessions = max(CURVES["sessions"]) if "sessions" in curves else 0
         ports = [(SESSIONS + n, 1) for n in range(1, sessions + 1)]
-        for extension, many in [*ports, *((UNITS + n, n) for n in units)]:
-            acl = f"{folder}/acls/{extension:#018x}{gid[16:]}"
-            os.mkdir(acl)
-            for n in range(many):
-                os.mkdir(f"{acl}/lun_{n}")
-                os.symlink(f"{folder}/lun/lun_{n}", f"{acl}/lun_{n}/unit")
+        (target,) = glob.glob(TARGETS)
+        measure.grant(target, [*ports, *((UNITS + n, n) for n in units)], gid_of("rxe0", 1))
 
     def two_ports(self):
         """Lets each target accept one session from either port of the last adapter."""

@@ -177,6 +177,21 @@ class Guests(unittest.TestCase):
         self.assertEqual(self.append, "preempt=full PERSONALITY=mlx5 INTERRUPT_NS=1000")
 
     def test_curves(self):
+        with mock.patch.dict(os.environ):
+            self.assertEqual(self.bench(MODE="curves", ONLY="luns,cpus", DEVICES="vfab"), 0)
+        found = [line.split() for line in self.guests()]
+        cpus = [f"bench-curves-cpus-{n}-vfab" for n in ("1", "16", "2", "4", "8")]
+        self.assertEqual([words[0] for words in found], ["bench-curves-luns-1-vfab", *cpus])
+        wanted = [f"luns-{d}-{n}" for n in (1, 8, 64) for d in ("read", "write")]
+        self.assertEqual((found[0][5], found[0][6]), (",".join(wanted), "curves"))
+        self.assertEqual(self.append, "INITIATORS=rust,c,nvme")
+        self.assertLessEqual({"curves.py", "path.py", "peers.py", "measure.py"}, self.given)
+        self.assertIn("/log/bench-curves-luns-1-vfab /log/bench-curves-cpus-1-vfab", self.ran[-1])
+        with self.assertRaises(SystemExit) as e:
+            self.bench(MODE="curves", ONLY="luns,dept")
+        self.assertIn("ONLY has dept, which is not one of depth cpus luns sessions", str(e.exception))
+
+    def test_growth(self):
         self.assertEqual(self.bench(MODE="scale", ONLY="channels,luns"), 0)
         wanted = [
             "bench-scale-rxe-1 /srp/guest.sh rxe 1 3 luns scale",
