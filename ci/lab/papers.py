@@ -55,12 +55,14 @@ def guests(tools, distances, plugin):
     wss = tuple(map(str, (BENCH / "papers-wss.sh", tools / "wss", tools / "srp-target")))
     ipoib = (str(BENCH / "papers-ipoib.py"), f"{built()}/vfab-stock/rust/ib_vfab.ko")
     cost = (*xor[1:], *wss[1:2], str(BENCH / "papers-cost.sh"), str(BENCH / "measure.py"))
+    scale = (*cost[2:3], str(BENCH / "papers-scale.sh"), str(BENCH / "measure.py"))
     return [
         Guest("xor-ours", "xor", far=distances, modules=(ours,), files=xor),
         Guest("xor-c", "xor", far=distances, files=xor),
         *(Guest(f"far-{d}", "far", far=d, modules=(ours,)) for d in distances.split(",")),
         Guest("wss", "wss", far=distances, modules=(ours,), files=wss),
         Guest("cost", "cost", modules=(ours,), files=cost, plugin=plugin),
+        Guest("scale", "scale", modules=(ours,), files=scale, plugin=plugin),
         Guest("ipoib", "ipoib", "vfab", modules=(ours,), files=ipoib),
         Guest("io", "io", modules=(ours,)),
         Guest("reads-rxe", "reads", modules=(ours,)),

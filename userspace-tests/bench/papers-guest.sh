@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# papers-guest.sh rxe|siw|vfab micro|io|reads|far|wss|xor|cost|ipoib: runs a part of ci/papers.sh in a guest. The
+# papers-guest.sh rxe|siw|vfab micro|io|reads|far|wss|xor|cost|scale|ipoib: runs a part of ci/papers.sh in a guest. The
 # results are lines on the console.
 #
 # deadline: 100000
@@ -45,7 +45,7 @@ micro)
 	done
 	modprobe ib_srp && rmmod ib_srp
 	;;
-io|reads|far|wss|xor|cost|ipoib)
+io|reads|far|wss|xor|cost|scale|ipoib)
 	. /srp/tests/lib.sh
 	udevadm control --exit
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
@@ -54,7 +54,7 @@ io|reads|far|wss|xor|cost|ipoib)
 	delays=${FAR//,/ }
 	# rxe has at most 128 packets in flight, which is a single command of 128 KiB with packets of 1 KiB.
 	[[ $2 != @(far|wss) ]] || MTU=4200
-	if [[ $2 = @(wss|xor|cost) ]]; then
+	if [[ $2 = @(wss|xor|cost|scale) ]]; then
 		. /srp/papers-$2.sh
 		exit
 	fi

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""papers-io.py io|reads|far=DELAY|depth=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID... ADD_TARGET LOGIN: repeats the I/O
-measurements of the papers, and prints each result on the console.
+"""papers-io.py io|reads|far=DELAY|depth=DELAY|phases=WAY,DELAY|cost=WAY,ROLE=PID...|
+scale=CES-RSS-INITIATORS,ROLE=PID@LINK... ADD_TARGET LOGIN: repeats the I/O measurements of the papers, and prints each
+result on the console.
 
 `io`: the phases of a command (Kernel PM2, figures 3 and 13), from the trace events; reads by interrupt and polled
 (figures 4 and 10).
@@ -12,8 +13,11 @@ for 32 pages against one for each (Kernel PM2, table 3 and figure 12).
 `depth`: depth and read-ahead through wss.
 `phases`: the phases of a command; WAY names the target.
 `cost`: commands between two marks of roles.c, and where the processes of the roles have their code.
+`scale`: the same for wss, with a session for each initiator, and the bytes on the links of the roles; with a single
+initiator also with a command for each page (Kernel PM2, figure 12).
 The guest's clock counts instructions."""
 
+import contextlib
 import glob
 import json
 import os
@@ -254,49 +258,116 @@ def regions(**more):
     write("/sys/module/ib_srp/parameters/use_imm_data", "Y")
 
 
+class Counted:
+    """Random commands, 16 in flight for each disk, between two marks of roles.c. Each line `kind` belongs to the next
+    marks."""
+
+    def __init__(self, kind, way, roles):
+        # Only the guests of these parts have the module.
+        from measure import Marks
+
+        self.kind, self.way, self.links, self.marks = kind, way, {}, Marks()
+        for role, pid in (r.split("=") for r in roles if r):
+            pid, _, link = pid.partition("@")
+            if link:
+                self.links.setdefault(role, []).append(link)
+            with open(f"/proc/{pid}/maps") as f:
+                for low, high in re.findall(r"^(\w+)-(\w+) r-x", f.read(), re.M):
+                    say(f"{kind}_code", way=way, role=role, low=f"0x{low}", high=f"0x{high}")
+
+    def log_in(self, options=""):
+        host, disk = login(options)
+        write(f"/sys/block/{disk}/queue/scheduler", "none")
+        return host, disk
+
+    def carried(self):
+        """The bytes on the links of each role, both ways."""
+        sums = {}
+        for role, links in self.links.items():
+            names = [f"/sys/class/net/{link}/statistics/{way}_bytes" for link in links for way in ("rx", "tx")]
+            sums[role] = sum(int(open(name).read()) for name in names)
+        return sums
+
+    def line(self, disk):
+        return [
+            "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}",
+            "--name=j", f"--size={2 * MIB}m", "--ioengine=io_uring", "--direct=1", "--iodepth=16", "--thread",
+            "--norandommap=1",
+        ]  # fmt: skip
+
+    def run(self, disks, rw, bytes, commands, parts=1, **more):
+        """`parts`: number of commands for each I/O of fio."""
+
+        def done():
+            sums = 0
+            for disk in disks:
+                with open(f"/sys/block/{disk}/stat") as f:
+                    reads, _, _, _, writes, *_ = map(int, f.read().split())
+                sums += reads + writes
+            return sums // parts
+
+        began = done()
+        options = [f"--rw=rand{rw}", f"--bs={bytes}", "--time_based", "--runtime=100000"]
+        with contextlib.ExitStack() as stack:
+            for disk in disks:
+                p = stack.enter_context(subprocess.Popen([*self.line(disk), *options], stdout=subprocess.DEVNULL))
+                stack.callback(p.kill)
+            wait(lambda: done() - began > 64)
+            before, began_to_count = self.carried(), done()
+            self.marks.begin()
+            wait(lambda: done() - began_to_count > commands)
+            commands = done() - began_to_count
+            self.marks.end()
+            after = self.carried()
+        say(self.kind, way=self.way, rw=rw, bytes=bytes, commands=commands, **more)
+        for role, sums in after.items():
+            carried = (sums - before[role]) / commands / bytes
+            say(f"{self.kind}_link", way=self.way, rw=rw, bytes=bytes, role=role, carried=f"{carried:.3f}", **more)
+        for disk in disks:
+            wait(lambda disk=disk: open(f"/sys/block/{disk}/inflight").read().split() == ["0", "0"])
+
+
+SIZED = ((4096, 512), (131072, 96))
+
+
 def cost(way, *roles):
-    """Random commands, 16 in flight. Each line `cost` belongs to the next marks."""
-    # Only the guest of this part has the module.
-    from measure import Marks
-
-    for role, pid in (r.split("=") for r in roles if r):
-        with open(f"/proc/{pid}/maps") as f:
-            for low, high in re.findall(r"^(\w+)-(\w+) r-x", f.read(), re.M):
-                say("cost_code", way=way, role=role, low=f"0x{low}", high=f"0x{high}")
-    host, disk = login("")
-    write(f"/sys/block/{disk}/queue/scheduler", "none")
-
-    def done():
-        with open(f"/sys/block/{disk}/stat") as f:
-            reads, _, _, _, writes, *_ = map(int, f.read().split())
-        return reads + writes
-
-    line = [
-        "fio", "--output-format=json", "--eta=never", "--allow_file_create=0", f"--filename=/dev/{disk}", "--name=j",
-        f"--size={2 * MIB}m", "--ioengine=io_uring", "--direct=1", "--iodepth=16", "--thread", "--norandommap=1",
-    ]  # fmt: skip
+    counted = Counted("cost", way, roles)
+    host, disk = counted.log_in()
     # All blocks are there.
-    fio([*line, "--rw=write", "--bs=128k"])
-    marks = Marks()
+    fio([*counted.line(disk), "--rw=write", "--bs=128k"])
     for rw in ("read", "write"):
-        for bytes, commands in ((4096, 512), (131072, 96)):
-            began = done()
-            forever = [*line, f"--rw=rand{rw}", f"--bs={bytes}", "--time_based", "--runtime=100000"]
-            with subprocess.Popen(forever, stdout=subprocess.DEVNULL) as p:
-                wait(lambda began=began: done() - began > 64)
-                marks.begin()
-                began = done()
-                wait(lambda began=began, commands=commands: done() - began > commands)
-                commands = done() - began
-                marks.end()
-                p.kill()
-            say("cost", way=way, rw=rw, bytes=bytes, commands=commands)
-            wait(lambda: open(f"/sys/block/{disk}/inflight").read().split() == ["0", "0"])
+        for bytes, commands in SIZED:
+            counted.run([disk], rw, bytes, commands)
     logout(host)
 
 
-if part.startswith("cost="):
-    cost(*part.removeprefix("cost=").split(","))
+def scale(way, *roles):
+    counted = Counted("scale", way, roles)
+    initiators = int(way.split("-")[2])
+    sessions = [counted.log_in(f",initiator_ext={n}" if n else "") for n in range(initiators)]
+    disks = [disk for _, disk in sessions]
+    fio([*counted.line(disks[0]), "--rw=write", "--bs=128k"])
+    for rw in ("read", "write"):
+        for bytes, commands in SIZED:
+            counted.run(disks, rw, bytes, commands, pages=0)
+    for host, _ in sessions:
+        logout(host)
+    if way != "1-1-1":
+        return
+    write("/sys/module/ib_srp/parameters/static_read_max", 0)
+    write("/sys/module/ib_srp/parameters/use_imm_data", "N")
+    for pages in (32, 1):
+        host, disk = counted.log_in(f",max_sect={pages * 8}")
+        for rw in ("read", "write"):
+            counted.run([disk], rw, 131072, 32, 32 // pages, pages=pages)
+        logout(host)
+    write("/sys/module/ib_srp/parameters/static_read_max", 4096)
+    write("/sys/module/ib_srp/parameters/use_imm_data", "Y")
+
+
+if part.startswith(("cost=", "scale=")):
+    what, _, words = part.partition("=")
+    {"cost": cost, "scale": scale}[what](*words.split(","))
     sys.exit()
 if part == "reads":
     static_and_dynamic()

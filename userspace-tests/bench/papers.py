@@ -38,33 +38,45 @@ missing = {
     "reads",
     "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited",
     "xor_far", "xor_clock", "xor_instructions", "cost", "cost_code", "cost_bare", "ipoib",
+    "scale", "scale_code", "scale_link",
     "wss_depth", "end",
 } - found.keys()
 if missing:
     sys.exit(f"no result for {', '.join(sorted(missing))}")
 del found["end"]
 
-# The counts of each process by its code. The kernel is page 0.
-found["cost_role"] = []
-(counts,) = (log.removesuffix(".log") + ".counts" for log in logs if log.endswith("papers-cost.log"))
-with open(counts, "rb") as f:
-    for r, triples in zip(found["cost"], records(f), strict=True):
-        roles = {"kernel": [0, 0]}
-        code = [(int(c["low"], 16), int(c["high"], 16), c["role"]) for c in found["cost_code"] if c["way"] == r["way"]]
-        for page, instructions, stored in zip(*(triples[n::3] for n in range(3))):
-            role = "kernel" if page == 0 else next((role for low, high, role in code if low <= page < high), None)
-            if role:
-                both = roles.setdefault(role, [0, 0])
-                both[0] += instructions
-                both[1] += stored
-        about = {k: r[k] for k in ("way", "rw", "bytes")}
-        for role, (instructions, stored) in roles.items():
-            found["cost_role"].append({
-                **about, "role": role, "instructions": round(instructions / r["commands"]),
-                "stored": round(stored / r["commands"] / r["bytes"], 3),
-            })  # fmt: skip
-        whole = sum(instructions for instructions, _ in roles.values())
-        found["cost_role"].append({**about, "role": "all", "instructions": round(whole / r["commands"]), "stored": 0})
+
+def by_role(kind):
+    """The counts of each process by its code. The kernel is page 0."""
+    (counts,) = (log.removesuffix(".log") + ".counts" for log in logs if log.endswith(f"papers-{kind}.log"))
+    rows = []
+    with open(counts, "rb") as f:
+        for r, triples in zip(found[kind], records(f), strict=True):
+            roles = {"kernel": [0, 0]}
+            mine = [c for c in found[f"{kind}_code"] if c["way"] == r["way"]]
+            code = [(int(c["low"], 16), int(c["high"], 16), c["role"]) for c in mine]
+            for page, instructions, stored in zip(*(triples[n::3] for n in range(3))):
+                role = "kernel" if page == 0 else next((role for low, high, role in code if low <= page < high), None)
+                if role:
+                    both = roles.setdefault(role, [0, 0])
+                    both[0] += instructions
+                    both[1] += stored
+            about = {k: v for k, v in r.items() if k != "commands"}
+            for role, (instructions, stored) in roles.items():
+                rows.append({
+                    **about, "role": role, "instructions": round(instructions / r["commands"]),
+                    "stored": round(stored / r["commands"] / r["bytes"], 3),
+                })  # fmt: skip
+            whole = sum(instructions for instructions, _ in roles.values())
+            rows.append({**about, "role": "all", "instructions": round(whole / r["commands"]), "stored": 0})
+    return rows
+
+
+found["cost_role"] = by_role("cost")
+found["scale_role"] = by_role("scale")
+links = {tuple(r[k] for k in ("way", "rw", "bytes", "role", "pages")): r["carried"] for r in found["scale_link"]}
+for r in found["scale_role"]:
+    r["carried"] = links.get(tuple(r[k] for k in ("way", "rw", "bytes", "role", "pages")), 0)
 with open(f"{folder}/papers.json", "w") as f:
     json.dump(found, f, indent=1)
 
@@ -297,6 +309,10 @@ table("latency without and with the events", found["phases"], ("rw", "untold", "
 table("a 4 KiB read of the driver by interrupt and polled", found["polled"], ("depth", "interrupt", "polled"))
 table("depth through wss, likewise", found["wss_depth"], ("delay", "depth", "rw", "direct", "ahead", "mbs"))
 table("a command by role", found["cost_role"], ("way", "rw", "bytes", "role", "instructions", "stored"))
+table(
+    "a command of wss by role, with numbers of CEs, RSs and initiators", found["scale_role"],
+    ("way", "rw", "bytes", "pages", "role", "instructions", "stored", "carried"),
+)  # fmt: skip
 table("a message each way by bare verbs", found["cost_bare"], ("bytes", "us"))
 table("XOR by the clock", found["xor_clock"], ("bytes", "gbs"))
 table("XOR in instructions", found["xor_instructions"], ("bytes", "ns_per_kib"))

@@ -11,23 +11,28 @@
 
 #include "plugin.h"
 
-enum { SLOTS = 1 << 16, KERNEL = 0, OTHER = 1, PAGE_BITS = 12 };
+enum { SLOT_BITS = 20, SLOTS = 1 << SLOT_BITS, KERNEL = 0, OTHER = 1, PAGE_BITS = 12 };
 struct count { uint64_t insns, stored; };
+/* A hash table; 0 is free. Each shell of a script has pages of its own, so there are many. */
 static uint64_t pages[SLOTS];
 static struct count begun[SLOTS];
-static unsigned int used = 2;
+static unsigned int used;
 static struct qemu_plugin_scoreboard *score;
 static FILE *out;
 
 static unsigned int slot_of(uint64_t page)
 {
-	for (unsigned int s = 2; s < used; s++)
-		if (pages[s] == page)
-			return s;
-	if (used == SLOTS)
+	unsigned int s = page * 0x9e3779b97f4a7c15 >> (64 - SLOT_BITS);
+
+	while (s <= OTHER || (pages[s] && pages[s] != page))
+		s = (s + 1) % SLOTS;
+	if (pages[s])
+		return s;
+	if (used == SLOTS / 2)
 		return OTHER;
-	pages[used] = page;
-	return used++;
+	used++;
+	pages[s] = page;
+	return s;
 }
 
 /* There is one CPU: the clock of this guest counts instructions. */
@@ -38,17 +43,17 @@ static struct count *counts(void)
 
 static void mark_begin(unsigned int vcpu, void *data)
 {
-	memcpy(begun, counts(), used * sizeof(*begun));
+	memcpy(begun, counts(), sizeof(begun));
 }
 
 static void mark_end(unsigned int vcpu, void *data)
 {
 	uint64_t n = 0;
 
-	for (unsigned int s = 0; s < used; s++)
+	for (unsigned int s = 0; s < SLOTS; s++)
 		n += counts()[s].insns != begun[s].insns;
 	fwrite(&n, sizeof(n), 1, out);
-	for (unsigned int s = 0; s < used; s++) {
+	for (unsigned int s = 0; s < SLOTS; s++) {
 		struct count now = counts()[s];
 		uint64_t entry[3] = { pages[s] << PAGE_BITS, now.insns - begun[s].insns,
 				      now.stored - begun[s].stored };

@@ -44,7 +44,7 @@ class Papers(unittest.TestCase):
 
     def test_all(self):
         self.assertEqual(self.papers(FAR="0,7", MIB="16"), 0)
-        names = "xor-ours xor-c far-0 far-7 wss cost ipoib io reads-rxe reads-siw micro"
+        names = "xor-ours xor-c far-0 far-7 wss cost scale ipoib io reads-rxe reads-siw micro"
         logs = [f"papers-{name}" for name in names.split()]
         found = self.guests()
         self.assertEqual(list(found), logs)
@@ -66,7 +66,7 @@ class Papers(unittest.TestCase):
     def test_some_with_the_previous_results_of_the_others(self):
         self.assertEqual(self.papers(ONLY="io far-500"), 0)
         self.assertEqual(list(self.guests()), ["papers-far-500", "papers-io"])
-        self.assertEqual(len(self.ran[-1]), 4 + 13)
+        self.assertEqual(len(self.ran[-1]), 4 + 14)
 
     def test_a_guest_fails(self):
         self.bad = ["papers-wss", "papers-io"]
@@ -74,4 +74,4 @@ class Papers(unittest.TestCase):
             self.papers()
         self.assertEqual(str(e.exception), "papers.sh: failed: papers-wss papers-io")
         # The others have run, and there are no plots.
-        self.assertEqual((len(self.guests()), self.ran[-1][0]), (13, "guest"))
+        self.assertEqual((len(self.guests()), self.ran[-1][0]), (14, "guest"))
