@@ -54,8 +54,8 @@ def guests(tools, distances, plugin):
     xor = tuple(map(str, (BENCH / "papers-xor.sh", tools / "xorset", tools / "srp-target")))
     wss = tuple(map(str, (BENCH / "papers-wss.sh", tools / "wss", tools / "srp-target")))
     ipoib = (str(BENCH / "papers-ipoib.py"), f"{built()}/vfab-stock/rust/ib_vfab.ko")
-    cost = (*xor[1:], *wss[1:2], str(BENCH / "papers-cost.sh"), str(BENCH / "measure.py"))
-    scale = (*cost[2:3], str(BENCH / "papers-scale.sh"), str(BENCH / "measure.py"))
+    cost = (*xor[1:], *wss[1:2], str(BENCH / "papers-cost.sh"), str(BENCH / "papers-own.sh"), str(BENCH / "measure.py"))
+    scale = (*cost[2:3], str(BENCH / "papers-scale.sh"), *cost[-2:])
     return [
         Guest("xor-ours", "xor", far=distances, modules=(ours,), files=xor),
         Guest("xor-c", "xor", far=distances, files=xor),

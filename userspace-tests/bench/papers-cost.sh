@@ -5,7 +5,8 @@ ns=client in_ns=(nsenter --net=/run/netns/client)
 MTU=4200
 . "$here/hosts.sh"
 . "$here/set.sh"
-chmod +x "$here/../wss" "$here/../srp-target"
+. /srp/papers-own.sh
+own wss srp-target xorset
 
 # wants WAY: whether PARTS, if there is one, has it.
 wants() { [[ ,${PARTS-$1}, == *,$1,* ]]; }

@@ -6,7 +6,8 @@ ns=ini in_ns=(nsenter --net=/run/netns/ini)
 MTU=4200
 . "$here/hosts.sh"
 modprobe -qa ib_uverbs rdma_ucm
-chmod +x "$here/../wss"
+. /srp/papers-own.sh
+own wss
 files=/dev/shm/wss-files
 undo() {
 	unmake_hosts

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A plugin for QEMU's TCG: counts, between two marks, the instructions of the guest's kernel, and the instructions and
- * stored bytes of each page of code in user space. Programs have their code at random addresses, so a page belongs to
- * one process.
+ * stored bytes of each page of code in user space. Programs have their code at random addresses, and papers-own.sh
+ * gives each process pages of its own, so a page belongs to one process.
  *
  * For each pair of marks the file gets a number n and n triples (address of the page, instructions, bytes stored), all
  * 64 bits wide. The kernel is a single entry at address 0.
