@@ -3,7 +3,7 @@
 //! A connection: messages in both directions, RDMA READ and RDMA WRITE.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     ffi::{c_void, CStr},
     io,
     ptr::NonNull,
@@ -141,12 +141,11 @@ pub struct Connection {
     end: End,
     qp: NonNull<ffi::Qp>,
     cq: NonNull<ffi::Cq>,
-    /// Operations that have not completed. A send queue completes in order.
-    works: VecDeque<Work>,
-    /// Number of the first of `works`.
-    first: u64,
-    /// Index in `works` of the first operation that is not completely posted.
-    waiting: usize,
+    /// Operations that have not completed, by number. siw completes them in any order.
+    works: BTreeMap<u64, Work>,
+    /// Operations that are not completely posted.
+    waiting: VecDeque<u64>,
+    next: u64,
     posted: u32,
     receives: Vec<Option<Buffer>>,
     /// Indices of `receives` that are free.
@@ -289,9 +288,9 @@ impl Connection {
             end,
             qp,
             cq,
-            works: VecDeque::new(),
-            first: 0,
-            waiting: 0,
+            works: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            next: 0,
             posted: 0,
             receives: buffers.iter().map(|_| None).collect(),
             free: (0..buffers.len()).collect(),
@@ -394,7 +393,9 @@ impl Connection {
             pieces,
             posted: 0,
         };
-        self.works.push_back(work);
+        self.works.insert(self.next, work);
+        self.waiting.push_back(self.next);
+        self.next += 1;
         match post {
             Post::Now => self.post(),
             Post::WithNext => Ok(()),
@@ -418,14 +419,18 @@ impl Connection {
     /// Takes work requests for one doorbell.
     fn next_sends(&mut self) -> io::Result<Vec<ffi::Send>> {
         let mut list = Vec::new();
-        while let Some(work) = self.works.get_mut(self.waiting) {
+        while let Some(&number) = self.waiting.front() {
+            let Some(work) = self.works.get_mut(&number) else {
+                self.waiting.pop_front();
+                continue;
+            };
             while let Some((at, piece)) = work.pieces.front() {
                 if self.posted == SENDS || list.len() == ffi::SENDS_AT_ONCE {
                     return Ok(list);
                 }
                 list.push(ffi::Send {
                     memory: work.memory.part(*at, piece.len as usize)?,
-                    id: self.first + self.waiting as u64,
+                    id: number,
                     va: piece.va,
                     len: piece.len,
                     lkey: work.memory.lkey(),
@@ -436,7 +441,7 @@ impl Connection {
                 self.posted += 1;
                 work.pieces.pop_front();
             }
-            self.waiting += 1;
+            self.waiting.pop_front();
         }
         Ok(list)
     }
@@ -487,17 +492,11 @@ impl Connection {
             let len = done.len as usize;
             return Some(Completion::Received { buffer, len });
         }
-        let Some(work) = self.works.front_mut().filter(|_| done.id == self.first) else {
-            return Some(Completion::Failed("a completion out of order".into()));
-        };
         self.posted -= 1;
+        let work = self.works.get_mut(&done.id)?;
         work.posted -= 1;
         let finished = work.posted == 0 && work.pieces.is_empty();
-        let work = finished.then(|| self.works.pop_front()).flatten();
-        if work.is_some() {
-            self.first += 1;
-            self.waiting -= 1;
-        }
+        let work = finished.then(|| self.works.remove(&done.id)).flatten();
         if let Err(e) = self.post() {
             return Some(Completion::Failed(e.to_string()));
         }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use srp_target::reactor::Event;
+use srp_target::reactor::{Event, Reactor};
 use verbs::{Arena, Buffer, Op, Piece};
 
 use crate::pair::*;
@@ -461,5 +461,52 @@ fn an_arena_is_registered_beside_other_connections() {
     std::thread::sleep(2 * WAIT);
     slow(Duration::ZERO);
     drop(pair);
+    assert_eq!(misuse(), "");
+}
+
+/// siw completes a SEND before an RDMA READ that is posted earlier.
+#[test]
+fn an_rdma_read_may_complete_late() {
+    let _alone = alone();
+    let mut server = Side::new(&["0.0.0.0:5018"]);
+    let mut client = Reactor::<u32>::calling().unwrap();
+    let to = "192.0.2.1:5018".parse().unwrap();
+    let id = client.connect(to, b"test", 4, LEN).unwrap();
+    let mut turn = |client: &mut Reactor<u32>| {
+        server.turn();
+        client.wait(&[], 1).unwrap();
+        client.poll().unwrap()
+    };
+    let mut next = |client: &mut Reactor<u32>| {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            assert!(Instant::now() < until, "an event");
+            match turn(client) {
+                Some(Event::Done { token, buffer, .. }) => return Some((token, buffer)),
+                Some(Event::Connected { .. }) => return None,
+                Some(Event::Ended { why, .. }) => panic!("ended: {why:?}"),
+                _ => {}
+            }
+        }
+    };
+    assert!(next(&mut client).is_none());
+    late_reads(true);
+    let buffer = client.take(id, 8192).unwrap();
+    let piece = Piece {
+        va: 0,
+        key: 0,
+        len: 8192,
+    };
+    client
+        .queue(id, Some(1), Op::Read, buffer, vec![piece])
+        .unwrap();
+    for token in [2, 3] {
+        client.send(id, Some(token), b"a message").unwrap();
+        let (done, buffer) = next(&mut client).unwrap();
+        assert_eq!((done, buffer.unwrap().len()), (token, 4096));
+    }
+    late_reads(false);
+    let (done, buffer) = next(&mut client).unwrap();
+    assert_eq!((done, buffer.unwrap().len()), (1, 8192));
     assert_eq!(misuse(), "");
 }

@@ -177,6 +177,22 @@ int fake_doorbells(void)
 	return doorbells;
 }
 
+/* The completion of the last RDMA READ, while READs complete late. */
+static struct ibv_wc late;
+static struct ibv_cq *late_cq;
+static int late_reads;
+
+/* With 1, an RDMA READ completes after what is posted later, as on siw; with 0, the one that waits does. */
+void fake_late_reads(int on)
+{
+	pthread_mutex_lock(&fake_lock);
+	late_reads = on;
+	if (!on && late_cq)
+		complete(late_cq, late);
+	late_cq = NULL;
+	pthread_mutex_unlock(&fake_lock);
+}
+
 static void send_one(struct ibv_qp *ibv, struct ibv_send_wr *wr)
 {
 	struct qp *qp = (struct qp *)ibv;
@@ -194,7 +210,12 @@ static void send_one(struct ibv_qp *ibv, struct ibv_send_wr *wr)
 		complete(qp->peer->qp.recv_cq, (struct ibv_wc){ .wr_id = qp->peer->receives[n].wr_id,
 								.byte_len = wr->sg_list->length });
 	}
-	complete(ibv->send_cq, done);
+	if (late_reads && wr->opcode == IBV_WR_RDMA_READ) {
+		late = done;
+		late_cq = ibv->send_cq;
+	} else {
+		complete(ibv->send_cq, done);
+	}
 }
 
 static int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -186,7 +186,7 @@ impl<T> Reactor<T> {
                 }
                 Completion::Done { token, buffer } => {
                     let last = link.last == Some(token);
-                    let token = link.tokens.pop_front().flatten();
+                    let token = link.tokens.remove(&token).flatten();
                     if last {
                         link.connection.disconnect();
                     }

@@ -3,7 +3,7 @@
 //! A connection, its operations and its end.
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     io,
     time::{Duration, Instant},
 };
@@ -23,8 +23,7 @@ pub(super) struct Link<T> {
     most: usize,
     /// Total length of the receive buffers, in bytes.
     pub(super) messages: usize,
-    /// The tokens of the operations that have not completed. They complete in order.
-    pub(super) tokens: VecDeque<Option<T>>,
+    pub(super) tokens: BTreeMap<u64, Option<T>>,
     next: u64,
     /// The operation whose completion starts the disconnect.
     pub(super) last: Option<u64>,
@@ -36,7 +35,7 @@ impl<T> Link<T> {
         if self.tokens.len() >= self.most {
             return Err(io::Error::other("the other side takes no answers"));
         }
-        self.tokens.push_back(token);
+        self.tokens.insert(self.next, token);
         self.next += 1;
         Ok(self.next - 1)
     }
@@ -64,7 +63,7 @@ impl<T> Reactor<T> {
             domain: Domain::new(domain, self.of),
             most,
             messages,
-            tokens: VecDeque::new(),
+            tokens: BTreeMap::new(),
             next: 0,
             last: None,
         };

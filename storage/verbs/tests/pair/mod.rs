@@ -26,6 +26,7 @@ extern "C" {
     fn fake_asked() -> c_int;
     fn fake_doorbells() -> c_int;
     fn fake_vectors() -> c_int;
+    fn fake_late_reads(on: c_int);
     fn fake_misuse() -> *const c_char;
 }
 
@@ -85,6 +86,11 @@ pub(crate) fn asked() -> i32 {
 pub(crate) fn doorbells() -> i32 {
     // SAFETY: The function has no preconditions.
     unsafe { fake_doorbells() }
+}
+
+pub(crate) fn late_reads(on: bool) {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_late_reads(on.into()) }
 }
 
 /// The completion vectors that were used, as bits.
