@@ -446,6 +446,22 @@ fn a_login_may_end_when_it_is_admitted() {
     assert_eq!(threads.gone, 2);
 }
 
+/// The channel of a login that another thread has admitted is ended as well.
+#[test]
+fn a_shutdown_ends_what_is_admitted() {
+    let mut threads = Threads::new(2);
+    let old = threads.login(0, &requested());
+    let new = threads.login(1, &requested());
+    threads.obey(0);
+    threads.end(old);
+    assert!(threads.woken[1].load(Ordering::Relaxed));
+    threads.targets[1].shutdown();
+    threads.pump(1);
+    assert!(threads.leaving.contains(&new), "{:?}", threads.leaving);
+    threads.end(new);
+    assert!(threads.idle());
+}
+
 /// An initiator that gives up a login makes a new one, and has not closed the old connection.
 #[test]
 fn a_login_does_not_wait_for_one_that_waits() {

@@ -422,11 +422,12 @@ impl<B: Buffer> Target<B> {
 
     /// Ends all sessions. Of a target of several threads, each has to be told.
     pub fn shutdown(&mut self) {
+        // From now on no thread admits a login of this one.
+        self.sessions.withdraw_all(self.thread);
+        self.obey();
         for id in self.channels.keys().copied().collect::<Vec<_>>() {
             self.leave(id, Some(Reason::None));
         }
-        self.sessions.withdraw_all(self.thread);
-        self.obey();
     }
 
     /// Ends the session of a channel after a protocol violation.
