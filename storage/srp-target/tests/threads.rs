@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use crate::common::{cdb10, further, pattern, requested, settings, Temporary};
+use crate::common::{cdb10, further, pattern, requested, settings, tsk_mgmt, Temporary};
 use seeded::Rng;
 use srp_target::{
     disk::Disk,
@@ -20,7 +20,7 @@ use srp_target::{
         login_iu::{LoginReqRdma, LoginRsp, MultiChannel, Requested},
         rsp::Rsp,
         sense::Sense,
-        tmf::{Function, TskMgmt},
+        tmf::Function,
     },
     scsi::Unit,
     store::Use,
@@ -270,16 +270,7 @@ impl Threads {
             tag,
             before,
         });
-        let lun = Lun::from_int(0);
-        let request = TskMgmt {
-            tag,
-            lun,
-            function,
-            task_tag,
-        };
-        let mut iu = [0; 48];
-        let n = request.build(&mut iu).unwrap();
-        self.message(channel, &iu[..n]);
+        self.message(channel, &tsk_mgmt(tag, function, task_tag));
         tag
     }
 

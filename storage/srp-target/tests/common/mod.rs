@@ -332,15 +332,7 @@ impl Testbed {
 
     pub fn manage(&mut self, channel: ChannelId, function: Function, task_tag: u64) -> u64 {
         let tag = self.tag();
-        let request = TskMgmt {
-            tag,
-            lun: Lun::from_int(0),
-            function,
-            task_tag,
-        };
-        let mut iu = [0; 48];
-        let n = request.build(&mut iu).unwrap();
-        self.message(channel, &iu[..n]);
+        self.message(channel, &tsk_mgmt(tag, function, task_tag));
         tag
     }
 
@@ -357,6 +349,20 @@ impl Testbed {
         let all = std::fs::read(&self.files[0].0).unwrap();
         all[(block * 512) as usize..((block + count) * 512) as usize].to_vec()
     }
+}
+
+/// A task management request for LUN 0.
+pub fn tsk_mgmt(tag: u64, function: Function, task_tag: u64) -> Vec<u8> {
+    let request = TskMgmt {
+        tag,
+        lun: Lun::from_int(0),
+        function,
+        task_tag,
+    };
+    let mut iu = vec![0; 48];
+    let n = request.build(&mut iu).unwrap();
+    iu.truncate(n);
+    iu
 }
 
 pub fn requested() -> Requested {
