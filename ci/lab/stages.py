@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import dataclasses
+import fcntl
 import os
 import pathlib
 import re
@@ -22,10 +23,10 @@ BENCH = "" if LONG else "4k-read-qd16,4k-write-qd16,login-1-channel"
 
 # A stage: its name, its lane, whether it is quiet, the kernels it needs (built ahead of time), and the command. The
 # stages of a lane run one after the other, in parallel with the other lanes. The tools lane compiles. The qemu lane
-# uses emulated CPUs, where two guests at once take more than twice the time. Stages with time limits run when these are
-# done: the demos, two at a time, and then the guests (lane last), for which all is built by then. Beside them run only
-# the waiting lane, which mostly waits for timers and the network, and the idle lane, which counts instructions in the
-# remaining CPU time. A quiet stage prints nothing if it succeeds.
+# uses one emulated CPU. Stages with time limits run when the tools lane has built all that they need: the demos, and
+# then the guests (lane last). While the qemu lane has a CPU, they have the other one: one demo at a time, and half as
+# many guests. Beside them run only the waiting lane, which mostly waits for timers and the network, and the idle lane,
+# which counts instructions in the remaining CPU time. A quiet stage prints nothing if it succeeds.
 TABLE = f"""
 fmt           tools    quiet  -        ci/lint.sh fmt-check
 unsafe        tools    -      -        ci/lint.sh unsafe
@@ -144,6 +145,8 @@ class Runner:
         self.running, self.ending = set(), False
         # One stage at a time prints.
         self.printing = threading.Lock()
+        # Locked while the qemu lane needs a CPU; half of the guests wait for it.
+        self.busy = LOGS / "qemu-lane.lock"
 
     def start(self, command, series, nice=0, kernel="", **options):
         if self.ending:
@@ -172,7 +175,8 @@ class Runner:
         with open(log, "wb") as f:
             live = s.lane == "last"
             p = self.start(
-                s.command, s.series, 19 if s.lane == "idle" else 0, s.kernel, env={"RESULTS": str(record)},
+                s.command, s.series, 19 if s.lane == "idle" else 0, s.kernel,
+                env={"RESULTS": str(record), "BESIDE": str(self.busy)},
                 stdout=subprocess.PIPE if live else f, stderr=subprocess.STDOUT,
             )  # fmt: skip
             if live:
@@ -209,12 +213,15 @@ class Runner:
             )
             self.done[s.name] = total
 
-    def lane(self, stages):
-        """Starts a lane, and returns its thread."""
+    def lane(self, stages, then=lambda: None):
+        """Starts a lane, which calls `then` at its end, and returns its thread."""
 
         def run():
-            for s in stages:
-                self.stage(s)
+            try:
+                for s in stages:
+                    self.stage(s)
+            finally:
+                then()
 
         t = threading.Thread(target=run, daemon=True)
         t.start()
@@ -225,14 +232,17 @@ class Runner:
         for s in self.stages:
             lanes[s.lane].append(s)
         demos, last = lanes.pop("demos", []), lanes.pop("last", [])
+        busy = open(self.busy, "w")
+        fcntl.flock(busy, fcntl.LOCK_EX)
+        qemu = self.lane(lanes.pop("qemu", []), busy.close)
         threads = {lane: self.lane(stages) for lane, stages in lanes.items()}
-        for lane, t in threads.items():
-            if lane not in ("idle", "waiting"):
-                t.join()
-        for t in [self.lane(demos[0::2]), self.lane(demos[1::2])]:
+        if tools := threads.get("tools"):
+            tools.join()
+        at_once = 1 if qemu.is_alive() else 2
+        for t in [self.lane(demos[n::at_once]) for n in range(at_once)]:
             t.join()
         self.lane(last).join()
-        for t in threads.values():
+        for t in (qemu, *threads.values()):
             t.join()
 
     def kill(self):

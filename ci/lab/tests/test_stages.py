@@ -125,6 +125,16 @@ class Running(unittest.TestCase):
             )  # fmt: skip
             self.assertEqual(log.read().split(), ["c", "d", "demo", "last"])
 
+    def test_beside_the_qemu_lane(self):
+        """A demo and the last lane run beside the qemu lane, and see when it has ended."""
+        with tempfile.NamedTemporaryFile("r") as log:
+            busy = f"if flock -ns $BESIDE true; then echo free; else echo busy; fi >>{log.name}"
+            self.run_stages(
+                qemu_a=f"until grep -q last {log.name}; do sleep 0.01; done; echo ends >>{log.name}", tools_b="true",
+                demos_c=busy, demos_d=busy, last_e=f"{busy}; echo last >>{log.name}; flock -s $BESIDE true; {busy}",
+            )  # fmt: skip
+            self.assertEqual(log.read().split(), ["busy", "busy", "busy", "last", "ends", "free"])
+
     def test_when(self):
         _, out = self.run_stages(tools_a="sleep 1.2", last_b="true")
         (first,), (last,) = (re.findall(rf"stage {s}: .* began at (\d+) s\)", out) for s in ("tools_a", "last_b"))
