@@ -86,13 +86,11 @@ pub fn act<T>(
             receives,
             len,
         } => {
-            if let Err(e) = reactor.accept(channel, &response, receives, len, QUEUED * receives) {
-                tracing::warn!("channel {channel}: cannot accept it: {e}");
-                if reactor.waits(channel) {
-                    front.no_resources(channel);
-                } else {
-                    front.ended(channel);
-                }
+            let most = QUEUED * receives;
+            match reactor.accept(channel, &response, receives, len, most) {
+                Err(e) if reactor.waits(channel) => refused(front, channel, &e.to_string()),
+                Err(_) => front.ended(channel),
+                Ok(()) => {}
             }
         }
         Action::Reject { channel, response } => {
@@ -155,6 +153,12 @@ pub fn act<T>(
         Action::Dispatch { task, .. } => front.no_memory(task, None),
         Action::Cancel { .. } | Action::Gone { .. } => {}
     }
+}
+
+/// Rejects a connection after [`Event::Refused`].
+pub fn refused(front: &mut impl Front, channel: ChannelId, why: &str) {
+    tracing::warn!("channel {channel}: cannot accept it: {why}");
+    front.no_resources(channel);
 }
 
 /// Closes a connection after an error, unless it has already ended.

@@ -3,7 +3,7 @@
 //! A connection: messages in both directions, RDMA READ and RDMA WRITE.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     ffi::{c_void, CStr},
     io,
     ptr::NonNull,
@@ -17,6 +17,7 @@ use crate::{
     ib_cm::Request,
     made,
     memory::{Buffer, Device, Mapped},
+    Slots,
 };
 
 /// Size of the send queue. Further work requests wait in the connection.
@@ -141,15 +142,14 @@ pub struct Connection {
     end: End,
     qp: NonNull<ffi::Qp>,
     cq: NonNull<ffi::Cq>,
-    /// Operations that have not completed, by number. siw completes them in any order.
-    works: BTreeMap<u64, Work>,
+    /// Operations that have not completed. siw completes them in any order.
+    works: Slots<Work>,
     /// Operations that are not completely posted.
-    waiting: VecDeque<u64>,
-    next: u64,
+    waiting: VecDeque<usize>,
     posted: u32,
-    receives: Vec<Option<Buffer>>,
-    /// Indices of `receives` that are free.
-    free: Vec<usize>,
+    receives: Slots<Buffer>,
+    /// Size of the receive queue.
+    most: usize,
     device: Device,
 }
 
@@ -288,12 +288,11 @@ impl Connection {
             end,
             qp,
             cq,
-            works: BTreeMap::new(),
+            works: Slots::default(),
             waiting: VecDeque::new(),
-            next: 0,
             posted: 0,
-            receives: buffers.iter().map(|_| None).collect(),
-            free: (0..buffers.len()).collect(),
+            receives: Slots::default(),
+            most: buffers.len(),
             device: device.clone(),
         };
         this.arm()?;
@@ -331,11 +330,13 @@ impl Connection {
     /// Posts a receive buffer. Fails with `InvalidInput` if it is of another protection domain.
     pub fn receive(&mut self, mut buffer: Buffer) -> io::Result<()> {
         self.own(&buffer)?;
+        if self.receives.len() == self.most {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let len = buffer.len();
         let memory = buffer.part(0, len)?;
-        let index = self.free.pop().ok_or(io::ErrorKind::InvalidInput)?;
         let (qp, lkey) = (self.qp.as_ptr(), buffer.lkey());
-        self.receives[index] = Some(buffer);
+        let index = self.receives.insert(buffer);
         // SAFETY: The queue pair is alive; the memory is that of a buffer that stays in `receives`
         // until it completes.
         check(unsafe { ffi::shim_receive(qp, RECEIVE | index as u64, memory, len as u32, lkey) })?;
@@ -393,9 +394,7 @@ impl Connection {
             pieces,
             posted: 0,
         };
-        self.works.insert(self.next, work);
-        self.waiting.push_back(self.next);
-        self.next += 1;
+        self.waiting.push_back(self.works.insert(work));
         match post {
             Post::Now => self.post(),
             Post::WithNext => Ok(()),
@@ -420,7 +419,7 @@ impl Connection {
     fn next_sends(&mut self) -> io::Result<Vec<ffi::Send>> {
         let mut list = Vec::new();
         while let Some(&number) = self.waiting.front() {
-            let Some(work) = self.works.get_mut(&number) else {
+            let Some(work) = self.works.get_mut(number) else {
                 self.waiting.pop_front();
                 continue;
             };
@@ -430,7 +429,7 @@ impl Connection {
                 }
                 list.push(ffi::Send {
                     memory: work.memory.part(*at, piece.len as usize)?,
-                    id: number,
+                    id: number as u64,
                     va: piece.va,
                     len: piece.len,
                     lkey: work.memory.lkey(),
@@ -487,16 +486,16 @@ impl Connection {
         }
         if done.id & RECEIVE != 0 {
             let index = (done.id & !RECEIVE) as usize;
-            let buffer = self.receives.get_mut(index)?.take()?;
-            self.free.push(index);
+            let buffer = self.receives.remove(index)?;
             let len = done.len as usize;
             return Some(Completion::Received { buffer, len });
         }
         self.posted -= 1;
-        let work = self.works.get_mut(&done.id)?;
+        let number = done.id as usize;
+        let work = self.works.get_mut(number)?;
         work.posted -= 1;
         let finished = work.posted == 0 && work.pieces.is_empty();
-        let work = finished.then(|| self.works.remove(&done.id)).flatten();
+        let work = finished.then(|| self.works.remove(number)).flatten();
         if let Err(e) = self.post() {
             return Some(Completion::Failed(e.to_string()));
         }

@@ -22,11 +22,13 @@ mod gsi;
 pub mod ib_cm;
 mod memory;
 pub mod os;
+mod slots;
 
 pub use cm::{CmEvent, Events, Incoming, Key, Listener, Outgoing};
 pub use connection::{Completion, Connection, Op, Piece, Post};
 pub use gsi::{Gsi, Sender};
 pub use memory::{Arena, Buffer, Device, Mapped, Trouble};
+pub use slots::Slots;
 
 use std::io;
 

@@ -508,6 +508,17 @@ void fake_limit(long bytes)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+/* Length of all registered memory, in bytes. */
+long fake_registered(void)
+{
+	long bytes;
+
+	pthread_mutex_lock(&fake_lock);
+	bytes = registered;
+	pthread_mutex_unlock(&fake_lock);
+	return bytes;
+}
+
 /* Lets each call that registers or deregisters LARGE memory take so long. */
 void fake_slow(unsigned int ms)
 {

@@ -122,32 +122,92 @@ fn a_session_with_a_channel_on_each_reactor() {
     assert_eq!(misuse(), "");
 }
 
-/// The registration of large receive buffers takes long. A command waits for one before it is
-/// received, and for one before its response is sent, not for those of all logins.
+/// A large login takes long to register, and as long to release. Commands of another session go on
+/// meanwhile.
 #[test]
-fn many_logins_at_once_delay_no_session() {
+fn large_logins_delay_no_session() {
     const WAIT: Duration = Duration::from_millis(200);
-    const LOGINS: usize = 16;
+    const LOGINS: usize = 8;
     let _alone = alone();
     let target = Running::new("0.0.0.0:5041", 1);
     let mut side = Side::new(&[]);
     let id = login(&mut side, "192.0.2.1:5041", 1, 260);
     until(&mut side, "the session", |s| s.connected.contains(&id));
     test(&mut side, id);
+    let before = registered();
+    let commands = |side: &mut Side, what: &str, done: &dyn Fn(&Side) -> bool| {
+        let mut count = 0;
+        while !done(side) {
+            test(side, id);
+            count += 1;
+        }
+        println!("{count} commands beside {LOGINS} {what}");
+        assert!(count > 4 * LOGINS, "{count} commands");
+    };
     slow(WAIT);
-    for n in 0..LOGINS {
-        login(&mut side, "192.0.2.1:5041", 2 + n as u8, MAX_IT_IU_LEN);
-    }
-    let (mut most, mut count) = (0, 0);
-    while side.connected.len() <= LOGINS {
-        let before = side.connected.len();
-        test(&mut side, id);
-        most = most.max(side.connected.len() - before);
-        count += 1;
-    }
+    let large = |n| login(&mut side, "192.0.2.1:5041", 2 + n, MAX_IT_IU_LEN);
+    let links: Vec<_> = (0..LOGINS as u8).map(large).collect();
+    commands(&mut side, "logins", &|s| s.connected.len() > LOGINS);
+    links.iter().for_each(|id| side.reactor.close(*id));
+    commands(&mut side, "ends", &|_| registered() < before + (1 << 20));
     slow(Duration::ZERO);
-    println!("{count} commands, {most} logins during one");
-    assert!(most <= LOGINS / 2, "{most} logins during a command");
+    drop(target);
+    drop(side);
+    assert_eq!(misuse(), "");
+}
+
+/// A login is refused if the kernel has no memory for it, and succeeds when it has.
+#[test]
+fn a_login_without_memory_is_refused() {
+    let _alone = alone();
+    let target = Running::new("0.0.0.0:5042", 1);
+    let mut side = Side::new(&[]);
+    let id = login(&mut side, "192.0.2.1:5042", 1, 260);
+    until(&mut side, "the session", |s| s.connected.contains(&id));
+    limit(1 << 20);
+    let refused = login(&mut side, "192.0.2.1:5042", 2, MAX_IT_IU_LEN);
+    until(&mut side, "the refusal", |s| s.ended.contains_key(&refused));
+    test(&mut side, id);
+    limit(-1);
+    let again = login(&mut side, "192.0.2.1:5042", 2, MAX_IT_IU_LEN);
+    until(&mut side, "a login", |s| s.connected.contains(&again));
+    test(&mut side, again);
+    drop(target);
+    drop(side);
+    assert_eq!(misuse(), "");
+}
+
+/// While the buffers of a login are registered, its peer gives up, or its device goes.
+#[test]
+fn a_login_ends_while_it_is_registered() {
+    const WAIT: Duration = Duration::from_millis(400);
+    let _alone = alone();
+    let target = Running::new("0.0.0.0:5043", 1);
+    let mut side = Side::new(&[]);
+    let id = login(&mut side, "192.0.2.2:5043", 1, 260);
+    until(&mut side, "the session", |s| s.connected.contains(&id));
+    for gone in [false, true] {
+        let before = registered();
+        slow(WAIT);
+        let large = login(&mut side, "192.0.2.1:5043", 2, MAX_IT_IU_LEN);
+        let begin = Instant::now();
+        while begin.elapsed() < WAIT / 2 {
+            test(&mut side, id);
+        }
+        assert!(!side.connected.contains(&large));
+        match gone {
+            true => remove(0, true),
+            false => side.reactor.close(large),
+        }
+        while begin.elapsed() < 2 * WAIT || registered() > before + (1 << 20) {
+            test(&mut side, id);
+        }
+        assert!(!side.connected.contains(&large));
+        slow(Duration::ZERO);
+    }
+    add(0);
+    let again = login(&mut side, "192.0.2.1:5043", 2, MAX_IT_IU_LEN);
+    until(&mut side, "a login", |s| s.connected.contains(&again));
     drop(target);
     drop(side);
     assert_eq!(misuse(), "");

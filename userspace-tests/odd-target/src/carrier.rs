@@ -15,7 +15,7 @@ use odd_target::{
     rules::{Port, Rules, Step},
 };
 use srp_target::{
-    fabric::{act, Commands, Front, Token},
+    fabric::{act, refused, Commands, Front, Token},
     reactor::{pieces, Event, Reactor, EVENTS},
     scsi::Unit,
     target::{Action, ChannelId, TaskId, Work},
@@ -145,6 +145,7 @@ impl Carrier {
                 };
                 rules.login(id, &data, port);
             }
+            Event::Refused { id, why } => refused(&mut self.rules, id, &why),
             Event::Connected { id } => rules.established(id),
             Event::Received { id, buffer, len } => rules.received(id, buffer, len),
             Event::Done { id, token, buffer } => match (token, buffer) {

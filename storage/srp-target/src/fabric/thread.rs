@@ -11,7 +11,7 @@ use std::{
 
 use verbs::{Buffer, Device, Events, Incoming, Trouble};
 
-use super::{act, Commands, Token};
+use super::{act, refused, Commands, Token};
 use crate::{
     reactor::{Event, Reactor, ENDING, EVENTS},
     target::Target,
@@ -103,7 +103,7 @@ impl Thread {
             if ready[1] {
                 self.letters();
             }
-            // One at a time: it takes long to register the buffers of a channel.
+            // One at a time: of many requests each is a turn.
             if let Some(incoming) = self.requests.pop_front() {
                 self.reactor.arrive(incoming);
             }
@@ -161,6 +161,7 @@ impl Thread {
     fn event(&mut self, event: Event<Token>) {
         match event {
             Event::Login { id, data } => self.target.login(id, &data),
+            Event::Refused { id, why } => refused(&mut self.target, id, &why),
             Event::Received { id, buffer, len } => self.target.received(id, buffer, len),
             Event::Done { id, token, buffer } => match (token, buffer) {
                 (Token::Fetch(task), Some(buffer)) => self.target.fetched(task, buffer),

@@ -41,9 +41,9 @@ impl Domain {
         }
     }
 
-    /// Ends the domain. Returns the arena, which takes long to release.
-    pub(super) fn end(self) -> Option<Arc<Mapped>> {
-        self.mapped
+    /// Ends the domain. Returns the arena and the free buffers, which take long to release.
+    pub(super) fn end(self) -> (Option<Arc<Mapped>>, impl Send) {
+        (self.mapped, self.free)
     }
 
     /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or
@@ -81,12 +81,14 @@ impl<T> Reactor<T> {
         }
     }
 
-    /// Fails if receive buffers of this total length exceed the limit for messages of a device.
+    /// Fails with ENOMEM if receive buffers of this total length exceed the limit for messages of a
+    /// device.
     pub(super) fn room(&self, host: HostId, len: usize) -> io::Result<()> {
         let same = self.links.values().filter(|l| l.device == host);
         let linked: usize = same.map(|l| l.messages).sum();
         let making: usize = self.connects.on(host).map(|(_, m)| m.messages).sum();
-        if linked + making + len > MEMORY / self.of / 2 {
+        let accepting: usize = self.registrar.on(host).map(|(_, a)| a.messages).sum();
+        if linked + making + accepting + len > MEMORY / self.of / 2 {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())

@@ -18,9 +18,18 @@ pub enum Event<T> {
         /// Private data, at most 256 bytes. The transport may have padded it.
         data: Vec<u8>,
     },
+    /// The receive buffers of an accepted connection cannot be registered: call
+    /// [`Reactor::reject`] or [`Reactor::close`].
+    Refused {
+        /// The connection.
+        id: LinkId,
+        /// The error.
+        why: String,
+    },
     /// A connection made with [`Reactor::connect`] or [`Reactor::accept`] is established. An
-    /// accepted connection may receive messages before this event. For a role with a key, both
-    /// sides are proven, and nothing is received before.
+    /// accepted connection may receive messages before this event. After [`Reactor::welcome`] it
+    /// can be used from this event on. For a role with a key, both sides are proven, and nothing is
+    /// received before.
     Connected {
         /// The connection.
         id: LinkId,
@@ -68,6 +77,11 @@ impl<T> Reactor<T> {
                         return Ok(Some(Event::Login { id, data }));
                     }
                 }
+                Some(Event::Refused { id, why }) => {
+                    if self.waiting.contains_key(&id) {
+                        return Ok(Some(Event::Refused { id, why }));
+                    }
+                }
                 Some(event) => {
                     let (Event::Connected { id }
                     | Event::Received { id, .. }
@@ -106,6 +120,9 @@ impl<T> Reactor<T> {
         if ready.offers {
             self.offered();
         }
+        if ready.registrar {
+            self.registered();
+        }
         for (host, troubles) in ready.hosts {
             for id in self.ask(host, troubles) {
                 self.drain(id);
@@ -119,8 +136,10 @@ impl<T> Reactor<T> {
             CmEvent::Request(incoming) => self.arrive(incoming),
             CmEvent::Established(key) => {
                 if let Some(&id) = self.names.get(&key) {
+                    let told = self.welcomed(id) && self.guard.is_none();
                     match self.connects.get(id) {
                         Some(making) => making.established = true,
+                        None if told => {}
                         None => self.happened.push_back(Event::Connected { id }),
                     }
                 }
@@ -185,9 +204,9 @@ impl<T> Reactor<T> {
                     self.happened.push_back(Event::Received { id, buffer, len });
                 }
                 Completion::Done { token, buffer } => {
-                    let last = link.last == Some(token);
-                    let token = link.tokens.remove(&token).flatten();
-                    if last {
+                    let last = link.last.take_if(|last| *last == token);
+                    let token = link.tokens.remove(token as usize).flatten();
+                    if last.is_some() {
                         link.connection.disconnect();
                     }
                     match token {

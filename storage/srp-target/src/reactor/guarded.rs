@@ -42,32 +42,37 @@ impl<T> Reactor<T> {
     }
 
     /// Accepts a connection request from another role. Its private data is `plain` without a key,
-    /// and `keyed` with one. Returns `None` if the request is not from a role, otherwise whether
-    /// the connection can be used now. With a guard it can be used after [`Event::Connected`].
+    /// and `keyed` with one. [`Event::Connected`], [`Event::Ended`] or [`Event::Refused`] follows.
+    /// Returns whether the request is from a role.
     pub fn welcome(
         &mut self,
         id: LinkId,
         data: &[u8],
         [plain, keyed]: [&[u8; 16]; 2],
         [receives, len]: [usize; 2],
-    ) -> Option<bool> {
+    ) -> bool {
         let guarded = self.guard.is_some();
         let result = match (data.starts_with(keyed), data.starts_with(plain)) {
-            (false, false) => return None,
+            (false, false) => return false,
             (true, _) if !guarded => Err(io::Error::other("it has a key, there is no --key here")),
             (_, true) if guarded => Err(io::Error::other("it has no key")),
-            _ => self.accept(id, &[], receives, len, usize::MAX),
+            _ => self.begin_to_accept(id, &[], [receives, len, usize::MAX], true),
         };
         if let Err(e) = result {
-            tracing::warn!("connection {id}: cannot accept it: {e}");
-            self.close(id);
-            return Some(false);
+            self.refuse(id, &e.to_string());
+            return true;
         }
         let now = self.now();
         if let Some(oldest) = self.guard.as_mut().and_then(|g| g.called(id, now)) {
             self.end(oldest, Some("others began too many handshakes".into()));
         }
-        Some(!guarded)
+        true
+    }
+
+    /// Closes a connection that cannot be accepted.
+    pub fn refuse(&mut self, id: LinkId, why: &str) {
+        tracing::warn!("connection {id}: cannot accept it: {why}");
+        self.close(id);
     }
 
     pub(super) fn end_late_handshakes(&mut self) {

@@ -47,7 +47,9 @@ impl<T> Reactor<T> {
         tracing::error!("device {name}: {why}; its connections end, those of other devices go on");
         let links = self.links.iter().filter(|(_, l)| l.device == id);
         let making = self.connects.on(id).map(|(link, _)| *link);
-        let all: Vec<_> = links.map(|(link, _)| *link).chain(making).collect();
+        let accepting = self.registrar.on(id).map(|(link, _)| *link);
+        let links = links.map(|(link, _)| *link);
+        let all: Vec<_> = links.chain(making).chain(accepting).collect();
         for link in all {
             self.end(link, Some(format!("the device {name} is gone")));
         }

@@ -3,12 +3,11 @@
 //! A connection, its operations and its end.
 
 use std::{
-    collections::BTreeMap,
     io,
     time::{Duration, Instant},
 };
 
-use verbs::{Buffer, Connection, Device, Op, Piece, Post};
+use verbs::{Buffer, Connection, Device, Op, Piece, Post, Slots};
 
 use super::{domain::Domain, gone, host::HostId, login::Door, LinkId, Reactor};
 
@@ -23,8 +22,9 @@ pub(super) struct Link<T> {
     most: usize,
     /// Total length of the receive buffers, in bytes.
     pub(super) messages: usize,
-    pub(super) tokens: BTreeMap<u64, Option<T>>,
-    next: u64,
+    /// Whether [`Reactor::welcome`] has accepted it.
+    pub(super) welcome: bool,
+    pub(super) tokens: Slots<Option<T>>,
     /// The operation whose completion starts the disconnect.
     pub(super) last: Option<u64>,
 }
@@ -35,9 +35,7 @@ impl<T> Link<T> {
         if self.tokens.len() >= self.most {
             return Err(io::Error::other("the other side takes no answers"));
         }
-        self.tokens.insert(self.next, token);
-        self.next += 1;
-        Ok(self.next - 1)
+        Ok(self.tokens.insert(token) as u64)
     }
 }
 
@@ -63,8 +61,8 @@ impl<T> Reactor<T> {
             domain: Domain::new(domain, self.of),
             most,
             messages,
-            tokens: BTreeMap::new(),
-            next: 0,
+            welcome: false,
+            tokens: Slots::default(),
             last: None,
         };
         self.links.insert(id, link);
@@ -87,10 +85,23 @@ impl<T> Reactor<T> {
         buffer: Buffer,
         pieces: Vec<Piece>,
     ) -> io::Result<()> {
+        self.number_of(id, token, op, buffer, pieces).map(drop)
+    }
+
+    /// [`Reactor::queue`]. Returns the number of the operation.
+    fn number_of(
+        &mut self,
+        id: LinkId,
+        token: Option<T>,
+        op: Op,
+        buffer: Buffer,
+        pieces: Vec<Piece>,
+    ) -> io::Result<u64> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         let post = post(op, &token);
-        let token = link.token(token)?;
-        link.connection.queue(token, op, post, buffer, pieces)
+        let number = link.token(token)?;
+        link.connection.queue(number, op, post, buffer, pieces)?;
+        Ok(number)
     }
 
     /// Like [`Reactor::queue`], on bytes of the arena. Each piece is preceded by its offset in the
@@ -111,24 +122,28 @@ impl<T> Reactor<T> {
 
     /// Sends a message.
     pub fn send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<()> {
+        self.number_of_send(id, token, message).map(drop)
+    }
+
+    /// [`Reactor::send`]. Returns the number of the operation.
+    fn number_of_send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<u64> {
         let mut buffer = self.take(id, message.len())?;
         buffer[..message.len()].copy_from_slice(message);
         let len = message.len() as u32;
         let piece = Piece { va: 0, key: 0, len };
-        self.queue(id, token, Op::Send, buffer, vec![piece])
+        self.number_of(id, token, Op::Send, buffer, vec![piece])
     }
 
     /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`]
     /// returns the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
-        if let Some(message) = message {
-            self.send(id, None, message)?;
-        }
+        let last = message.map(|message| self.number_of_send(id, None, message));
+        let last = last.transpose()?;
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         self.leaving.insert(id, Instant::now() + LEAVING);
-        match message {
-            Some(_) => link.last = Some(link.next - 1),
-            None => link.connection.disconnect(),
+        link.last = last;
+        if last.is_none() {
+            link.connection.disconnect();
         }
         Ok(())
     }

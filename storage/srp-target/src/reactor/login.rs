@@ -10,7 +10,7 @@ use std::{
 
 use verbs::{Buffer, Connection, Device, Events, Incoming, Key, Listener, Outgoing};
 
-use super::{connect::Making, gone, Event, LinkId, Reactor};
+use super::{connect::Making, gone, registrar::Accepting, Event, LinkId, Reactor};
 
 /// Time between two tries to listen at an address whose device is gone.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -103,8 +103,10 @@ impl<T> Reactor<T> {
     }
 
     /// Accepts a connection with this private data and `receives` buffers of `len` bytes. At most
-    /// `most` operations may be queued; one more is an error. After a failure the request can still
-    /// be rejected if [`Reactor::waits`] returns true.
+    /// `most` operations may be queued; one more is an error. [`Event::Connected`] or
+    /// [`Event::Ended`] follows, or [`Event::Refused`] if the kernel does not register the buffers.
+    /// Until then the request waits. Fails with ENOMEM if they exceed the limit of the device, or
+    /// with `NotConnected`; the request can still be rejected if [`Reactor::waits`] returns true.
     pub fn accept(
         &mut self,
         id: LinkId,
@@ -113,20 +115,70 @@ impl<T> Reactor<T> {
         len: usize,
         most: usize,
     ) -> io::Result<()> {
+        self.begin_to_accept(id, response, [receives, len, most], false)
+    }
+
+    pub(super) fn begin_to_accept(
+        &mut self,
+        id: LinkId,
+        response: &[u8],
+        [receives, len, most]: [usize; 3],
+        welcome: bool,
+    ) -> io::Result<()> {
+        if self.registrar.has(id) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let incoming = self.waiting.get(&id).ok_or_else(gone)?;
         let device = incoming.device(self.hosts.values().map(|h| &h.device))?;
         let host = self.host(&device)?;
         let domain = self.domain(&device)?;
-        let buffers = self.buffers(host, &domain, [receives, len])?;
-        let incoming = self.waiting.remove(&id).ok_or_else(gone)?;
-        match Connection::accept(incoming, &domain, id, buffers, response) {
-            Ok(connection) => self.add(id, connection, (host, domain), [most, receives * len]),
-            Err(e) => {
-                self.forget(id);
-                return Err(e);
+        let messages = receives * len;
+        self.room(host, messages)?;
+        let accepting = Accepting {
+            host,
+            domain,
+            response: response.to_vec(),
+            most,
+            messages,
+            welcome,
+            wanted: true,
+        };
+        self.registrar.register(id, accepting, [receives, len]);
+        Ok(())
+    }
+
+    /// Accepts the connections whose buffers are registered.
+    pub(super) fn registered(&mut self) {
+        for (id, accepting, buffers) in self.registrar.registered() {
+            let buffers = match buffers {
+                Ok(buffers) => buffers,
+                Err(e) => {
+                    let why = e.to_string();
+                    self.happened.push_back(Event::Refused { id, why });
+                    continue;
+                }
+            };
+            let Some(incoming) = self.waiting.remove(&id) else {
+                continue;
+            };
+            let (host, domain, most) = (accepting.host, accepting.domain, accepting.most);
+            let sizes = [most, accepting.messages];
+            match Connection::accept(incoming, &domain, id, buffers, &accepting.response) {
+                Ok(connection) => self.add(id, connection, (host, domain), sizes),
+                Err(e) => self.end(id, Some(format!("cannot accept it: {e}"))),
+            }
+            if let (true, Some(link)) = (accepting.welcome, self.links.get_mut(&id)) {
+                link.welcome = true;
+                if self.guard.is_none() {
+                    self.happened.push_back(Event::Connected { id });
+                }
             }
         }
-        Ok(())
+    }
+
+    /// Returns whether [`Reactor::welcome`] has accepted a connection.
+    pub fn welcomed(&self, id: LinkId) -> bool {
+        self.links.get(&id).is_some_and(|link| link.welcome)
     }
 
     /// Rejects a connection request with this private data.

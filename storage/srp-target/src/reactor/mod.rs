@@ -11,6 +11,7 @@ mod host;
 mod link;
 mod login;
 mod ready;
+mod registrar;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -31,6 +32,7 @@ use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
 use ready::Ready;
+use registrar::Registrar;
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
@@ -57,6 +59,7 @@ pub fn piece(d: &DirectBuf) -> Piece {
 /// All connections of a process.
 pub struct Reactor<T> {
     // Dropped in field order: connections before the devices, the listener and the events.
+    registrar: Registrar,
     links: BTreeMap<LinkId, Link<T>>,
     waiting: HashMap<LinkId, Incoming>,
     wanted: HashMap<LinkId, Wanted>,
@@ -106,6 +109,7 @@ impl<T> Reactor<T> {
     /// Creates a reactor without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
         Ok(Self {
+            registrar: Registrar::new()?,
             links: BTreeMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
@@ -186,10 +190,12 @@ impl<T> Reactor<T> {
             connection, domain, ..
         }) = self.links.remove(&id)
         {
-            drop(connection);
-            self.release(domain.end());
+            let (mapped, free) = domain.end();
+            self.registrar.release((connection, free));
+            self.release(mapped);
         }
         self.waiting.remove(&id);
+        self.registrar.forget(id);
         self.wanted.remove(&id);
         if let Some(making) = self.connects.get(id) {
             making.wanted = false;

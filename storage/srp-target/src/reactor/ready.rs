@@ -13,6 +13,7 @@ pub(super) struct Ready {
     pub(super) cm: bool,
     pub(super) connects: bool,
     pub(super) offers: bool,
+    pub(super) registrar: bool,
     /// Devices with completions, and whether they have asynchronous events.
     pub(super) hosts: Vec<(HostId, bool)>,
 }
@@ -22,7 +23,8 @@ impl<T> Reactor<T> {
     pub fn fds(&self) -> Vec<RawFd> {
         let devices = self.hosts.values().map(|h| &h.device);
         let devices = devices.flat_map(|d| [d.fd(), d.trouble_fd()]);
-        let own = [self.events.fd(), self.connects.fd(), self.offers.fd()];
+        let [connects, offers] = [self.connects.fd(), self.offers.fd()];
+        let own = [self.events.fd(), connects, offers, self.registrar.fd()];
         own.into_iter().chain(devices).collect()
     }
 
@@ -37,13 +39,14 @@ impl<T> Reactor<T> {
         let ms = if self.happened.is_empty() { ms } else { 0 };
         let mut ready = verbs::os::wait(&fds, ms)?;
         let others = ready.split_off(own);
-        let devices = ready.split_off(3);
+        let devices = ready.split_off(4);
         let hosts = self.hosts.keys().zip(devices.chunks(2));
         let hosts = hosts.filter(|(_, device)| device.contains(&true));
         self.ready = Some(Ready {
             cm: ready[0],
             connects: ready[1],
             offers: ready[2],
+            registrar: ready[3],
             hosts: hosts.map(|(id, device)| (*id, device[1])).collect(),
         });
         Ok(others)
@@ -57,6 +60,7 @@ impl<T> Reactor<T> {
                 cm: true,
                 connects: true,
                 offers: true,
+                registrar: true,
                 hosts: self.hosts.keys().map(|id| (*id, true)).collect(),
             },
         }

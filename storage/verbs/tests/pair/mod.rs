@@ -22,6 +22,7 @@ extern "C" {
     fn fake_again();
     fn fake_limit(bytes: c_long);
     fn fake_slow(ms: u32);
+    fn fake_registered() -> c_long;
     fn fake_open() -> c_int;
     fn fake_asked() -> c_int;
     fn fake_doorbells() -> c_int;
@@ -68,6 +69,12 @@ pub(crate) fn limit(bytes: c_long) {
 pub(crate) fn slow(time: Duration) {
     // SAFETY: The function has no preconditions.
     unsafe { fake_slow(time.as_millis() as u32) }
+}
+
+/// Length of all registered memory, in bytes.
+pub(crate) fn registered() -> c_long {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_registered() }
 }
 
 /// Number of open contexts.
@@ -150,6 +157,10 @@ impl Side {
                         self.reactor.close(id);
                         self.ended.insert(id, Some(e.to_string()));
                     }
+                }
+                Event::Refused { id, why } => {
+                    self.reactor.close(id);
+                    self.ended.insert(id, Some(why));
                 }
                 Event::Connected { id } => self.connected.push(id),
                 Event::Received { id, buffer, .. } => {

@@ -105,6 +105,11 @@ impl Ce {
         }
     }
 
+    fn refused(&mut self, reactor: &mut Links<Token>, channel: LinkId, why: &str) {
+        reactor.refuse(channel, why);
+        self.engine.ended(channel);
+    }
+
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => tracing::info!("{what}"),
@@ -136,9 +141,7 @@ impl Ce {
             Action::Accept { channel, response } => {
                 let len = MIN_IT_IU_LEN as usize;
                 if let Err(e) = reactor.accept(channel, &response, RECEIVES, len, usize::MAX) {
-                    tracing::warn!("channel {channel}: cannot accept it: {e}");
-                    reactor.close(channel);
-                    self.engine.ended(channel);
+                    self.refused(reactor, channel, &e.to_string());
                 }
             }
             Action::Reject { channel, response } => {
@@ -198,6 +201,7 @@ impl Role for Ce {
     fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
         match event {
             Event::Login { id, data } => self.engine.login(id, &data),
+            Event::Refused { id, why } => self.refused(reactor, id, &why),
             Event::Connected { id } => {
                 let Some(peer) = self.made.peer(id) else {
                     return;

@@ -330,7 +330,7 @@ fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
 }
 
 /// Accepts a connection request of another role. The result is that of [`Reactor::welcome`].
-fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> Option<bool> {
+fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> bool {
     reactor.welcome(id, data, [PRIVATE, KEYED], [RECEIVES, MAX_LEN])
 }
 

@@ -253,14 +253,13 @@ impl Role for Rs {
 
     fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
         match event {
-            Event::Login { id, data } => match accept_role(reactor, id, &data) {
-                Some(true) => self.store.connected(id),
-                Some(false) => {}
-                None => {
+            Event::Login { id, data } => {
+                if !accept_role(reactor, id, &data) {
                     tracing::warn!("connection {id} is refused: it is of no role");
                     reactor.close(id);
                 }
-            },
+            }
+            Event::Refused { id, why } => reactor.refuse(id, &why),
             Event::Received { id, buffer, len } => {
                 let granted = reactor.granted(id, &buffer[..len]);
                 if let Ok(false) = granted {
@@ -279,11 +278,7 @@ impl Role for Rs {
                     self.store.moved(op);
                 }
             },
-            Event::Connected { id } => {
-                if reactor.peer(id).is_some() {
-                    self.store.connected(id);
-                }
-            }
+            Event::Connected { id } => self.store.connected(id),
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");

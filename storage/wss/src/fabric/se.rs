@@ -153,22 +153,18 @@ impl Role for Se {
             return;
         }
         match event {
-            Event::Login { id, data } => match accept_role(reactor, id, &data) {
-                Some(true) => {
-                    self.roles.insert(id);
-                    self.engine.connected(id);
-                }
-                Some(false) => {}
-                None => {
+            Event::Login { id, data } => {
+                if !accept_role(reactor, id, &data) {
                     if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
                         self.engine.allow(list);
                     }
                     self.engine.login(id, &data);
                 }
-            },
+            }
+            Event::Refused { id, why } => fabric::refused(&mut self.engine, id, &why),
             Event::Connected { id } => match self.made.peer(id) {
                 Some(peer) => self.engine.connected(peer),
-                None if reactor.peer(id).is_some() => {
+                None if reactor.welcomed(id) => {
                     self.roles.insert(id);
                     self.engine.connected(id);
                 }

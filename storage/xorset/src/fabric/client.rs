@@ -360,6 +360,7 @@ impl Role for Gate {
                 }
                 self.target.login(id, &data);
             }
+            Event::Refused { id, why } => fabric::refused(&mut self.target, id, &why),
             Event::Connected { id } => {
                 if let Some(peer) = self.made.peer(id) {
                     self.client.connected(peer);

@@ -137,20 +137,16 @@ impl Role for NodeRole {
         match event {
             Event::Login { id, data } => {
                 let sizes = [RECEIVES, LEN + PAYLOAD];
-                match reactor.welcome(id, &data, [PRIVATE, KEYED], sizes) {
-                    Some(true) => self.accepted(id),
-                    Some(false) => {}
-                    None => {
-                        tracing::warn!("connection {id} is refused: it is of no role");
-                        reactor.close(id);
-                    }
+                if !reactor.welcome(id, &data, [PRIVATE, KEYED], sizes) {
+                    tracing::warn!("connection {id} is refused: it is of no role");
+                    reactor.close(id);
                 }
             }
             Event::Connected { id } => match self.made.peer(id) {
                 Some(peer) => self.node.connected(peer),
-                None if reactor.peer(id).is_some() => self.accepted(id),
-                None => {}
+                None => self.accepted(id),
             },
+            Event::Refused { id, why } => reactor.refuse(id, &why),
             Event::Received { id, buffer, len } => {
                 let peer = self.made.peer(id).unwrap_or(id);
                 let (message, payload) = buffer[..len].split_at(len.min(LEN));
