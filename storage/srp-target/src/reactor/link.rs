@@ -156,9 +156,6 @@ impl<T> Reactor<T> {
 
     /// Closes a connection without waiting for the peer. It has no further events.
     pub fn close(&mut self, id: LinkId) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.connection.disconnect();
-        }
         self.forget(id);
     }
 

@@ -187,9 +187,13 @@ impl<T> Reactor<T> {
         }
         self.leaving.remove(&id);
         if let Some(Link {
-            connection, domain, ..
+            mut connection,
+            domain,
+            ..
         }) = self.links.remove(&id)
         {
+            // The device stops using its memory now.
+            connection.disconnect();
             let (mapped, free) = domain.end();
             self.registrar.release((connection, free));
             self.release(mapped);
