@@ -68,13 +68,13 @@ stock|rt|arm64|arm64-16k)
 	vmlinuz=$modules/$release/vmlinuz
 	[ -e "$vmlinuz" ] || vmlinuz=$linux/image/boot/vmlinuz-$release
 	;;
-test|rtdebug|kasan)
+test|rtdebug|kcsan|kasan)
 	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
 	vmlinuz=$tree/vmlinux
 	[ $kind = kasan ] || vmlinuz=$tree/arch/x86/boot/bzImage
 	;;
-*) die "usage: initramfs.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan" ;;
+*) die "usage: initramfs.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan: prints the build folder of a kernel to build modules against.
+# kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan: prints the build folder of a kernel, for modules.
 # `stock` is Debian's kernel, `rt` its flavour with PREEMPT_RT, `arm64` and `arm64-16k` those of arm64 with pages of 4
 # and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments), with
 # modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
@@ -40,6 +40,7 @@ fragments() {
 	case $1 in
 	test) echo common guests test ;;
 	rtdebug) echo common guests test rtdebug ;;
+	kcsan) echo common guests test kcsan ;;
 	kasan) echo common guests um kasan ;;
 	esac
 }
@@ -49,7 +50,8 @@ fixes() {
 	case $1 in
 	arm64*) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
 	direct) echo "$top/patches/linux/pending/ib_srpt-direct-completion.patch" ;;
-	*) printf '%s\n' "$top"/patches/linux/applied/*.patch ;;
+	*) printf '%s\n' "$top"/patches/linux/applied/*.patch ;;&
+	kcsan) echo "$top/patches/linux/pending/rust-kcsan.patch" ;;
 	esac
 }
 
@@ -72,6 +74,7 @@ merged() { local f; for f in $(fragments "$1"); do cat "$top/ci/$f.config"; done
 ours() {
 	local kernel=$1 dir=${*: -1} d binds=()
 	merged "$kernel" >"$dir/fragment"
+	[ "$kernel" != kcsan ] || patched+=(scripts)
 	patches "$kernel" "$dir/patched"
 	for d in "${patched[@]}"; do binds+=("$dir/patched/$d:/linux/$d:ro"); done
 	in_root "$root" "$linux/source:/linux:ro" "${binds[@]}" "$dir:/build" "$ccache:/ccache" -- bash -euc '
@@ -97,8 +100,8 @@ options() {
 
 case ${1-} in
 stock|rt|arm64|arm64-16k) step "kernel-$1" "1 $linux" prepared ;;
-test|rtdebug) step "kernel-$1" "4 $linux $(options "$1")" ours "$1" bzImage ;;
+test|rtdebug|kcsan) step "kernel-$1" "4 $linux $(options "$1")" ours "$1" bzImage ;;
 patched) step patched "1 $linux $(options "${2-}")" patches "${2-}" ;;
 kasan) step kernel-kasan "4 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kasan|patched [KERNEL]" ;;
+*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan|patched [KERNEL]" ;;
 esac

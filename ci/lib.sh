@@ -143,6 +143,7 @@ make_flags() {
 		echo 'ARCH=um SUBARCH=x86 LLVM=1 CC="ccache clang"' \
 			'CFLAGS_stub.o="-fno-stack-protector -fno-pic -fomit-frame-pointer"'
 		;;
+	kcsan) echo 'LLVM=1 CC="ccache clang"' ;;
 	arm64*) echo 'ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC="ccache aarch64-linux-gnu-gcc"' ;;
 	*) echo 'CC="ccache gcc"' ;;
 	esac

@@ -39,10 +39,14 @@ if ! grep -qx CONFIG_RUST=y "$build/.config"; then
 	crate=$(SERIES='' "$top/ci/linux.sh")/source where='M=/out SRP_CRATE=/crate'
 fi
 
+# With the changes of scripts that the kernel was built with.
+scripts=()
+[ ! -d "$build/patched/scripts" ] || scripts=("$build/patched/scripts:/linux/scripts:ro")
+
 # Two builds in one directory would delete each other's files.
 exec {lock}>"$out/.lock"
 flock "$lock"
-in_root "$root" "$linux/source:/linux:ro" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" \
+in_root "$root" "$linux/source:/linux:ro" "${scripts[@]}" "$build:/build:ro" "$src:/srp:ro" "$out:/out" "$crate:/crate:ro" \
 	"$cache/ccache:/ccache" -- bash -euc '
 	export CCACHE_DIR=/ccache
 	flags="$1 $2"

@@ -10,6 +10,7 @@
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt rtdebug long LONG=
 # runs: rxe 6.12 long LONG=
+# runs: rxe kcsan long LONG=
 . "$(dirname "$0")/lib.sh"
 
 begin

@@ -120,8 +120,9 @@ mod tests {
     const LINES: &str = include_str!("../../../userspace-tests/kernel-lines.tsv");
 
     /// Begins of ordinary lines that the page explains, and of lines that the tests write.
-    const OURS: [&str; 7] = [
+    const OURS: [&str; 8] = [
         "ib_srp: ",
+        "BUG: KCSAN: ",
         "scsi ",
         "sd ",
         "I/O error",
