@@ -85,11 +85,11 @@ impl<T> Reactor<T> {
         buffer: Buffer,
         pieces: Vec<Piece>,
     ) -> io::Result<()> {
-        self.number_of(id, token, op, buffer, pieces).map(drop)
+        self.enqueue(id, token, op, buffer, pieces).map(drop)
     }
 
     /// [`Reactor::queue`]. Returns the number of the operation.
-    fn number_of(
+    fn enqueue(
         &mut self,
         id: LinkId,
         token: Option<T>,
@@ -122,22 +122,22 @@ impl<T> Reactor<T> {
 
     /// Sends a message.
     pub fn send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<()> {
-        self.number_of_send(id, token, message).map(drop)
+        self.enqueue_send(id, token, message).map(drop)
     }
 
     /// [`Reactor::send`]. Returns the number of the operation.
-    fn number_of_send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<u64> {
+    fn enqueue_send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<u64> {
         let mut buffer = self.take(id, message.len())?;
         buffer[..message.len()].copy_from_slice(message);
         let len = message.len() as u32;
         let piece = Piece { va: 0, key: 0, len };
-        self.number_of(id, token, Op::Send, buffer, vec![piece])
+        self.enqueue(id, token, Op::Send, buffer, vec![piece])
     }
 
     /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`]
     /// returns the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
-        let last = message.map(|message| self.number_of_send(id, None, message));
+        let last = message.map(|message| self.enqueue_send(id, None, message));
         let last = last.transpose()?;
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         self.leaving.insert(id, Instant::now() + LEAVING);
