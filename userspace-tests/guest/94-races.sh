@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Data races, under KCSAN: I/O from all CPUs on each data path, while attributes are read, the disk and the host are
-# reset, the host reconnects, and the session ends.
+# Data races, under KCSAN: I/O of 512 bytes to 256 KiB from all CPUs, while attributes are read, the disk and the host
+# are reset, and the session ends.
 #
 # deadline: 900
 # takes: 240
