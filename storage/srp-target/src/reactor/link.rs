@@ -25,6 +25,8 @@ pub(super) struct Link<T> {
     /// Whether [`Reactor::welcome`] has accepted it.
     pub(super) welcome: bool,
     pub(super) tokens: Slots<Option<T>>,
+    /// The newest operation.
+    newest: u64,
     /// The operation whose completion starts the disconnect.
     pub(super) last: Option<u64>,
 }
@@ -35,7 +37,8 @@ impl<T> Link<T> {
         if self.tokens.len() >= self.most {
             return Err(io::Error::other("the other side takes no answers"));
         }
-        Ok(self.tokens.insert(token) as u64)
+        self.newest = self.tokens.insert(token) as u64;
+        Ok(self.newest)
     }
 }
 
@@ -63,6 +66,7 @@ impl<T> Reactor<T> {
             messages,
             welcome: false,
             tokens: Slots::default(),
+            newest: 0,
             last: None,
         };
         self.links.insert(id, link);
@@ -85,23 +89,10 @@ impl<T> Reactor<T> {
         buffer: Buffer,
         pieces: Vec<Piece>,
     ) -> io::Result<()> {
-        self.enqueue(id, token, op, buffer, pieces).map(drop)
-    }
-
-    /// [`Reactor::queue`]. Returns the number of the operation.
-    fn enqueue(
-        &mut self,
-        id: LinkId,
-        token: Option<T>,
-        op: Op,
-        buffer: Buffer,
-        pieces: Vec<Piece>,
-    ) -> io::Result<u64> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         let post = post(op, &token);
-        let number = link.token(token)?;
-        link.connection.queue(number, op, post, buffer, pieces)?;
-        Ok(number)
+        let token = link.token(token)?;
+        link.connection.queue(token, op, post, buffer, pieces)
     }
 
     /// Like [`Reactor::queue`], on bytes of the arena. Each piece is preceded by its offset in the
@@ -122,28 +113,24 @@ impl<T> Reactor<T> {
 
     /// Sends a message.
     pub fn send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<()> {
-        self.enqueue_send(id, token, message).map(drop)
-    }
-
-    /// [`Reactor::send`]. Returns the number of the operation.
-    fn enqueue_send(&mut self, id: LinkId, token: Option<T>, message: &[u8]) -> io::Result<u64> {
         let mut buffer = self.take(id, message.len())?;
         buffer[..message.len()].copy_from_slice(message);
         let len = message.len() as u32;
         let piece = Piece { va: 0, key: 0, len };
-        self.enqueue(id, token, Op::Send, buffer, vec![piece])
+        self.queue(id, token, Op::Send, buffer, vec![piece])
     }
 
     /// Sends a message, if any, and disconnects. [`Event::Ended`] follows, or [`Reactor::late`]
     /// returns the connection.
     pub fn leave(&mut self, id: LinkId, message: Option<&[u8]>) -> io::Result<()> {
-        let last = message.map(|message| self.enqueue_send(id, None, message));
-        let last = last.transpose()?;
+        if let Some(message) = message {
+            self.send(id, None, message)?;
+        }
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         self.leaving.insert(id, Instant::now() + LEAVING);
-        link.last = last;
-        if last.is_none() {
-            link.connection.disconnect();
+        match message {
+            Some(_) => link.last = Some(link.newest),
+            None => link.connection.disconnect(),
         }
         Ok(())
     }

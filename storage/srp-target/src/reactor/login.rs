@@ -125,9 +125,6 @@ impl<T> Reactor<T> {
         [receives, len, most]: [usize; 3],
         welcome: bool,
     ) -> io::Result<()> {
-        if self.registrar.has(id) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
         let incoming = self.waiting.get(&id).ok_or_else(gone)?;
         let device = incoming.device(self.hosts.values().map(|h| &h.device))?;
         let host = self.host(&device)?;
@@ -141,7 +138,6 @@ impl<T> Reactor<T> {
             most,
             messages,
             welcome,
-            wanted: true,
         };
         self.registrar.register(id, accepting, [receives, len]);
         Ok(())
@@ -159,6 +155,7 @@ impl<T> Reactor<T> {
                 }
             };
             let Some(incoming) = self.waiting.remove(&id) else {
+                self.registrar.release(buffers);
                 continue;
             };
             let (host, domain, most) = (accepting.host, accepting.domain, accepting.most);

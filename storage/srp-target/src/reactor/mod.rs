@@ -199,7 +199,6 @@ impl<T> Reactor<T> {
             self.release(mapped);
         }
         self.waiting.remove(&id);
-        self.registrar.forget(id);
         self.wanted.remove(&id);
         if let Some(making) = self.connects.get(id) {
             making.wanted = false;

@@ -24,8 +24,6 @@ pub(super) struct Accepting {
     pub(super) messages: usize,
     /// Whether it is of a role.
     pub(super) welcome: bool,
-    /// Whether the request still waits.
-    pub(super) wanted: bool,
 }
 
 type Buffers = io::Result<Vec<Buffer>>;
@@ -72,32 +70,16 @@ impl Registrar {
         self.worker.give(Job::Release(Box::new(what)));
     }
 
-    /// Returns whether the buffers of a request are being registered.
-    pub(super) fn has(&self, id: LinkId) -> bool {
-        self.accepting.contains_key(&id)
-    }
-
-    /// The request of a connection no longer waits.
-    pub(super) fn forget(&mut self, id: LinkId) {
-        if let Some(accepting) = self.accepting.get_mut(&id) {
-            accepting.wanted = false;
-        }
-    }
-
-    /// All connections on a device.
+    /// All connections on a device, also those whose requests have ended meanwhile.
     pub(super) fn on(&self, host: HostId) -> impl Iterator<Item = (&LinkId, &Accepting)> {
         self.accepting.iter().filter(move |(_, a)| a.host == host)
     }
 
     /// Takes the connections whose buffers are registered, or cannot be.
     pub(super) fn registered(&mut self) -> Vec<(LinkId, Accepting, Buffers)> {
-        let mut all = Vec::new();
-        for (id, buffers) in self.worker.done().into_iter().flatten() {
-            match self.accepting.remove(&id) {
-                Some(accepting) if accepting.wanted => all.push((id, accepting, buffers)),
-                _ => self.release(buffers),
-            }
-        }
-        all
+        let done = self.worker.done().into_iter().flatten();
+        let accepting = &mut self.accepting;
+        let with = done.filter_map(|(id, buffers)| Some((id, accepting.remove(&id)?, buffers)));
+        with.collect()
     }
 }
