@@ -221,9 +221,8 @@ impl Fabric {
         };
         let sessions = Sessions::new(woken.iter().map(wake).collect());
         let (mut all, mut inboxes) = (Vec::new(), Vec::new());
-        for (number, woken) in woken.into_iter().enumerate() {
-            let mut reactor = Reactor::calling()?;
-            reactor.part(number, reactors);
+        let parts = Reactor::parts(reactors)?.into_iter().zip(woken);
+        for (number, (reactor, woken)) in parts.enumerate() {
             let units = units.clone();
             let target = Target::thread(settings, units, Arc::clone(&sessions), number);
             let (thread, inbox) = Thread::new(reactor, target, woken, threads)?;

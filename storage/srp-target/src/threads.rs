@@ -2,41 +2,31 @@
 
 //! Threads that run until they have a result.
 
-use std::{
-    io,
-    os::fd::RawFd,
-    sync::mpsc::{channel, Receiver, Sender},
-    thread,
-};
+use std::{io, os::fd::RawFd, thread};
 
-use crate::wake::{Waker, Woken};
+use crate::results::{ResultSender, Results};
 
 /// The threads, and their results.
 pub(crate) struct Threads<R> {
-    sender: Sender<R>,
-    results: Receiver<R>,
-    woken: Woken,
-    waker: Waker,
+    results: Results<R>,
+    sender: ResultSender<R>,
     /// Number of threads whose results are not taken.
     running: usize,
 }
 
 impl<R> Threads<R> {
     pub(crate) fn new() -> io::Result<Self> {
-        let (sender, results) = channel();
-        let (woken, waker) = Woken::new()?;
+        let (results, sender) = Results::new()?;
         Ok(Self {
-            sender,
             results,
-            woken,
-            waker,
+            sender,
             running: 0,
         })
     }
 
     /// Descriptor that is readable when a thread has ended.
     pub(crate) fn fd(&self) -> RawFd {
-        self.woken.fd()
+        self.results.fd()
     }
 
     /// Number of threads whose results are not taken.
@@ -53,12 +43,8 @@ impl<R> Threads<R> {
     where
         R: Send + 'static,
     {
-        let (sender, waker) = (self.sender.clone(), self.waker.clone());
-        let all = move || {
-            // Without a receiver the process ends.
-            let _ = sender.send(work());
-            waker.wake();
-        };
+        let sender = self.sender.clone();
+        let all = move || sender.send(work());
         thread::Builder::new().name(name.into()).spawn(all)?;
         self.running += 1;
         Ok(())
@@ -66,8 +52,7 @@ impl<R> Threads<R> {
 
     /// Takes the results.
     pub(crate) fn results(&mut self) -> Vec<R> {
-        self.woken.clear();
-        let all: Vec<_> = self.results.try_iter().collect();
+        let all = self.results.take();
         self.running -= all.len();
         all
     }

@@ -12,6 +12,7 @@ static char misuse[512];
 static struct mr *mrs[KEYS];
 static size_t registered, most = SIZE_MAX;
 static unsigned int slow_ms;
+static int slow_now, slow_most;
 static unsigned int next_key = 1;
 
 void fake_wrong(const char *what, const char *how)
@@ -290,8 +291,15 @@ static void wait_for(size_t len)
 
 	pthread_mutex_lock(&fake_lock);
 	ms = len < LARGE ? 0 : slow_ms;
+	if (ms && ++slow_now > slow_most)
+		slow_most = slow_now;
 	pthread_mutex_unlock(&fake_lock);
+	if (!ms)
+		return;
 	usleep(ms * 1000);
+	pthread_mutex_lock(&fake_lock);
+	slow_now--;
+	pthread_mutex_unlock(&fake_lock);
 }
 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, unsigned int access)
@@ -525,6 +533,18 @@ void fake_slow(unsigned int ms)
 	pthread_mutex_lock(&fake_lock);
 	slow_ms = ms;
 	pthread_mutex_unlock(&fake_lock);
+}
+
+/* The most of these calls that have run at the same time, since the last call. */
+int fake_at_once(void)
+{
+	int n;
+
+	pthread_mutex_lock(&fake_lock);
+	n = slow_most;
+	slow_most = 0;
+	pthread_mutex_unlock(&fake_lock);
+	return n;
 }
 
 /* The first use of something that was closed or destroyed, or "". */

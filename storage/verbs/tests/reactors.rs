@@ -24,14 +24,10 @@ struct Shared {
 
 impl Shared {
     fn new(listen: &str) -> Self {
-        let side = |number| {
-            let mut side = Side::new(&[]);
-            side.reactor.part(number, 2);
-            side
-        };
+        let parts = Reactor::parts(2).unwrap();
         Self {
             door: Reactor::new(listen.parse().unwrap()).unwrap(),
-            sides: (0..2).map(side).collect(),
+            sides: parts.into_iter().map(Side::with).collect(),
             client: Side::new(&[]),
             requests: Vec::new(),
             turn: 0,

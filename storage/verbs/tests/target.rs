@@ -123,13 +123,19 @@ fn a_session_with_a_channel_on_each_reactor() {
 }
 
 /// A large login takes long to register, and as long to release. Commands of another session go on
-/// meanwhile.
+/// meanwhile. The reactors register one after the other.
 #[test]
 fn large_logins_delay_no_session() {
+    for reactors in [1, 3] {
+        large_logins(reactors);
+    }
+}
+
+fn large_logins(reactors: usize) {
     const WAIT: Duration = Duration::from_millis(200);
     const LOGINS: usize = 8;
     let _alone = alone();
-    let target = Running::new("0.0.0.0:5041", 1);
+    let target = Running::new("0.0.0.0:5041", reactors);
     let mut side = Side::new(&[]);
     let id = login(&mut side, "192.0.2.1:5041", 1, 260);
     until(&mut side, "the session", |s| s.connected.contains(&id));
@@ -141,9 +147,11 @@ fn large_logins_delay_no_session() {
             test(side, id);
             count += 1;
         }
-        println!("{count} commands beside {LOGINS} {what}");
+        println!("{count} commands beside {LOGINS} {what}, {reactors} reactors");
         assert!(count > 4 * LOGINS, "{count} commands");
     };
+    // Those of other tests.
+    at_once();
     slow(WAIT);
     let large = |n| login(&mut side, "192.0.2.1:5041", 2 + n, MAX_IT_IU_LEN);
     let links: Vec<_> = (0..LOGINS as u8).map(large).collect();
@@ -151,6 +159,7 @@ fn large_logins_delay_no_session() {
     links.iter().for_each(|id| side.reactor.close(*id));
     commands(&mut side, "ends", &|_| registered() < before + (1 << 20));
     slow(Duration::ZERO);
+    assert_eq!(at_once(), 1);
     drop(target);
     drop(side);
     assert_eq!(misuse(), "");

@@ -13,10 +13,11 @@ use verbs::{Buffer, Device, Events, Incoming, Trouble};
 
 use super::{act, refused, Commands, Token};
 use crate::{
+    pool::Fatal,
     reactor::{Event, Reactor, ENDING, EVENTS},
     target::Target,
     wake::{Waker, Woken},
-    workers::{execute, Fatal, Workers},
+    workers::{execute, Workers},
 };
 
 /// What other threads send.

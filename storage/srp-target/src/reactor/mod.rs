@@ -108,8 +108,21 @@ impl<T> Reactor<T> {
 
     /// Creates a reactor without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
+        Self::part(Registrar::new(&registrar::start()?)?, 0, 1)
+    }
+
+    /// Creates `of` reactors of a process without a listener. They have different numbers for
+    /// connections, a part each of the memory of a device, and one thread that registers and
+    /// releases memory. Returns the error of the failed system call.
+    pub fn parts(of: usize) -> io::Result<Vec<Self>> {
+        let thread = registrar::start()?;
+        let part = |number| Self::part(Registrar::new(&thread)?, number, of);
+        (0..of).map(part).collect()
+    }
+
+    fn part(registrar: Registrar, number: usize, of: usize) -> io::Result<Self> {
         Ok(Self {
-            registrar: Registrar::new()?,
+            registrar,
             links: BTreeMap::new(),
             waiting: HashMap::new(),
             wanted: HashMap::new(),
@@ -119,8 +132,8 @@ impl<T> Reactor<T> {
             names: HashMap::new(),
             open: HashMap::new(),
             leaving: BTreeMap::new(),
-            next: 1,
-            of: 1,
+            next: 1 + number as LinkId,
+            of,
             happened: VecDeque::new(),
             ready: None,
             hosts: BTreeMap::new(),
@@ -131,13 +144,6 @@ impl<T> Reactor<T> {
             doors: Vec::new(),
             events: Events::new()?,
         })
-    }
-
-    /// Makes this one of `of` reactors of a process, which have different numbers for connections,
-    /// and a part each of the memory of a device. Call it before any connection is made.
-    pub fn part(&mut self, number: usize, of: usize) {
-        self.next = 1 + number as LinkId;
-        self.of = of;
     }
 
     /// Where connection requests for this reactor go, see [`Reactor::hand_over`].

@@ -1,16 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The thread that registers the receive buffers of incoming connections, and releases ended
-//! connections with their memory. Both pin or unpin many pages, so the connections of the reactor
-//! do not wait for them. As it has one thread, buffers are registered when those of all connections
-//! that ended before are released.
+//! connections with their memory, for all reactors of a process. Both pin or unpin many pages, so
+//! connections do not wait for them. As it is one thread, logins take at most one CPU from the
+//! reactors, and buffers are registered when those of all connections that ended before are
+//! released.
 
-use std::{any::Any, collections::HashMap, io, os::fd::RawFd};
+use std::{
+    any::Any,
+    collections::HashMap,
+    io,
+    os::fd::RawFd,
+    sync::{
+        mpsc::{channel, Sender},
+        Arc,
+    },
+};
 
 use verbs::{Buffer, Device};
 
 use super::{host::HostId, LinkId};
-use crate::workers::Workers;
+use crate::{
+    pool::Pool,
+    results::{ResultSender, Results},
+};
 
 /// An incoming connection whose buffers the thread registers.
 pub(super) struct Accepting {
@@ -28,46 +41,86 @@ pub(super) struct Accepting {
 
 type Buffers = io::Result<Vec<Buffer>>;
 
-enum Job {
-    Register(LinkId, Device, [usize; 2]),
+pub(super) enum Job {
+    Register {
+        id: LinkId,
+        domain: Device,
+        sizes: [usize; 2],
+        to: ResultSender<(LinkId, Buffers)>,
+    },
     Release(#[allow(dead_code)] Box<dyn Any + Send>),
+    /// Tells a reactor that its earlier jobs are done.
+    Last(Sender<()>),
 }
 
-fn work(job: Job) -> Option<(LinkId, Buffers)> {
+fn work(job: Job) {
     match job {
-        Job::Register(id, domain, [receives, len]) => Some((id, domain.buffers(receives, len))),
-        Job::Release(_) => None,
+        Job::Register {
+            id,
+            domain,
+            sizes: [receives, len],
+            to,
+        } => to.send((id, domain.buffers(receives, len))),
+        Job::Release(_) => {}
+        Job::Last(to) => {
+            let _ = to.send(());
+        }
     }
 }
 
+/// Starts the thread, which ends with the last [`Registrar`]. Returns the error of the failed
+/// system call.
+pub(super) fn start() -> io::Result<Arc<Pool<Job>>> {
+    Pool::new("registrar", 1, work).map(Arc::new)
+}
+
+/// What the thread does for one reactor. Drop waits for it.
 pub(super) struct Registrar {
-    worker: Workers<Job, Option<(LinkId, Buffers)>>,
+    thread: Arc<Pool<Job>>,
     accepting: HashMap<LinkId, Accepting>,
+    results: Results<(LinkId, Buffers)>,
+    sender: ResultSender<(LinkId, Buffers)>,
+}
+
+impl Drop for Registrar {
+    fn drop(&mut self) {
+        let (done, last) = channel();
+        self.thread.give(Job::Last(done));
+        let _ = last.recv();
+    }
 }
 
 impl Registrar {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(thread: &Arc<Pool<Job>>) -> io::Result<Self> {
+        let (results, sender) = Results::new()?;
         Ok(Self {
-            worker: Workers::new(1, work)?,
+            thread: Arc::clone(thread),
             accepting: HashMap::new(),
+            results,
+            sender,
         })
     }
 
-    /// Descriptor that is readable when the thread has done something.
+    /// Descriptor that is readable when the thread has registered something.
     pub(super) fn fd(&self) -> RawFd {
-        self.worker.fd()
+        self.results.fd()
     }
 
     /// Begins to register `receives` buffers of `len` bytes.
     pub(super) fn register(&mut self, id: LinkId, accepting: Accepting, sizes: [usize; 2]) {
-        let domain = accepting.domain.clone();
+        let (domain, to) = (accepting.domain.clone(), self.sender.clone());
         self.accepting.insert(id, accepting);
-        self.worker.give(Job::Register(id, domain, sizes));
+        self.thread.give(Job::Register {
+            id,
+            domain,
+            sizes,
+            to,
+        });
     }
 
     /// Begins to release what takes long to drop.
     pub(super) fn release(&self, what: impl Send + 'static) {
-        self.worker.give(Job::Release(Box::new(what)));
+        self.thread.give(Job::Release(Box::new(what)));
     }
 
     /// All connections on a device, also those whose requests have ended meanwhile.
@@ -77,7 +130,7 @@ impl Registrar {
 
     /// Takes the connections whose buffers are registered, or cannot be.
     pub(super) fn registered(&mut self) -> Vec<(LinkId, Accepting, Buffers)> {
-        let done = self.worker.done().into_iter().flatten();
+        let done = self.results.take().into_iter();
         let accepting = &mut self.accepting;
         let with = done.filter_map(|(id, buffers)| Some((id, accepting.remove(&id)?, buffers)));
         with.collect()

@@ -23,6 +23,7 @@ extern "C" {
     fn fake_limit(bytes: c_long);
     fn fake_slow(ms: u32);
     fn fake_registered() -> c_long;
+    fn fake_at_once() -> c_int;
     fn fake_open() -> c_int;
     fn fake_asked() -> c_int;
     fn fake_doorbells() -> c_int;
@@ -75,6 +76,12 @@ pub(crate) fn slow(time: Duration) {
 pub(crate) fn registered() -> c_long {
     // SAFETY: The function has no preconditions.
     unsafe { fake_registered() }
+}
+
+/// The most registrations and ends that have been slow at the same time, since the last call.
+pub(crate) fn at_once() -> i32 {
+    // SAFETY: The function has no preconditions.
+    unsafe { fake_at_once() }
 }
 
 /// Number of open contexts.
@@ -135,6 +142,10 @@ impl Side {
         for at in listen {
             reactor.listen(at.parse().unwrap()).unwrap();
         }
+        Self::with(reactor)
+    }
+
+    pub(crate) fn with(reactor: Reactor<()>) -> Self {
         Self {
             reactor,
             connected: Vec::new(),
