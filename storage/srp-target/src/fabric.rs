@@ -2,6 +2,7 @@
 
 //! Carries out the actions of a [`Target`] on RDMA devices.
 
+mod parked;
 mod thread;
 
 use std::{io, net::SocketAddr, os::fd::AsRawFd, sync::Arc};

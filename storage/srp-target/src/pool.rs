@@ -51,12 +51,14 @@ impl<J: Send + 'static> Pool<J> {
         let queue = Arc::new(Mutex::new(queue));
         let start = || {
             let (queue, work) = (Arc::clone(&queue), work.clone());
-            thread::Builder::new().name(name.into()).spawn(move || loop {
-                let _fatal = Fatal;
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                let Ok(job) = next else { return };
-                work(job);
-            })
+            thread::Builder::new()
+                .name(name.into())
+                .spawn(move || loop {
+                    let _fatal = Fatal;
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(job) = next else { return };
+                    work(job);
+                })
         };
         Ok(Self {
             threads: (0..count).map(|_| start()).collect::<io::Result<_>>()?,

@@ -15,7 +15,7 @@ use srp_target::{
     disk::Disk,
     fabric::Fabric,
     proto::{
-        cmd::Cmd,
+        cmd::{Cmd, DirectBuf, Direction},
         ids::{Lun, PortId},
         login_iu::{LoginReqRdma, MultiChannel, Requested},
     },
@@ -160,6 +160,81 @@ fn large_logins(reactors: usize) {
     commands(&mut side, "ends", &|_| registered() < before + (1 << 20));
     slow(Duration::ZERO);
     assert_eq!(at_once(), 1);
+    drop(target);
+    drop(side);
+    assert_eq!(misuse(), "");
+}
+
+/// Begins READs and WRITEs of 1 MiB.
+fn transfer(side: &mut Side, id: LinkId, count: u64) {
+    const BLOCKS: u16 = 2048;
+    let data = DirectBuf::new(0, 1, u32::from(BLOCKS) * 512);
+    for tag in 0..count {
+        let (code, direction) = match tag % 2 {
+            0 => (0x28, Direction::FromDevice),
+            _ => (0x2a, Direction::ToDevice),
+        };
+        let [high, low] = BLOCKS.to_be_bytes();
+        let (lun, cdb) = (Lun::from_int(0), &[code, 0, 0, 0, 0, 0, 0, high, low, 0]);
+        let mut iu = [0; LEN];
+        let command = Cmd { tag, lun, cdb };
+        let n = command.build_direct(&mut iu, direction, &data).unwrap();
+        side.reactor.send(id, None, &iu[..n]).unwrap();
+    }
+}
+
+/// Memory for the data of a command takes long to register. Commands of another session go on
+/// meanwhile, also if the session of the data ends.
+#[test]
+fn large_data_delays_no_session() {
+    const WAIT: Duration = Duration::from_millis(200);
+    const COUNT: u64 = 8;
+    let _alone = alone();
+    let target = Running::new("0.0.0.0:5044", 1);
+    let mut side = Side::new(&[]);
+    let [id, other] = [1, 2].map(|initiator| login(&mut side, "192.0.2.1:5044", initiator, 260));
+    until(&mut side, "the sessions", |s| s.connected.len() == 2);
+    let before = registered();
+    slow(WAIT);
+    transfer(&mut side, other, COUNT);
+    let mut count = 0;
+    while side.received.get(&other) != Some(&(COUNT as usize)) {
+        test(&mut side, id);
+        count += 1;
+    }
+    println!("{count} commands beside {COUNT} with data");
+    assert!(count > 4 * COUNT, "{count} commands");
+    assert!(registered() > before);
+
+    let last = login(&mut side, "192.0.2.1:5044", 3, 260);
+    until(&mut side, "the session", |s| s.connected.contains(&last));
+    transfer(&mut side, last, COUNT);
+    test(&mut side, id);
+    [last, other].map(|id| side.reactor.close(id));
+    while registered() > before {
+        test(&mut side, id);
+    }
+    slow(Duration::ZERO);
+    drop(target);
+    drop(side);
+    assert_eq!(misuse(), "");
+}
+
+/// A command without memory for its data is answered, and does not end the session.
+#[test]
+fn a_command_without_memory_is_refused() {
+    let _alone = alone();
+    let target = Running::new("0.0.0.0:5045", 1);
+    let mut side = Side::new(&[]);
+    let id = login(&mut side, "192.0.2.1:5045", 1, 260);
+    until(&mut side, "the session", |s| s.connected.contains(&id));
+    limit(1 << 19);
+    transfer(&mut side, id, 4);
+    until(&mut side, "the responses", |s| s.all_received() == 4);
+    limit(-1);
+    test(&mut side, id);
+    transfer(&mut side, id, 4);
+    until(&mut side, "the responses", |s| s.all_received() == 9);
     drop(target);
     drop(side);
     assert_eq!(misuse(), "");

@@ -156,6 +156,7 @@ impl Carrier {
                     rules.sent(task);
                 }
             },
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why.filter(|why| why != FLUSHED) {
                     let number = rules.number(id).unwrap_or_default();

@@ -11,11 +11,11 @@ use std::{
 
 use verbs::{Buffer, Device, Events, Incoming, Trouble};
 
-use super::{act, refused, Commands, Token};
+use super::{act, parked::Parked, refused, Commands, Token};
 use crate::{
     pool::Fatal,
-    reactor::{Event, Reactor, ENDING, EVENTS},
-    target::Target,
+    reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
+    target::{Action, Target},
     wake::{Waker, Woken},
     workers::{execute, Workers},
 };
@@ -50,6 +50,7 @@ impl Inbox {
 /// A reactor. Dropped in field order: writes end before the connections.
 pub(super) struct Thread {
     workers: Commands,
+    parked: Parked,
     reactor: Reactor<Token>,
     target: Target<Buffer>,
     mail: Receiver<Mail>,
@@ -72,6 +73,7 @@ impl Thread {
         let events = reactor.events();
         let this = Self {
             workers: Workers::new(threads, execute)?,
+            parked: Parked::default(),
             reactor,
             target,
             mail,
@@ -127,6 +129,9 @@ impl Thread {
             for id in self.reactor.late() {
                 self.target.ended(id);
             }
+            for id in self.parked.ended(&self.reactor) {
+                self.resume(id, false);
+            }
             self.act();
             for (device, trouble) in self.reactor.foreign() {
                 for other in &self.others {
@@ -172,6 +177,7 @@ impl Thread {
                     self.target.sent(task);
                 }
             },
+            Event::Memory { id, registered } => self.resume(id, !registered),
             Event::Connected { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
@@ -189,9 +195,28 @@ impl Thread {
                 return;
             }
             for action in actions {
-                let (reactor, target) = (&mut self.reactor, &mut self.target);
-                act(reactor, target, &self.workers, action, |token| token);
+                let (reactor, target) = (&mut self.reactor, &self.target);
+                if let Some(action) = self.parked.pass(reactor, target, action) {
+                    self.carry_out(action);
+                }
             }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action<Buffer>) {
+        let (reactor, target) = (&mut self.reactor, &mut self.target);
+        act(reactor, target, &self.workers, action, |token| token);
+    }
+
+    /// Carries out the actions of a connection that have waited for memory, the first one `anyway`.
+    fn resume(&mut self, id: LinkId, mut anyway: bool) {
+        loop {
+            let (reactor, target) = (&mut self.reactor, &self.target);
+            let Some(action) = self.parked.next(reactor, target, id, anyway) else {
+                return;
+            };
+            anyway = false;
+            self.carry_out(action);
         }
     }
 }

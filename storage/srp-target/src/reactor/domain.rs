@@ -2,7 +2,11 @@
 
 //! The protection domain of a connection and its memory.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    sync::Arc,
+};
 
 use verbs::{Buffer, Device, Mapped};
 
@@ -26,8 +30,15 @@ pub(super) struct Domain {
     /// Maximum registered memory of the device, in bytes.
     most: usize,
     free: HashMap<usize, Vec<Buffer>>,
+    /// The sizes of which a buffer is being registered.
+    registering: BTreeSet<usize>,
     /// The arena, if the peer may access it.
     mapped: Option<Arc<Mapped>>,
+}
+
+/// The size of a buffer for `len` bytes.
+fn size(len: usize) -> usize {
+    len.next_power_of_two().max(SMALL)
 }
 
 impl Domain {
@@ -37,6 +48,7 @@ impl Domain {
             domain,
             most: MEMORY / of,
             free: HashMap::new(),
+            registering: BTreeSet::new(),
             mapped: None,
         }
     }
@@ -49,7 +61,7 @@ impl Domain {
     /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or
     /// the kernel's, forbids that.
     fn take(&mut self, len: usize) -> io::Result<Option<Buffer>> {
-        let size = len.next_power_of_two().max(SMALL);
+        let size = size(len);
         if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
             return Ok(Some(buffer));
         }
@@ -178,6 +190,48 @@ impl<T> Reactor<T> {
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
         let buffer = link.domain.take(len)?;
         buffer.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Returns whether [`Reactor::take`] has a buffer of at least `len` bytes for a connection, or
+    /// fails, without registering a large one. If it returns false, a thread registers one, and
+    /// [`Event::Memory`] follows, or [`Event::Ended`].
+    pub fn prepare(&mut self, id: LinkId, len: usize) -> bool {
+        let size = size(len);
+        if size <= SMALL {
+            return true;
+        }
+        let Some(link) = self.links.get_mut(&id) else {
+            return true;
+        };
+        if link.domain.free.get(&size).is_some_and(|b| !b.is_empty()) {
+            return true;
+        }
+        if !link.domain.registering.insert(size) {
+            return false;
+        }
+        let (device, most) = (link.device, link.domain.most);
+        let domain = link.domain.domain.clone();
+        if domain.registered() + size > most {
+            for link in self.links.values_mut().filter(|l| l.device == device) {
+                let free = std::mem::take(&mut link.domain.free);
+                self.registrar.release_data(free);
+            }
+        }
+        self.registrar.register_data(id, domain, [size, most]);
+        false
+    }
+
+    /// Keeps a buffer that is registered for [`Reactor::prepare`].
+    pub(super) fn keep(&mut self, id: LinkId, size: usize, buffers: io::Result<Vec<Buffer>>) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return self.registrar.release_data(buffers);
+        };
+        link.domain.registering.remove(&size);
+        let registered = buffers.is_ok();
+        for buffer in buffers.into_iter().flatten() {
+            link.domain.give(buffer);
+        }
+        self.happened.push_back(Event::Memory { id, registered });
     }
 
     /// Returns the buffer, or a copy in the protection domain of this connection if it is of

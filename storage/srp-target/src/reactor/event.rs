@@ -52,6 +52,13 @@ pub enum Event<T> {
         /// The buffer of the operation; `None` for bytes of an arena.
         buffer: Option<Buffer>,
     },
+    /// A buffer that [`Reactor::prepare`] asked for is registered, or cannot be.
+    Memory {
+        /// The connection.
+        id: LinkId,
+        /// Whether it is registered.
+        registered: bool,
+    },
     /// The connection has ended or failed. It has no further events.
     Ended {
         /// The connection.
@@ -84,6 +91,7 @@ impl<T> Reactor<T> {
                 }
                 Some(event) => {
                     let (Event::Connected { id }
+                    | Event::Memory { id, .. }
                     | Event::Received { id, .. }
                     | Event::Done { id, .. }) = &event
                     else {

@@ -10,7 +10,12 @@ use std::{
 
 use verbs::{Buffer, Connection, Device, Events, Incoming, Key, Listener, Outgoing};
 
-use super::{connect::Making, gone, registrar::Accepting, Event, LinkId, Reactor};
+use super::{
+    connect::Making,
+    gone,
+    registrar::{Accepting, Registered},
+    Event, LinkId, Reactor,
+};
 
 /// Time between two tries to listen at an address whose device is gone.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -143,32 +148,36 @@ impl<T> Reactor<T> {
         Ok(())
     }
 
-    /// Accepts the connections whose buffers are registered.
+    /// Accepts the connections whose buffers are registered, and keeps buffers for data.
     pub(super) fn registered(&mut self) {
-        for (id, accepting, buffers) in self.registrar.registered() {
-            let buffers = match buffers {
-                Ok(buffers) => buffers,
-                Err(e) => {
+        for registered in self.registrar.registered() {
+            match registered {
+                Registered::Login(id, accepting, Ok(buffers)) => {
+                    self.accepted(id, accepting, buffers);
+                }
+                Registered::Login(id, _, Err(e)) => {
                     let why = e.to_string();
                     self.happened.push_back(Event::Refused { id, why });
-                    continue;
                 }
-            };
-            let Some(incoming) = self.waiting.remove(&id) else {
-                self.registrar.release(buffers);
-                continue;
-            };
-            let (host, domain, most) = (accepting.host, accepting.domain, accepting.most);
-            let sizes = [most, accepting.messages];
-            match Connection::accept(incoming, &domain, id, buffers, &accepting.response) {
-                Ok(connection) => self.add(id, connection, (host, domain), sizes),
-                Err(e) => self.end(id, Some(format!("cannot accept it: {e}"))),
+                Registered::Data(id, size, buffers) => self.keep(id, size, buffers),
             }
-            if let (true, Some(link)) = (accepting.welcome, self.links.get_mut(&id)) {
-                link.welcome = true;
-                if self.guard.is_none() {
-                    self.happened.push_back(Event::Connected { id });
-                }
+        }
+    }
+
+    fn accepted(&mut self, id: LinkId, accepting: Accepting, buffers: Vec<Buffer>) {
+        let Some(incoming) = self.waiting.remove(&id) else {
+            return self.registrar.release(buffers);
+        };
+        let (host, domain, most) = (accepting.host, accepting.domain, accepting.most);
+        let sizes = [most, accepting.messages];
+        match Connection::accept(incoming, &domain, id, buffers, &accepting.response) {
+            Ok(connection) => self.add(id, connection, (host, domain), sizes),
+            Err(e) => self.end(id, Some(format!("cannot accept it: {e}"))),
+        }
+        if let (true, Some(link)) = (accepting.welcome, self.links.get_mut(&id)) {
+            link.welcome = true;
+            if self.guard.is_none() {
+                self.happened.push_back(Event::Connected { id });
             }
         }
     }

@@ -32,7 +32,7 @@ use host::{Host, HostId};
 use link::Link;
 use login::{Door, Wanted};
 use ready::Ready;
-use registrar::Registrar;
+use registrar::{Pools, Registrar};
 
 /// Grace period of all connections when the program ends.
 pub const ENDING: Duration = Duration::from_secs(5);
@@ -108,15 +108,15 @@ impl<T> Reactor<T> {
 
     /// Creates a reactor without a listener. Returns the error of the failed system call.
     pub fn calling() -> io::Result<Self> {
-        Self::part(Registrar::new(&registrar::start()?)?, 0, 1)
+        Self::part(Registrar::new(Pools::new()?)?, 0, 1)
     }
 
     /// Creates `of` reactors of a process without a listener. They have different numbers for
-    /// connections, a part each of the memory of a device, and one thread that registers and
-    /// releases memory. Returns the error of the failed system call.
+    /// connections, a part each of the memory of a device, and the same threads that register and
+    /// release memory. Returns the error of the failed system call.
     pub fn parts(of: usize) -> io::Result<Vec<Self>> {
-        let thread = registrar::start()?;
-        let part = |number| Self::part(Registrar::new(&thread)?, number, of);
+        let pools = Pools::new()?;
+        let part = |number| Self::part(Registrar::new(pools.clone())?, number, of);
         (0..of).map(part).collect()
     }
 

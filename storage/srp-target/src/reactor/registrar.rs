@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The thread that registers the receive buffers of incoming connections, and releases ended
-//! connections with their memory, for all reactors of a process. Both pin or unpin many pages, so
-//! connections do not wait for them. As it is one thread, logins take at most one CPU from the
-//! reactors, and buffers are registered when those of all connections that ended before are
-//! released.
+//! The two threads that register memory for all reactors of a process: one the receive buffers of
+//! incoming connections, one buffers for data. The first one also releases ended connections with
+//! their memory. Each of these pins or unpins many pages, so connections do not wait for it, nor
+//! data for logins. Receive buffers are registered when those of all connections that ended before
+//! are released.
 
 use std::{
     any::Any,
@@ -41,12 +41,32 @@ pub(super) struct Accepting {
 
 type Buffers = io::Result<Vec<Buffer>>;
 
-pub(super) enum Job {
-    Register {
+/// What is registered, or cannot be.
+pub(super) enum Registered {
+    /// The receive buffers of a connection.
+    Login(LinkId, Accepting, Buffers),
+    /// A buffer of this size for data.
+    Data(LinkId, usize, Buffers),
+}
+
+enum Made {
+    Login(LinkId, Buffers),
+    Data(LinkId, usize, Buffers),
+}
+
+enum Job {
+    Login {
         id: LinkId,
         domain: Device,
         sizes: [usize; 2],
-        to: ResultSender<(LinkId, Buffers)>,
+        to: ResultSender<Made>,
+    },
+    Data {
+        id: LinkId,
+        domain: Device,
+        size: usize,
+        most: usize,
+        to: ResultSender<Made>,
     },
     Release(#[allow(dead_code)] Box<dyn Any + Send>),
     /// Tells a reactor that its earlier jobs are done.
@@ -55,12 +75,25 @@ pub(super) enum Job {
 
 fn work(job: Job) {
     match job {
-        Job::Register {
+        Job::Login {
             id,
             domain,
             sizes: [receives, len],
             to,
-        } => to.send((id, domain.buffers(receives, len))),
+        } => to.send(Made::Login(id, domain.buffers(receives, len))),
+        Job::Data {
+            id,
+            domain,
+            size,
+            most,
+            to,
+        } => {
+            let buffers = match domain.registered() + size > most {
+                true => Err(io::ErrorKind::OutOfMemory.into()),
+                false => domain.buffers(1, size),
+            };
+            to.send(Made::Data(id, size, buffers));
+        }
         Job::Release(_) => {}
         Job::Last(to) => {
             let _ = to.send(());
@@ -68,40 +101,52 @@ fn work(job: Job) {
     }
 }
 
-/// Starts the thread, which ends with the last [`Registrar`]. Returns the error of the failed
-/// system call.
-pub(super) fn start() -> io::Result<Arc<Pool<Job>>> {
-    Pool::new("registrar", 1, work).map(Arc::new)
+/// The threads. They end with the last clone.
+#[derive(Clone)]
+pub(super) struct Pools {
+    logins: Arc<Pool<Job>>,
+    data: Arc<Pool<Job>>,
 }
 
-/// What the thread does for one reactor. Drop waits for it.
+impl Pools {
+    /// Starts the threads. Returns the error of the failed system call.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            logins: Arc::new(Pool::new("logins", 1, work)?),
+            data: Arc::new(Pool::new("data", 1, work)?),
+        })
+    }
+}
+
+/// What the threads do for one reactor. Drop waits for it.
 pub(super) struct Registrar {
-    thread: Arc<Pool<Job>>,
+    pools: Pools,
     accepting: HashMap<LinkId, Accepting>,
-    results: Results<(LinkId, Buffers)>,
-    sender: ResultSender<(LinkId, Buffers)>,
+    results: Results<Made>,
+    sender: ResultSender<Made>,
 }
 
 impl Drop for Registrar {
     fn drop(&mut self) {
         let (done, last) = channel();
-        self.thread.give(Job::Last(done));
-        let _ = last.recv();
+        self.pools.logins.give(Job::Last(done.clone()));
+        self.pools.data.give(Job::Last(done));
+        last.into_iter().for_each(drop);
     }
 }
 
 impl Registrar {
-    pub(super) fn new(thread: &Arc<Pool<Job>>) -> io::Result<Self> {
+    pub(super) fn new(pools: Pools) -> io::Result<Self> {
         let (results, sender) = Results::new()?;
         Ok(Self {
-            thread: Arc::clone(thread),
+            pools,
             accepting: HashMap::new(),
             results,
             sender,
         })
     }
 
-    /// Descriptor that is readable when the thread has registered something.
+    /// Descriptor that is readable when something is registered.
     pub(super) fn fd(&self) -> RawFd {
         self.results.fd()
     }
@@ -110,7 +155,7 @@ impl Registrar {
     pub(super) fn register(&mut self, id: LinkId, accepting: Accepting, sizes: [usize; 2]) {
         let (domain, to) = (accepting.domain.clone(), self.sender.clone());
         self.accepting.insert(id, accepting);
-        self.thread.give(Job::Register {
+        self.pools.logins.give(Job::Login {
             id,
             domain,
             sizes,
@@ -118,9 +163,27 @@ impl Registrar {
         });
     }
 
+    /// Begins to register a buffer of `size` bytes for data, if the device then has no more than
+    /// `most` bytes.
+    pub(super) fn register_data(&self, id: LinkId, domain: Device, [size, most]: [usize; 2]) {
+        let to = self.sender.clone();
+        self.pools.data.give(Job::Data {
+            id,
+            domain,
+            size,
+            most,
+            to,
+        });
+    }
+
     /// Begins to release what takes long to drop.
     pub(super) fn release(&self, what: impl Send + 'static) {
-        self.thread.give(Job::Release(Box::new(what)));
+        self.pools.logins.give(Job::Release(Box::new(what)));
+    }
+
+    /// Begins to release buffers for data, before others are registered.
+    pub(super) fn release_data(&self, what: impl Send + 'static) {
+        self.pools.data.give(Job::Release(Box::new(what)));
     }
 
     /// All connections on a device, also those whose requests have ended meanwhile.
@@ -128,11 +191,15 @@ impl Registrar {
         self.accepting.iter().filter(move |(_, a)| a.host == host)
     }
 
-    /// Takes the connections whose buffers are registered, or cannot be.
-    pub(super) fn registered(&mut self) -> Vec<(LinkId, Accepting, Buffers)> {
-        let done = self.results.take().into_iter();
+    /// Takes what is registered, or cannot be.
+    pub(super) fn registered(&mut self) -> Vec<Registered> {
         let accepting = &mut self.accepting;
-        let with = done.filter_map(|(id, buffers)| Some((id, accepting.remove(&id)?, buffers)));
-        with.collect()
+        let with = |made| match made {
+            Made::Login(id, buffers) => {
+                Some(Registered::Login(id, accepting.remove(&id)?, buffers))
+            }
+            Made::Data(id, size, buffers) => Some(Registered::Data(id, size, buffers)),
+        };
+        self.results.take().into_iter().filter_map(with).collect()
     }
 }

@@ -179,6 +179,7 @@ impl Side {
                     self.reactor.receive(id, buffer).unwrap();
                 }
                 Event::Done { id, buffer, .. } => self.reactor.give(id, buffer),
+                Event::Memory { .. } => {}
                 Event::Ended { id, why } => {
                     self.ended.insert(id, why);
                 }

@@ -241,6 +241,7 @@ impl Role for Ce {
                     }
                 }
             }
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");

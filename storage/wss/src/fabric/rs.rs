@@ -279,6 +279,7 @@ impl Role for Rs {
                 }
             },
             Event::Connected { id } => self.store.connected(id),
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");

@@ -192,6 +192,7 @@ impl Role for Se {
                     self.engine.sent(task);
                 }
             },
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");

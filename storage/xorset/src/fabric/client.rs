@@ -392,6 +392,7 @@ impl Role for Gate {
                 }
                 (_, None) => {}
             },
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");

@@ -160,6 +160,7 @@ impl Role for NodeRole {
                 }
             }
             Event::Done { id, buffer, .. } => reactor.give(id, buffer),
+            Event::Memory { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");
