@@ -23,8 +23,9 @@ exports files or block devices by SRP until SIGTERM. The first one is LUN 0.
   --shared               other targets may have the files, too, if they have this option
   --queue-depth N        credits of a channel, 2 to 1024 (default 64)
   --channels N           maximum number of channels of a session, 1 to 64 (default 16)
-  --reactors N           threads that serve channels, 1 to 64 (default 1). Channels go to them in
-                         turn. Each has a part of the 512 MiB per adapter for messages and data
+  --reactors N           threads that serve channels, 1 to 64 (default: one for each CPU, at most
+                         8). Channels go to them in turn. Each has a part of the 512 MiB per adapter
+                         for messages and data
   --threads N            threads of each reactor that read and write files, 1 to 64 (default 4)
   --allow FILE           initiators that may log in (default: all). A line has a port identifier of
                          32 hexadecimal digits, and maybe luns=0,2-5 and target=IDENTIFIER. Read

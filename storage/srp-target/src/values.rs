@@ -144,7 +144,8 @@ impl Values {
     /// Number of threads of a target that serve channels.
     pub fn reactors(&mut self) -> Result<usize, String> {
         let reactors = self.one("--reactors", |n| (1..=64).contains(n))?;
-        Ok(reactors.unwrap_or(1))
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(reactors.unwrap_or_else(|| cpus().min(8)))
     }
 
     /// Number of threads that read and write files.
