@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 fetch() {
-	in_root "$root" "$1:/out" -- bash -euc '
+	in_root "$root" "$1:/out" -- bash -euc "$apt_sources"'
 		cd /tmp
 		apt-get update -qq
 		apt-get download open-iscsi libopeniscsiusr libisns0t64

@@ -103,10 +103,12 @@ pick_series() {
 	built=$top/build/$SERIES
 }
 
-# For scripts inside the root: `use_sources next` makes apt use unstable and experimental instead, with `$apt`. An
-# outdated mirror is acceptable, because the result is only a warning.
+# For scripts inside the root, which take turns to use apt, until they close $turn: `use_sources next` makes it use
+# unstable and experimental instead, with `$apt`. An outdated mirror is acceptable, because the result is only a warning.
 # shellcheck disable=SC2016
 apt_sources='
+	exec {turn}>/var/lib/apt/turn
+	flock $turn
 	apt=
 	use_sources() {
 		[ "$1" = next ] || return 0

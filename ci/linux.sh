@@ -26,6 +26,7 @@ fetch() {
 		common=linux-headers-${release%-"$flavour"}-common
 		! apt-cache $apt show "$common" >/dev/null 2>&1 || want+=("$common")
 		apt-get $apt download "${want[@]}"
+		exec {turn}>&-
 		mkdir image
 		for d in *.deb; do dpkg-deb -x "$d" image; done
 		if [ -e image/usr/src/linux-source-*.tar.xz ]; then
