@@ -22,7 +22,7 @@ patched=(arch/um/kernel arch/um/os-Linux arch/um/include/shared drivers/uio
 	drivers/infiniband/sw/rxe drivers/infiniband/sw/siw drivers/infiniband/ulp/srpt)
 
 # The headers package has the .config and Module.symvers of the running kernel, but lacks the Rust metadata of the
-# kernel crate. modules_prepare makes it.
+# kernel crate. modules_prepare makes it. A module has no BTF without vmlinux, so resolve_btfids is not needed.
 prepared() {
 	local headers=$linux/image/usr/src/linux-headers-$release
 	cp "$headers/.config" "$headers/Module.symvers" "$1"
@@ -32,7 +32,7 @@ prepared() {
 		m() { eval "make O=/build KERNELRELEASE=\$release $flags \"\$@\""; }
 		release=$1 jobs=$2 flags=$3
 		m olddefconfig
-		m -j"$jobs" modules_prepare' prepared "$release" "$jobs" "$(make_flags "$debian")"
+		m CONFIG_DEBUG_INFO_BTF= -j"$jobs" modules_prepare' prepared "$release" "$jobs" "$(make_flags "$debian")"
 }
 
 # The fragments (*.config) of a kernel.
@@ -99,7 +99,7 @@ options() {
 }
 
 case ${1-} in
-stock|rt|arm64|arm64-16k) step "kernel-$1" "1 $linux" prepared ;;
+stock|rt|arm64|arm64-16k) step "kernel-$1" "2 $linux" prepared ;;
 test|rtdebug|kcsan) step "kernel-$1" "4 $linux $(options "$1")" ours "$1" bzImage ;;
 patched) step patched "1 $linux $(options "${2-}")" patches "${2-}" ;;
 kasan) step kernel-kasan "4 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
