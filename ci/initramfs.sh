@@ -68,13 +68,16 @@ stock|rt|arm64|arm64-16k)
 	vmlinuz=$modules/$release/vmlinuz
 	[ -e "$vmlinuz" ] || vmlinuz=$linux/image/boot/vmlinuz-$release
 	;;
-test|rtdebug|kcsan|kasan)
+arm64-64k|test|rtdebug|kcsan|kasan)
 	tree=$("$top/ci/kernel.sh" "$kind")
 	modules=$tree/modules/lib/modules
 	release=$(ls "$modules")
-	vmlinuz=$tree/vmlinux
-	[ $kind = kasan ] || vmlinuz=$tree/arch/x86/boot/bzImage
+	case $kind in
+	arm64-64k) vmlinuz=$tree/arch/arm64/boot/Image ;;
+	kasan) vmlinuz=$tree/vmlinux ;;
+	*) vmlinuz=$tree/arch/x86/boot/bzImage ;;
+	esac
 	;;
-*) die "usage: initramfs.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan" ;;
+*) die "usage: initramfs.sh stock|rt|arm64|arm64-16k|arm64-64k|test|rtdebug|kcsan|kasan" ;;
 esac
 step "initramfs-$kind" "3 $modules ${wanted[*]} $(sha256sum < "$top/ci/guest/init")" pack

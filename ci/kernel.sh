@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan: prints the build folder of a kernel, for modules.
+# kernel.sh stock|rt|arm64|arm64-16k|arm64-64k|test|rtdebug|kcsan|kasan: prints the build folder of a kernel, for modules.
 # `stock` is Debian's kernel, `rt` its flavour with PREEMPT_RT, `arm64` and `arm64-16k` those of arm64 with pages of 4
 # and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments), with
 # modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
@@ -38,9 +38,9 @@ prepared() {
 # The fragments (*.config) of a kernel.
 fragments() {
 	case $1 in
-	test) echo common guests test ;;
-	rtdebug) echo common guests test rtdebug ;;
-	kcsan) echo common guests test kcsan ;;
+	test) echo common guests qemu test ;;
+	rtdebug|kcsan) echo common guests qemu test "$1" ;;
+	arm64-64k) echo common guests qemu arm64-64k ;;
 	kasan) echo common guests um kasan ;;
 	esac
 }
@@ -48,10 +48,11 @@ fragments() {
 # The patches of a kernel of ours, or of the modules that replace those of Debian's.
 fixes() {
 	case $1 in
-	arm64*) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
+	arm64|arm64-16k) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
 	direct) echo "$top/patches/linux/pending/ib_srpt-direct-completion.patch" ;;
 	*) printf '%s\n' "$top"/patches/linux/applied/*.patch ;;&
 	kcsan) echo "$top/patches/linux/pending/rust-kcsan.patch" ;;
+	arm64-64k) echo "$top/patches/linux/pending/rxe-mr-page.patch" ;;
 	esac
 }
 
@@ -101,7 +102,8 @@ options() {
 case ${1-} in
 stock|rt|arm64|arm64-16k) step "kernel-$1" "2 $linux" prepared ;;
 test|rtdebug|kcsan) step "kernel-$1" "4 $linux $(options "$1")" ours "$1" bzImage ;;
+arm64-64k) step "kernel-$1" "4 $linux $(options "$1")" ours "$1" Image ;;
 patched) step patched "1 $linux $(options "${2-}")" patches "${2-}" ;;
 kasan) step kernel-kasan "4 $(make_flags kasan) $linux $(options kasan)" ours kasan vmlinux ;;
-*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|test|rtdebug|kcsan|kasan|patched [KERNEL]" ;;
+*) die "usage: kernel.sh stock|rt|arm64|arm64-16k|arm64-64k|test|rtdebug|kcsan|kasan|patched [KERNEL]" ;;
 esac

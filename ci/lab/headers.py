@@ -18,7 +18,7 @@ TESTS = TOP / "userspace-tests/guest"
 KINDS = ("rxe", "siw", "vfab", "rxe+user", "siw+user")
 # The series of Debian 13's own kernel.
 OWN = "6.12"
-KERNELS = ("stock", OWN, "rt", "arm64", "arm64-16k", "test", "rtdebug", "kcsan", "kasan")
+KERNELS = ("stock", OWN, "rt", "arm64", "arm64-16k", "arm64-64k", "test", "rtdebug", "kcsan", "kasan")
 SETS = ("fast", "long")
 # The adapters that ib_vfab can resemble (PERSONALITY=*).
 PERSONALITIES = (

@@ -54,7 +54,7 @@ node          qemu     -      stock    ci/node.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
 bench-arm64   idle     -      arm64-16k env SHORT=1 KERNEL=arm64-16k ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
-guests        last     -      stock,rt,kasan{",arm64-16k,test,rtdebug,kcsan" if LONG else ""} ci/guests.sh
+guests        last     -      stock,rt,kasan{",arm64-16k,arm64-64k,test,rtdebug,kcsan" if LONG else ""} ci/guests.sh
 """
 # Only in the long set, as their kernels take long to build or to emulate.
 ONLY_LONG = ("test", "kunit-test", "bench-arm64")

@@ -10,7 +10,7 @@
 # runs: vfab kasan long
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: rxe rt rtdebug long LONG=
-# runs: rxe arm64-16k long LONG=
+# runs: rxe arm64-16k arm64-64k long LONG=
 # runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 

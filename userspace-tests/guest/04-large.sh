@@ -11,7 +11,7 @@
 # runs: vfab kasan long GAPS=2
 # runs: vfab kasan long LONG= PERSONALITY=*
 # runs: vfab stock long DMA_BITS=32 swiotlb=force
-# runs: rxe arm64-16k long LONG=
+# runs: rxe arm64-16k arm64-64k long LONG=
 # runs: rxe 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 

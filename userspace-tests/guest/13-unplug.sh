@@ -8,7 +8,7 @@
 # runs: rxe kasan fast long kmemleak=on
 # runs: siw vfab kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug arm64-16k long LONG=
+# runs: rxe rt rtdebug arm64-16k arm64-64k long LONG=
 # runs: rxe kasan long LONG= CM=ib
 # runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"

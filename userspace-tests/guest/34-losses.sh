@@ -9,7 +9,7 @@
 # runs: siw kasan fast long LONG=
 # runs: vfab rxe+user siw+user kasan long LONG=
 # runs: vfab kasan long LONG= PERSONALITY=*
-# runs: rxe rt rtdebug arm64-16k long LONG=
+# runs: rxe rt rtdebug arm64-16k arm64-64k long LONG=
 # runs: rxe kasan long LONG= CM=ib
 # runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"

@@ -8,7 +8,7 @@
 # takes: 229
 # runs: vfab kasan fast long GAPS=2
 # runs: vfab stock long DMA_BITS=32 swiotlb=force
-# runs: vfab arm64-16k long LONG= DMA_BITS=32 swiotlb=65536,force
+# runs: vfab arm64-16k arm64-64k long LONG= DMA_BITS=32 swiotlb=65536,force
 # runs: vfab 6.12 long LONG=
 . "$(dirname "$0")/lib.sh"
 

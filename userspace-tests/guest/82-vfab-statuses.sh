@@ -8,7 +8,7 @@
 # deadline: 1200 2400
 # takes: 133
 # runs: vfab kasan long
-# runs: vfab arm64-16k long LONG= DMA_BITS=32 swiotlb=65536,force
+# runs: vfab arm64-16k arm64-64k long LONG= DMA_BITS=32 swiotlb=65536,force
 . "$(dirname "$0")/lib.sh"
 
 [ "$kind" = vfab ] || skip "vfab only"
