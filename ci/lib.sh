@@ -104,7 +104,7 @@ pick_series() {
 }
 
 # For scripts inside the root, which take turns to use apt, until they close $turn: `use_sources next` makes it use
-# unstable and experimental instead, with `$apt`. An outdated mirror is acceptable, because the result is only a warning.
+# unstable and experimental instead, with `$apt`. An outdated mirror is acceptable: the result is only a warning.
 # shellcheck disable=SC2016
 apt_sources='
 	exec {turn}>/var/lib/apt/turn
