@@ -152,19 +152,24 @@ impl<T> Reactor<T> {
     pub(super) fn registered(&mut self) {
         for registered in self.registrar.registered() {
             match registered {
-                Registered::Login(id, accepting, Ok(buffers)) => {
-                    self.accepted(id, accepting, buffers);
-                }
-                Registered::Login(id, _, Err(e)) => {
-                    let why = e.to_string();
-                    self.happened.push_back(Event::Refused { id, why });
+                Registered::Login(id, buffers) => {
+                    if let Some(accepting) = self.registrar.accepting(id) {
+                        self.accepted(id, accepting, buffers);
+                    }
                 }
                 Registered::Data(id, size, buffers) => self.keep(id, size, buffers),
             }
         }
     }
 
-    fn accepted(&mut self, id: LinkId, accepting: Accepting, buffers: Vec<Buffer>) {
+    fn accepted(&mut self, id: LinkId, accepting: Accepting, buffers: io::Result<Vec<Buffer>>) {
+        let buffers = match buffers {
+            Ok(buffers) => buffers,
+            Err(e) => {
+                let why = e.to_string();
+                return self.happened.push_back(Event::Refused { id, why });
+            }
+        };
         let Some(incoming) = self.waiting.remove(&id) else {
             return self.registrar.release(buffers);
         };

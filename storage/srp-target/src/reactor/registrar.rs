@@ -44,13 +44,8 @@ type Buffers = io::Result<Vec<Buffer>>;
 /// What is registered, or cannot be.
 pub(super) enum Registered {
     /// The receive buffers of a connection.
-    Login(LinkId, Accepting, Buffers),
-    /// A buffer of this size for data.
-    Data(LinkId, usize, Buffers),
-}
-
-enum Made {
     Login(LinkId, Buffers),
+    /// A buffer of this size for data.
     Data(LinkId, usize, Buffers),
 }
 
@@ -59,14 +54,14 @@ enum Job {
         id: LinkId,
         domain: Device,
         sizes: [usize; 2],
-        to: ResultSender<Made>,
+        to: ResultSender<Registered>,
     },
     Data {
         id: LinkId,
         domain: Device,
         size: usize,
         most: usize,
-        to: ResultSender<Made>,
+        to: ResultSender<Registered>,
     },
     Release(#[allow(dead_code)] Box<dyn Any + Send>),
     /// Tells a reactor that its earlier jobs are done.
@@ -80,7 +75,7 @@ fn work(job: Job) {
             domain,
             sizes: [receives, len],
             to,
-        } => to.send(Made::Login(id, domain.buffers(receives, len))),
+        } => to.send(Registered::Login(id, domain.buffers(receives, len))),
         Job::Data {
             id,
             domain,
@@ -92,7 +87,7 @@ fn work(job: Job) {
                 true => Err(io::ErrorKind::OutOfMemory.into()),
                 false => domain.buffers(1, size),
             };
-            to.send(Made::Data(id, size, buffers));
+            to.send(Registered::Data(id, size, buffers));
         }
         Job::Release(_) => {}
         Job::Last(to) => {
@@ -122,8 +117,8 @@ impl Pools {
 pub(super) struct Registrar {
     pools: Pools,
     accepting: HashMap<LinkId, Accepting>,
-    results: Results<Made>,
-    sender: ResultSender<Made>,
+    results: Results<Registered>,
+    sender: ResultSender<Registered>,
 }
 
 impl Drop for Registrar {
@@ -192,14 +187,12 @@ impl Registrar {
     }
 
     /// Takes what is registered, or cannot be.
-    pub(super) fn registered(&mut self) -> Vec<Registered> {
-        let accepting = &mut self.accepting;
-        let with = |made| match made {
-            Made::Login(id, buffers) => {
-                Some(Registered::Login(id, accepting.remove(&id)?, buffers))
-            }
-            Made::Data(id, size, buffers) => Some(Registered::Data(id, size, buffers)),
-        };
-        self.results.take().into_iter().filter_map(with).collect()
+    pub(super) fn registered(&self) -> Vec<Registered> {
+        self.results.take()
+    }
+
+    /// Takes an incoming connection whose buffers are registered, or cannot be.
+    pub(super) fn accepting(&mut self, id: LinkId) -> Option<Accepting> {
+        self.accepting.remove(&id)
     }
 }
