@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # kernel.sh stock|rt|arm64|arm64-16k|arm64-64k|test|rtdebug|kcsan|kasan: prints the build folder of a kernel, for
 # modules. `stock` is Debian's kernel, `rt` its flavour with PREEMPT_RT, `arm64` and `arm64-16k` those of arm64 with
-# pages of 4 and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments), with
-# modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
+# pages of 4 and 16 KiB, with Rust metadata rebuilt from source and .config. The others are our kernels (see fragments),
+# with modules installed under modules/ and patches/linux/applied/: fixes for soft RDMA, the target and User-Mode Linux.
 # Inside the toolchain root the source is /linux and the build folder /build.
 # kernel.sh patched [KERNEL]: prints a folder with the parts of the source that these patches change, with the changes;
 # for a kernel of arm64 with those that it needs instead, for `direct` with that of ib_srpt that `make bench-path`
