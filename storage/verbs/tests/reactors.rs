@@ -165,7 +165,8 @@ fn the_event_of_a_connection_reaches_its_reactor() {
     let _alone = alone();
     let mut server = Side::new(&["0.0.0.0:5032", "0.0.0.0:5033"]);
     let mut sides = Shared::new("0.0.0.0:5034").sides;
-    let mut connect = |side: &mut Side, port| {
+    let before = registered();
+    let connect = |side: &mut Side, server: &mut Side, port| {
         let id = side.connect(&format!("192.0.2.1:{port}"));
         while !side.connected.contains(&id) {
             side.turn();
@@ -174,8 +175,8 @@ fn the_event_of_a_connection_reaches_its_reactor() {
         id
     };
     for (what, owner) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-        let broken = connect(&mut sides[owner], 5032);
-        let whole = connect(&mut sides[1 - owner], 5033);
+        let broken = connect(&mut sides[owner], &mut server, 5032);
+        let whole = connect(&mut sides[1 - owner], &mut server, 5033);
         event(what, 5032);
         sides[1 - owner].turn();
         let foreign = sides[1 - owner].reactor.foreign();
@@ -194,6 +195,13 @@ fn the_event_of_a_connection_reaches_its_reactor() {
             .send(whole, None, b"a message")
             .unwrap();
         sides[1 - owner].reactor.close(whole);
+        // A thread releases the connections. The next event must not be of one of them.
+        let until = Instant::now() + Duration::from_secs(10);
+        while registered() > before {
+            assert!(Instant::now() < until, "{} bytes", registered());
+            sides.iter_mut().for_each(Side::turn);
+            server.turn();
+        }
     }
     assert_eq!(misuse(), "");
 }
