@@ -215,6 +215,12 @@ fn large_data_delays_no_session() {
         test(&mut side, id);
     }
     slow(Duration::ZERO);
+    // No command of theirs is left that a login would wait for.
+    let again = [2, 3].map(|initiator| login(&mut side, "192.0.2.1:5044", initiator, 260));
+    for id in again {
+        until(&mut side, "a login", |s| s.connected.contains(&id));
+        test(&mut side, id);
+    }
     drop(target);
     drop(side);
     assert_eq!(misuse(), "");

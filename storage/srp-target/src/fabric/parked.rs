@@ -46,20 +46,23 @@ impl Parked {
         None
     }
 
-    /// Takes the first action of a connection if it has its memory or, with `anyway`, if it has
-    /// not.
+    /// Takes the first action of a connection if it has its memory.
     pub(super) fn next<T>(
         &mut self,
         reactor: &mut Reactor<T>,
         target: &Target<Buffer>,
         id: LinkId,
-        anyway: bool,
     ) -> Option<Action<Buffer>> {
-        let waiting = self.0.get_mut(&id)?;
-        let needs = waiting.front().and_then(|first| needs(target, first));
-        if needs.is_some_and(|(id, len)| !anyway && !reactor.prepare(id, len)) {
+        let first = self.0.get(&id)?.front()?;
+        if needs(target, first).is_some_and(|(id, len)| !reactor.prepare(id, len)) {
             return None;
         }
+        self.first(id)
+    }
+
+    /// Takes the first action of a connection.
+    pub(super) fn first(&mut self, id: LinkId) -> Option<Action<Buffer>> {
+        let waiting = self.0.get_mut(&id)?;
         let action = waiting.pop_front();
         if waiting.is_empty() {
             self.0.remove(&id);

@@ -130,7 +130,7 @@ impl Thread {
                 self.target.ended(id);
             }
             for id in self.parked.ended(&self.reactor) {
-                self.resume(id, false);
+                self.resume(id);
             }
             self.act();
             for (device, trouble) in self.reactor.foreign() {
@@ -177,7 +177,12 @@ impl Thread {
                     self.target.sent(task);
                 }
             },
-            Event::Memory { id, registered } => self.resume(id, !registered),
+            Event::Memory { id, registered } => {
+                if !registered {
+                    self.refuse(id);
+                }
+                self.resume(id);
+            }
             Event::Connected { .. } => {}
             Event::Ended { id, why } => {
                 if let Some(why) = why {
@@ -208,15 +213,19 @@ impl Thread {
         act(reactor, target, &self.workers, action, |token| token);
     }
 
-    /// Carries out the actions of a connection that have waited for memory, the first one `anyway`.
-    fn resume(&mut self, id: LinkId, mut anyway: bool) {
-        loop {
-            let (reactor, target) = (&mut self.reactor, &self.target);
-            let Some(action) = self.parked.next(reactor, target, id, anyway) else {
-                return;
-            };
-            anyway = false;
+    /// Carries out the actions of a connection that have waited for memory.
+    fn resume(&mut self, id: LinkId) {
+        while let Some(action) = self.parked.next(&mut self.reactor, &self.target, id) {
             self.carry_out(action);
+        }
+    }
+
+    /// There is no memory for the first action of a connection.
+    fn refuse(&mut self, id: LinkId) {
+        match self.parked.first(id) {
+            Some(Action::Execute { task, work }) => self.target.no_memory(task, work.out),
+            Some(Action::Fetch { task, .. }) => self.target.no_memory(task, None),
+            _ => {}
         }
     }
 }
