@@ -91,6 +91,15 @@ fn until(side: &mut Side, what: &str, done: impl Fn(&Side) -> bool) {
     }
 }
 
+/// A target with a session of initiator 1 on the first device.
+fn with_session(port: u16, reactors: usize) -> (Running, Side, LinkId) {
+    let target = Running::new(&format!("0.0.0.0:{port}"), reactors);
+    let mut side = Side::new(&[]);
+    let id = login(&mut side, &format!("192.0.2.1:{port}"), 1, 260);
+    until(&mut side, "the session", |s| s.connected.contains(&id));
+    (target, side, id)
+}
+
 /// Sends TEST UNIT READY, and waits for the response.
 fn test(side: &mut Side, id: LinkId) {
     let before = side.all_received();
@@ -135,10 +144,7 @@ fn large_logins(reactors: usize) {
     const WAIT: Duration = Duration::from_millis(200);
     const LOGINS: usize = 8;
     let _alone = alone();
-    let target = Running::new("0.0.0.0:5041", reactors);
-    let mut side = Side::new(&[]);
-    let id = login(&mut side, "192.0.2.1:5041", 1, 260);
-    until(&mut side, "the session", |s| s.connected.contains(&id));
+    let (target, mut side, id) = with_session(5041, reactors);
     test(&mut side, id);
     let before = registered();
     let commands = |side: &mut Side, what: &str, done: &dyn Fn(&Side) -> bool| {
@@ -190,10 +196,9 @@ fn large_data_delays_no_session() {
     const WAIT: Duration = Duration::from_millis(200);
     const COUNT: u64 = 8;
     let _alone = alone();
-    let target = Running::new("0.0.0.0:5044", 1);
-    let mut side = Side::new(&[]);
-    let [id, other] = [1, 2].map(|initiator| login(&mut side, "192.0.2.1:5044", initiator, 260));
-    until(&mut side, "the sessions", |s| s.connected.len() == 2);
+    let (target, mut side, id) = with_session(5044, 1);
+    let other = login(&mut side, "192.0.2.1:5044", 2, 260);
+    until(&mut side, "a session", |s| s.connected.contains(&other));
     let before = registered();
     slow(WAIT);
     transfer(&mut side, other, COUNT);
@@ -230,10 +235,7 @@ fn large_data_delays_no_session() {
 #[test]
 fn a_command_without_memory_is_refused() {
     let _alone = alone();
-    let target = Running::new("0.0.0.0:5045", 1);
-    let mut side = Side::new(&[]);
-    let id = login(&mut side, "192.0.2.1:5045", 1, 260);
-    until(&mut side, "the session", |s| s.connected.contains(&id));
+    let (target, mut side, id) = with_session(5045, 1);
     limit(1 << 19);
     transfer(&mut side, id, 4);
     until(&mut side, "the responses", |s| s.all_received() == 4);
@@ -250,10 +252,7 @@ fn a_command_without_memory_is_refused() {
 #[test]
 fn a_login_without_memory_is_refused() {
     let _alone = alone();
-    let target = Running::new("0.0.0.0:5042", 1);
-    let mut side = Side::new(&[]);
-    let id = login(&mut side, "192.0.2.1:5042", 1, 260);
-    until(&mut side, "the session", |s| s.connected.contains(&id));
+    let (target, mut side, id) = with_session(5042, 1);
     limit(1 << 20);
     let refused = login(&mut side, "192.0.2.1:5042", 2, MAX_IT_IU_LEN);
     until(&mut side, "the refusal", |s| s.ended.contains_key(&refused));
