@@ -39,6 +39,18 @@ bare() {
 	echo "srp_bench: cost_bare bytes=$1 us=$took" >/dev/kmsg
 }
 listening() { ss -ltn | grep -q :18515; }
+# ring BYTES: the same by RDMA WRITE with immediate into registered rings (rsockets), with a copy at each end.
+ring() {
+	local options="-T b -S $1 -C 1 -I 200 -B 524288" took
+	timeout 100 rstream -b 10.0.0.1 $options >$tmp/pong 2>&1 &
+	within 20 "a listener" rings
+	ini timeout 100 rstream -b 10.0.0.2 -s 10.0.0.1 $options >$tmp/ping 2>&1 || fail "rstream: $(<$tmp/ping)"
+	took=$(awk '$1 == "custom" { print $NF }' $tmp/ping)
+	[ -n "$took" ] || fail "rstream: $(<$tmp/ping)"
+	echo "srp_bench: cost_ring bytes=$1 us=$took" >/dev/kmsg
+	wait $!
+}
+rings() { rdma resource show cm_id | grep -q 'state LISTEN.*:7471'; }
 
 make_hosts client n0 n1 n2 n3 n4
 mkdir -p $files
@@ -47,6 +59,10 @@ rdma link add rxe0 type rxe netdev v0 || fail "cannot make rxe0"
 if wants bare; then
 	bare 4096
 	bare 131072
+	mkdir -p /etc/rdma/rsocket
+	echo 0 >/etc/rdma/rsocket/polling_time
+	ring 4096
+	ring 131072
 fi
 if wants lio; then
 	target 0
@@ -65,18 +81,24 @@ if wants target; then
 	stop target
 fi
 
-if wants wss; then
-	"$here/../wss" format --number 7 --object 0 --file $files/one --thin >/dev/null || fail "format"
-	serve n2 "$here/../wss" rs --number 7 --file $files/one --listen $(at n2 5559)
+# wss WAY MIB [ANSWERS]: with a cache of that size, and other roles that answer.
+wss() {
+	wants $1 || return 0
+	"$here/../wss" format --number 7 --object 0 --file $files/one --thin --relabel >/dev/null || fail "format"
+	serve n2 "$here/../wss" rs --number 7 --file $files/one --id-ext ab --ioc-guid cd --listen $(at n2 5559)
 	serve n0 "$here/../wss" se --rs $(at n2 5559) --lun 7/0 --id-ext ab --ioc-guid cd --listen $(at n0 5556)
 	serve n1 "$here/../wss" ce --member 1 --se $(at n0 5556) --rs $(at n2 5559) --id-ext ab --ioc-guid cd \
-		--listen $(at n1 5557)
+		--cache $2 --listen $(at n1 5557)
 	within 60 "the RS at the SE" says n0 'all RS are here'
 	within 60 "the CE" says n1 'attached to RS 7'
-	measure wss "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$(at n0 5556),answers_from=$(at n1 5557)" \
+	measure $1 "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$(at n0 5556),answers_from=$(at n1 5557)${3-}" \
 		SE=${serving[n0]} CE=${serving[n1]} RS=${serving[n2]}
 	stop n0 n1 n2
-fi
+}
+wss wss 64
+# The cache has a sixteenth of the blocks, so that most lines are read once for it.
+wss wss-cold 4
+wss wss-direct 4 ",answers_from=$(at n2 5559)"
 
 if wants xorset; then
 	make_set

@@ -37,7 +37,7 @@ missing = {
     "place",
     "reads",
     "phase", "phases", "polled", "far_depth", "far_clients", "far_regions", "wss_phase", "wss_phases", "xor_limited",
-    "xor_far", "xor_clock", "xor_instructions", "cost", "cost_code", "cost_bare", "ipoib",
+    "xor_far", "xor_clock", "xor_instructions", "cost", "cost_code", "cost_bare", "cost_ring", "ipoib",
     "scale", "scale_code", "scale_link",
     "wss_depth", "end",
 } - found.keys()
@@ -314,6 +314,7 @@ table(
     ("way", "rw", "bytes", "pages", "role", "instructions", "stored", "carried"),
 )  # fmt: skip
 table("a message each way by bare verbs", found["cost_bare"], ("bytes", "us"))
+table("a message by RDMA WRITE with immediate into a ring", found["cost_ring"], ("bytes", "us"))
 table("XOR by the clock", found["xor_clock"], ("bytes", "gbs"))
 table("XOR in instructions", found["xor_instructions"], ("bytes", "ns_per_kib"))
 table("by requests over TCP on IPoIB, and by SRP", found["ipoib"], ("rw", "bytes", "tcp", "srp"))
