@@ -7,7 +7,7 @@
 # demo-wss.
 #
 # deadline: 900
-# takes: 300
+# takes: 340
 # runs: rxe kasan long
 # runs: siw kasan long LONG=
 . "$(dirname "$0")/lib.sh"
@@ -78,7 +78,7 @@ role() {
 	local system=
 	[ -z "$with_etcd" ] || system="--etcd https://$(etcd_of $1) --system wss $proof"
 	case $1 in
-	rs) runs rs rs --number 7 --file $files/one --file $files/two $system ;;
+	rs) runs rs rs --number 7 --file $files/one --file $files/two --id-ext ab --ioc-guid cd $system ;;
 	se*) runs $1 se --rs 10.0.4.2:5559 --lun 7/0+7/1 --id-ext ab --ioc-guid cd --extent 1 --allow $files/allow \
 		$system ;;
 	ce?) runs $1 ce --member ${1#ce} --se 10.0.1.2:5556 --se 10.0.5.2:5560 --rs 10.0.4.2:5559 --id-ext ab --ioc-guid cd \
@@ -93,8 +93,9 @@ dies() {
 	role $1
 }
 at=10.0.1.2:5556
+direct=
 login_string() {
-	echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$at,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558${2-}"
+	echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$at,answers_from=10.0.2.2:5557,answers_from=10.0.3.2:5558$direct${2-}"
 }
 answering() { [ "$(<$files_of_host/answer_channels)" = $1 ]; }
 
@@ -250,6 +251,52 @@ for h in ce1 se rs; do
 	within 90 "two answer channels after $h died" answering 2
 	say "$h has died and is back: no error, all data right"
 done
+
+# An RS that the initiator logs in to answers what no CE has: the data crosses no link of a CE. A second read of a line
+# fills the cache.
+logout $host
+direct=,answers_from=10.0.4.2:5559
+login 0 ,ch_count=2
+files_of_host=/sys/class/scsi_host/$host
+within 20 "three answer channels" answering 3
+dev=$(disk $host 0)
+quiet $dev
+pattern
+read_back() { cmp -n 8388608 $tmp/data <(dd if=$dev bs=256k skip=96 count=32 iflag=direct status=none); }
+past_ces() { for h in ce1 ce2; do carried "data at $h" "sent[$h] + got[$h]" 0 400; done; }
+carry "written at the RS" 8192 dd if=$tmp/data of=$dev bs=256k seek=96 oflag=direct status=none
+carried "the RS got" "got[rs]" 8192 9600
+past_ces
+carry "read from the RS" 8192 read_back
+carried "the initiator got" "got[ini]" 8192 9600
+carried "the RS sent" "sent[rs]" 8192 9600
+past_ces
+carry "read a second time" 8192 read_back
+carried "the RS sent" "sent[rs]" 8192 9600
+carry "read a third time" 8192 read_back
+carried "of what the CEs have the RS sent" "sent[rs]" 0 400
+verify_io 200 $dev --rw=randrw --bsrange=4k-256k --iodepth=8 --size=12m --offset=80m --verify_backlog=64 >/dev/null 2>&1 ||
+	fail "fio: $(grep -iE 'err|verify' $tmp/fio | head -n 5)"
+no_aborts
+within 5 "the RS's status" tells rs 's["sessions"] == 1 and s["counters"]["commands"] > 99'
+mark
+allows 0 2
+hostile answers 10.0.4.2:5559 ab cd 10.0.1.2:5556 $attacker 0x0000000000000000$half
+allows 0
+! log_has 'connection lost|abort of a command' || fail "an attack reached the session"
+within 5 "the CE's status" tells ce1 's["counters"]["given"] > 9'
+for h in rs ce1; do
+	start_verify_io $dev --rw=randrw --bsrange=4k-128k --iodepth=4 --size=16m --offset=100m --rate=3m --verify_backlog=32
+	fio=$!
+	sleep 2
+	mark
+	dies $h 3
+	logged 'connection lost'
+	io_ends $fio 180 "after $h died"
+	within 90 "three answer channels after $h died" answering 3
+	say "$h has died amid commands of the RS and is back: no error, all data right"
+done
+direct=
 
 # ends HOST...: terminates the roles and waits for their end.
 ends() {

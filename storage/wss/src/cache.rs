@@ -2,7 +2,7 @@
 
 //! The content of each line of the arena. CLOCK selects the line to evict.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Identifies the content of a line.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -123,6 +123,42 @@ impl Cache {
     }
 }
 
+/// The contents that the last misses asked for.
+pub struct Recent {
+    keys: HashSet<Key>,
+    order: VecDeque<Key>,
+    most: usize,
+}
+
+impl Recent {
+    /// Remembers `most` contents.
+    pub fn new(most: usize) -> Self {
+        Self {
+            keys: HashSet::new(),
+            order: VecDeque::new(),
+            most,
+        }
+    }
+
+    /// Returns whether one of the last misses asked for this content.
+    pub fn has(&self, key: &Key) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Adds a miss. The oldest one is forgotten if there are too many.
+    pub fn add(&mut self, key: Key) {
+        if !self.keys.insert(key) {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > self.most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.keys.remove(&oldest);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,5 +220,18 @@ mod tests {
         // Forgetting the replaced line does not affect the new one.
         cache.forget(first);
         assert_eq!(cache.find(&key(7)), Some(second));
+    }
+
+    #[test]
+    fn old_misses_are_forgotten() {
+        let mut recent = Recent::new(2);
+        for line in [0, 1, 1] {
+            recent.add(key(line));
+        }
+        assert!(recent.has(&key(0)) && recent.has(&key(1)));
+        recent.add(key(2));
+        assert!(!recent.has(&key(0)) && recent.has(&key(1)) && recent.has(&key(2)));
+        recent.add(key(0));
+        assert!(recent.has(&key(0)) && !recent.has(&key(1)));
     }
 }

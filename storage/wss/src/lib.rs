@@ -11,6 +11,7 @@
 
 #![deny(missing_docs, unsafe_code, unreachable_pub)]
 
+pub mod answers;
 pub mod cache;
 pub mod ce;
 pub mod etcd;

@@ -10,7 +10,11 @@
 
 mod wire;
 
-use srp_target::proto::cmd::DirectBuf;
+use srp_target::{
+    proto::cmd::DirectBuf,
+    scsi::status,
+    wire::{cmd_rsp, Residual},
+};
 
 /// Length of a message without lists, in bytes. Every message length is a multiple of it.
 pub const LEN: usize = 64;
@@ -59,7 +63,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Scope {
-    /// SE to CE: the session with this epoch.
+    /// SE to CE and RS: the session with this epoch.
     Session = 1,
     /// SE to RS: a CE, of which only this epoch is valid.
     Member = 2,
@@ -92,19 +96,22 @@ pub enum Zero {
     Unmap,
 }
 
-/// A command for a CE.
+/// A command for a CE, or for the RS that a CE passes it on to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Exec {
-    /// Identifier, unique for this SE.
+    /// Identifier, unique for the sender.
     pub id: u64,
     /// The session.
     pub session: u64,
     /// Whether data comes from the initiator.
     pub write: bool,
-    /// Whether the CE sends the response.
+    /// Whether the CE, or the RS, sends the response.
     pub answer: bool,
     /// Whether a write is flushed before the response, or a read bypasses the cache.
     pub stable: bool,
+    /// Whether the RS of the extent has an answer channel of the session, so that the CE may pass
+    /// the command on to it.
+    pub direct: bool,
     /// If set, zero the blocks; there is no data, and the SE responds.
     pub zero: Option<Zero>,
     /// Tag of the response.
@@ -133,6 +140,26 @@ impl Exec {
     /// Length of all descriptors, in bytes: the bytes to transfer.
     pub fn moved(&self) -> u64 {
         self.descriptors.iter().map(|p| u64::from(p.len())).sum()
+    }
+
+    /// Returns whether the descriptors fit the blocks. The SE answers commands without a transfer,
+    /// which only verify their blocks.
+    pub fn sound(&self) -> bool {
+        let (len, moved) = (self.len(), self.moved());
+        match self.write {
+            true => moved == len || self.zero.is_some(),
+            false => moved <= len && (self.answer || moved == 0),
+        }
+    }
+
+    /// The SRP_RSP of the command if it succeeds.
+    pub fn response(&self) -> Vec<u8> {
+        let residual = Residual::new(self.room, self.len() as u32);
+        let (out, into) = match self.write {
+            true => (residual, Residual::None),
+            false => (Residual::None, residual),
+        };
+        cmd_rsp(self.credits, self.tag, status::GOOD, out, into, &[])
     }
 }
 
@@ -179,9 +206,9 @@ pub enum Message {
         /// unflushed writes. From the SE: 0.
         boot: u64,
     },
-    /// CE to SE: an initiator requests an answer channel.
+    /// CE or RS to SE: an initiator requests an answer channel.
     Join {
-        /// Identifier of the login, from the CE.
+        /// Identifier of the login, from the sender.
         id: u64,
         /// Initiator port identifier.
         initiator: [u8; 16],
@@ -195,7 +222,7 @@ pub enum Message {
         /// The session.
         session: u64,
     },
-    /// CE to SE: an answer channel has ended.
+    /// CE or RS to SE: an answer channel has ended.
     Left {
         /// `Lost`, or `Stale` if the initiator left before the channel was established.
         status: Status,
@@ -204,7 +231,7 @@ pub enum Message {
         /// The session.
         session: u64,
     },
-    /// SE to CE: execute a command.
+    /// SE to CE, CE to RS: execute a command.
     Exec(Exec),
     /// EXEC, GET, PUT, ZERO, OPEN or FLUSH has completed; no part of it is in flight.
     Done {

@@ -21,9 +21,12 @@ pub const HELP: &str = "\
 wss ROLE [OPTION]... runs one role of a storage system until SIGTERM.
 
 wss rs --number N --file FILE [--file FILE]... [OPTION]...
-serves files or block devices. The first one is its object 0.
+serves files or block devices. The first one is its object 0. Initiators that log in with
+answers_from=ADDRESS:PORT of the RS get from it what no CE has in its cache.
   --number N             number of this RS
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5557)
+  --id-ext HEX           as for the SE
+  --ioc-guid HEX         as for the SE
   --threads N            threads that read and write files, 1 to 64 (default 4)
   --etcd URL[,URL]...    as for the SE; the RS waits for etcd when it starts, and accepts no SE
                          that is older than the one in etcd
@@ -94,6 +97,8 @@ pub const SCHEMA: Schema = &[
             ("number", Kind::Number),
             ("file", Kind::List),
             ("listen", Kind::Text),
+            ("id-ext", Kind::Text),
+            ("ioc-guid", Kind::Text),
             ("threads", Kind::Number),
             ("etcd", Kind::Joined),
             ("system", Kind::Text),
@@ -186,6 +191,8 @@ pub enum Options {
         files: Vec<PathBuf>,
         /// Listening address.
         listen: SocketAddr,
+        /// Target port identifier.
+        id: [u8; 16],
         /// Number of threads for file I/O.
         threads: usize,
         /// The system in which to look up the SE.
@@ -249,6 +256,12 @@ fn system(values: &mut Values, role: &str) -> Result<Option<System>, String> {
     }
 }
 
+/// The target port identifier of the system, and the GUID in it.
+fn port(values: &mut Values) -> Result<([u8; 16], u64), String> {
+    let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+    Ok((PortId::new(IoClass::Rev16a, id_ext, guid).0, guid))
+}
+
 /// Parses objects like `1/0+2/0`.
 fn objects(text: &str) -> Result<Vec<(u32, u32)>, String> {
     let one = |part: &str| {
@@ -290,12 +303,13 @@ impl Options {
                     .map(PathBuf::from)
                     .collect(),
                 listen: values.listen(5557)?,
+                id: port(&mut values)?.0,
                 threads: values.threads()?,
                 system: system(&mut values, &role)?,
                 key: values.file("--key"),
             },
             "se" => {
-                let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+                let (id, guid) = port(&mut values)?;
                 let luns = values.some("--lun")?;
                 let luns: Result<Vec<_>, _> = luns
                     .iter()
@@ -305,7 +319,7 @@ impl Options {
                     stores: values.addresses("--rs")?,
                     luns: luns?,
                     listen: values.listen(5555)?,
-                    id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
+                    id,
                     guid,
                     queue_depth: values.queue_depth()?,
                     channels: values.channels()?,
@@ -317,20 +331,17 @@ impl Options {
                     allow: values.file("--allow"),
                 }
             }
-            _ => {
-                let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
-                Self::Ce {
-                    member: values.needed("--member", |n| *n != 0)?,
-                    se: values.addresses("--se")?,
-                    stores: values.addresses("--rs")?,
-                    listen: values.listen(5556)?,
-                    id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
-                    cache: values
-                        .one("--cache", |n| (4..=1 << 16).contains(n))?
-                        .unwrap_or(64),
-                    key: values.file("--key"),
-                }
-            }
+            _ => Self::Ce {
+                member: values.needed("--member", |n| *n != 0)?,
+                se: values.addresses("--se")?,
+                stores: values.addresses("--rs")?,
+                listen: values.listen(5556)?,
+                id: port(&mut values)?.0,
+                cache: values
+                    .one("--cache", |n| (4..=1 << 16).contains(n))?
+                    .unwrap_or(64),
+                key: values.file("--key"),
+            },
         };
         if let Self::Se { luns, .. } = &this {
             let mut all: Vec<_> = luns.iter().flatten().collect();
@@ -364,6 +375,7 @@ mod tests {
             threads,
             system: None,
             key: None,
+            ..
         } = parse("rs --number 3 --file /a --file /b --listen 10.0.0.1:7").unwrap()
         else {
             panic!();

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::made::{Behaviour, Made};
+use crate::{
+    made::{Behaviour, Made},
+    world::scene::settings,
+};
 use wss::{
     fabric::election::{least_epoch, Leadership, TTL},
     message::{Message, Role, Status},
@@ -169,7 +172,7 @@ fn a_second_one_takes_over() {
         assert!(new > old + u64::from(u32::MAX));
         let least = least_epoch(made.etcd(2), "a", patient).unwrap().unwrap();
         assert_eq!(least, new);
-        let mut store = Store::new(1, 9, vec![64], 0);
+        let mut store = Store::new(settings(), vec![64], 0);
         store.refuse_before(least);
         assert_eq!(attach(&mut store, 1, old), Status::Stale);
         assert_eq!(attach(&mut store, 2, new), Status::Good);

@@ -349,7 +349,7 @@ fn an_answer_channel_breaks() {
 #[test]
 fn an_old_se_is_refused() {
     use wss::{message::*, rs::*};
-    let mut store = Store::new(1, 9, vec![64], 0);
+    let mut store = Store::new(settings(), vec![64], 0);
     let attach = |epoch| {
         let (role, member) = (Role::Se, 0);
         Message::Attach {

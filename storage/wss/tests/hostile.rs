@@ -2,9 +2,11 @@
 
 //! A role neither panics nor exceeds a file or the arena, whatever it receives, in any order.
 
-use crate::strategies::message;
+use std::collections::HashMap;
+
+use crate::{strategies::message, world::scene::settings};
 use proptest::{collection::vec, prelude::*};
-use srp_target::target;
+use srp_target::{proto::cmd::DirectBuf, target};
 use wss::{ce, message::*, rs, se};
 
 /// An event for a role: a message, invalid bytes, a disconnect, a new connection, a completion,
@@ -51,6 +53,17 @@ fn event() -> impl Strategy<Value = Event> {
             Message::Exec(exec) => {
                 low(&mut exec.id);
                 low(&mut exec.session);
+                // Most are of a few blocks, which their buffers fit.
+                for e in &mut exec.extents {
+                    (e.store, e.object, e.at, e.blocks) = (1, e.object % 2, e.at % 8, e.blocks % 4);
+                    e.blocks += 1;
+                }
+                exec.extents.truncate(1);
+                let len = exec.len() as u32;
+                exec.descriptors.truncate(1);
+                for d in &mut exec.descriptors {
+                    *d = DirectBuf::new(d.va(), d.key(), len);
+                }
             }
             _ => {}
         }
@@ -64,6 +77,15 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (0..6u64).prop_map(Event::Completed),
         2 => (0..2000u64).prop_map(Event::Tick),
     ]
+}
+
+/// A login of an answer channel.
+fn login() -> [u8; 56] {
+    let mut login = [0; 56];
+    login[10] = 1;
+    login[12..16].copy_from_slice(&64u32.to_be_bytes());
+    login[32..48].fill(7);
+    login
 }
 
 fn attach(role: Role, member: u32, epoch: u64) -> Vec<u8> {
@@ -91,8 +113,9 @@ proptest! {
 
     #[test]
     fn an_rs(events in vec(event(), 0..60)) {
-        let mut store = rs::Store::new(1, 9, vec![64, 8], 0);
-        let mut now = 0;
+        let mut store = rs::Store::new(settings(), vec![64, 8], 0);
+        // Length of each operation's buffer.
+        let (mut now, mut buffers) = (0, HashMap::new());
         // Attach an SE, and a CE with a valid epoch.
         store.connected(0);
         store.message(0, &attach(Role::Se, 0, 1));
@@ -103,9 +126,19 @@ proptest! {
         for event in events {
             match event {
                 Event::Message(p, m) => store.message(u64::from(p % 4), &m.build()),
-                Event::Bytes(p, b) => store.message(u64::from(p % 4), &b),
-                Event::Closed(p) => store.closed(u64::from(p % 4)),
-                Event::Connected(p) => store.connected(u64::from(p % 4)),
+                Event::Bytes(p, b) => {
+                    store.message(u64::from(p % 4), &b);
+                    store.login(u64::from(p % 4), &b);
+                    store.received(u64::from(p % 4), &b);
+                }
+                Event::Closed(p) => {
+                    store.closed(u64::from(p % 4));
+                    store.ended(u64::from(p % 4));
+                }
+                Event::Connected(p) => {
+                    store.connected(u64::from(p % 4));
+                    store.login(u64::from(p / 4 % 4), &login());
+                }
                 Event::Completed(op) => {
                     store.moved(op);
                     store.executed(op, Status::Good);
@@ -116,15 +149,30 @@ proptest! {
                 }
             }
             for action in store.actions() {
-                // No access beyond the end of a file.
-                if let rs::Action::Execute {
-                    work: rs::Work::Read { object, at, blocks, .. }
-                        | rs::Work::Write { object, at, blocks, .. },
-                    ..
-                } = action
-                {
-                    let all = [64, 8][object as usize];
-                    prop_assert!(at + u64::from(blocks) <= all);
+                let len = |list: &[DirectBuf]| -> u64 {
+                    list.iter().map(|d| u64::from(d.len())).sum()
+                };
+                // No access beyond the end of a file, or of the buffer of an operation.
+                match action {
+                    rs::Action::Execute {
+                        op,
+                        work: work @ (rs::Work::Read { object, at, blocks, .. }
+                            | rs::Work::Write { object, at, blocks, .. }),
+                        ..
+                    } => {
+                        let all = [64, 8][object as usize];
+                        prop_assert!(at + u64::from(blocks) <= all);
+                        let bytes = u64::from(blocks) * 512;
+                        if matches!(work, rs::Work::Write { .. }) {
+                            prop_assert_eq!(buffers.get(&op), Some(&bytes));
+                        }
+                        buffers.insert(op, bytes);
+                    }
+                    rs::Action::Pull { op, from, .. } => {
+                        buffers.insert(op, len(&from));
+                    }
+                    rs::Action::Push { op, to, .. } => prop_assert!(len(&to) <= buffers[&op]),
+                    _ => {}
                 }
             }
         }
@@ -157,11 +205,7 @@ proptest! {
                 }
                 Event::Connected(p) => {
                     engine.connected(peer(p), 0x10000, 5);
-                    let mut login = [0; 56];
-                    login[10] = 1;
-                    login[12..16].copy_from_slice(&64u32.to_be_bytes());
-                    login[32..48].fill(7);
-                    engine.login(u64::from(p % 4), &login);
+                    engine.login(u64::from(p % 4), &login());
                 }
                 Event::Completed(job) => {
                     engine.fetched(job);

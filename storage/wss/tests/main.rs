@@ -4,6 +4,7 @@
 
 mod ce_faults;
 mod command;
+mod direct;
 mod election;
 mod faults;
 mod flow;

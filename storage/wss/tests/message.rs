@@ -80,6 +80,7 @@ fn descriptors_of_bytes() {
         write: true,
         answer: true,
         stable: false,
+        direct: true,
         zero: None,
         tag: 0x2122_2324_2526_2728,
         room: 0x3132_3334,
@@ -98,7 +99,7 @@ fn descriptors_of_bytes() {
         )],
     });
     let mut wanted = vec![0; 128];
-    wanted[..4].copy_from_slice(&[6, 3, 1, 1]);
+    wanted[..4].copy_from_slice(&[6, 1 | 2 | 32, 1, 1]);
     run(&mut wanted, 8, 0x01, 8);
     run(&mut wanted, 16, 0x11, 8);
     run(&mut wanted, 24, 0x21, 8);
@@ -113,6 +114,9 @@ fn descriptors_of_bytes() {
     run(&mut wanted, 108, 0xb1, 4);
     wanted[36..40].copy_from_slice(&[0xff, 0xff, 0xff, 0xfe]);
     assert_eq!(exec.build(), wanted);
+    // Only what is answered may be passed on.
+    wanted[1] = 1 | 32;
+    assert_eq!(Message::parse(&wanted), Err(Broken::Byte(1)));
 
     let transfer = Transfer {
         id: 0x0102_0304_0506_0708,

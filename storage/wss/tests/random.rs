@@ -77,7 +77,7 @@ fn flush_all(world: &mut World) {
     });
 }
 
-fn schedule(seed: u64) -> [u64; 5] {
+fn schedule(seed: u64) -> [u64; 6] {
     let mut rng = crate::world::Rng(seed ^ 0x5eed);
     let ces = 1 + rng.below(3) as usize;
     let initiators = 1 + rng.below(2) as usize;
@@ -94,6 +94,7 @@ fn schedule(seed: u64) -> [u64; 5] {
     };
     let rate = 20 + rng.below(200);
     let mut world = World::new(seed, ces, initiators);
+    world.direct = rng.one_in(2);
     world.until("all are logged in", 60_000, |w| {
         w.initiators.iter().all(|i| i.up())
     });
@@ -131,9 +132,9 @@ fn schedule(seed: u64) -> [u64; 5] {
     flush_all(&mut world);
     assert_eq!(world.told, told, "a loss is told twice");
     assert!(!lossless || world.told == 0, "{} flushes", world.told);
-    let mut sum = [0, 0, 0, 0, world.history.judged];
+    let mut sum = [0, 0, 0, 0, 0, world.history.judged];
     for i in &world.initiators {
-        for (n, count) in [i.answered, i.by_ce, i.aborted, i.sessions]
+        for (n, count) in [i.answered, i.by_ce, i.by_rs, i.aborted, i.sessions]
             .into_iter()
             .enumerate()
         {
@@ -148,16 +149,17 @@ fn schedules() {
     let names = [
         "commands answered",
         "of them by CEs",
+        "of them by RSs",
         "aborted",
         "sessions",
         "blocks judged",
     ];
-    let Some((seeds, [_, by_ce, aborted, sessions, judged])) =
+    let Some((seeds, [_, by_ce, by_rs, aborted, sessions, judged])) =
         seeded::schedules(3000, names, schedule)
     else {
         return;
     };
     // The schedules have exercised the code.
-    assert!(by_ce > 25 * seeds && judged > 100 * seeds);
+    assert!(by_ce > 20 * seeds && by_rs > 4 * seeds && judged > 100 * seeds);
     assert!(aborted > seeds / 4 && sessions > 2 * seeds);
 }

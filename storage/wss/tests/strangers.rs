@@ -10,15 +10,16 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use crate::world::scene::settings;
 use srp_target::auth::{Guard, Identity, KeyFile, Verdict, Wanted, LEN, PENDING, TIME};
 use wss::{
     ce,
     message::{Message, Role, Scope, Status},
     peer::{fits, CE, RS, SE, SILENCE},
-    rs::{Action, Store},
+    rs::{Action, Settings, Store},
 };
 
-const SYSTEM: [u8; 16] = *b"wss-auth-000001 ";
+const SYSTEM: [u8; 16] = *b"wss-auth-000002 ";
 const THE_RS: Identity = Identity {
     role: RS,
     number: 7,
@@ -91,9 +92,13 @@ struct Rs {
 
 impl Rs {
     fn new(keys: &Keys) -> Self {
+        let settings = Settings {
+            number: THE_RS.number,
+            ..settings()
+        };
         let mut rs = Self {
             guard: keys.guard(THE_RS, &[SE, CE]),
-            store: Store::new(7, 9, vec![64], 0),
+            store: Store::new(settings, vec![64], 0),
             now: 0,
             next: 0,
             sent: Vec::new(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The attacks on the port of a CE, where initiators with a session log in. Each may end its own
-//! connection and its own session, and nothing else.
+//! The attacks on the port of a CE or an RS, where initiators with a session log in. Each may end
+//! its own connection and its own session, and nothing else.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,12 @@ use srp_target::{
 
 use crate::peer::{Fault, Peer};
 
-/// A CE under attack.
+/// A CE or an RS under attack.
 pub(crate) struct Answers {
     pub(crate) peer: Peer,
-    pub(crate) ce: SocketAddr,
+    pub(crate) to: SocketAddr,
+    /// Whether the port takes roles with a key, too.
+    pub(crate) roles: bool,
     pub(crate) se: SocketAddr,
     /// An initiator that may log in and has no session.
     pub(crate) listed: PortId,
@@ -34,7 +36,7 @@ const CASES: &[Case] = &[
     ("malformed logins", Answers::logins),
     ("an initiator with a session", Answers::twice),
     ("messages on an answer channel", Answers::messages),
-    ("the memory of the CE", Answers::memory),
+    ("memory", Answers::memory),
 ];
 
 impl Answers {
@@ -42,7 +44,7 @@ impl Answers {
     pub(crate) fn run(mut self) -> Result<(), Fault> {
         for (name, case) in CASES {
             let said = case(&mut self).map_err(|e| format!("{name}: {e}"))?;
-            // The CE still takes others.
+            // The port still takes others.
             let session = self.session();
             let (main, answers) = session.map_err(|e| format!("after {name}: {e}"))?;
             self.peer.reactor.close(answers);
@@ -66,7 +68,7 @@ impl Answers {
         login.multichannel = MultiChannel::Single;
         self.peer.to = self.se;
         let main = self.peer.try_login(&login)?;
-        self.peer.to = self.ce;
+        self.peer.to = self.to;
         main.ok_or_else(|| "the SE refuses a good login".into())
     }
 
@@ -75,7 +77,7 @@ impl Answers {
         let main = self.main()?;
         let login = self.login(self.listed);
         let answers = self.peer.try_login(&login)?;
-        Ok((main, answers.ok_or("the CE refuses a good login")?))
+        Ok((main, answers.ok_or("a good login was refused")?))
     }
 
     /// Connects with this private data, which has to be refused.
@@ -96,7 +98,9 @@ impl Answers {
             b"x",
             &[0xff; 56],
         ];
-        for data in all {
+        let of_roles = |data: &&&[u8]| self.roles && **data == wss::fabric::KEYED.as_slice();
+        let all: Vec<_> = all.iter().filter(|data| !of_roles(data)).collect();
+        for data in &all {
             self.refused(data)?;
         }
         Ok(format!("{} refused", all.len()))
@@ -169,7 +173,7 @@ impl Answers {
             bytes[0] = code;
             all.push(bytes);
         }
-        // Longer than the receive buffers of the CE.
+        // Longer than the receive buffers.
         all.push(vec![opcode::CMD; 4096]);
         for bytes in &all {
             let (main, answers) = self.session()?;
@@ -180,7 +184,7 @@ impl Answers {
         Ok(format!("{} ended, with their sessions", all.len()))
     }
 
-    /// RDMA to the arena. The key of a connection is valid on no other one.
+    /// RDMA to the memory of the role. The key of a connection is valid on no other one.
     fn memory(&mut self) -> Result<String, Fault> {
         let keys = [0, 1, u32::MAX, self.peer.random() as u32];
         for key in keys {

@@ -37,14 +37,15 @@ attacks a role of wss with this number, 0 for an SE, or a node of xorset, as oth
 its key, which is the first line of a file, with another one, as an initiator that may log in, and
 with the key.
 
-srp-hostile ce ADDRESS:PORT ID_EXT IOC_GUID SE:PORT INITIATOR VICTIM
-attacks a CE as initiators: INITIATOR may log in and has no session, VICTIM has one.
+srp-hostile ce|answers ADDRESS:PORT ID_EXT IOC_GUID SE:PORT INITIATOR VICTIM
+attacks the answer channels of a CE, or of an RS, as initiators: INITIATOR may log in and has no
+session, VICTIM has one.
 ";
 
 enum Options {
     Target { peer: Peer, cases: Vec<String> },
     Role(Box<Attack>),
-    Ce(Answers),
+    Answers(Answers),
 }
 
 fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
@@ -58,11 +59,11 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
         Some("node") => Some(NODE),
         _ => None,
     };
-    let (node, ce) = (
-        args.peek().is_some_and(|a| a == "node"),
-        args.peek().is_some_and(|a| a == "ce"),
-    );
-    if role.is_some() || ce {
+    let is = |first: Option<&String>, name: &str| first.is_some_and(|a| a == name);
+    let node = is(args.peek(), "node");
+    let rs = is(args.peek(), "answers");
+    let answers = rs || is(args.peek(), "ce");
+    if role.is_some() || answers {
         args.next();
     }
     let mut next = |what: &str| args.next().ok_or_else(|| format!("there is no {what}"));
@@ -99,18 +100,19 @@ fn parse(args: Vec<std::ffi::OsString>) -> Result<Options, String> {
             protocol,
         })));
     }
-    if ce {
+    if answers {
         let se = next("SE")?;
         let mut initiator = |what| {
             let text = next(what)?;
             let all = bytes(text.trim_start_matches("0x"));
             all.map(PortId).ok_or(format!("{what} is no identifier"))
         };
-        return Ok(Options::Ce(Answers {
+        return Ok(Options::Answers(Answers {
             listed: initiator("INITIATOR")?,
             victim: initiator("VICTIM")?,
             peer: Peer::new(to, target).map_err(|e| e.to_string())?,
-            ce: to,
+            to,
+            roles: rs,
             se: se
                 .parse()
                 .map_err(|_| format!("'{se}' is no address with a port"))?,
@@ -139,7 +141,7 @@ fn run(options: Options) -> Result<(), String> {
     let (mut peer, cases) = match options {
         Options::Target { peer, cases } => (peer, cases),
         Options::Role(attack) => return attack.run(),
-        Options::Ce(attack) => return attack.run(),
+        Options::Answers(attack) => return attack.run(),
     };
     for case in CASES {
         let chosen = cases.iter().any(|c| c == case.name);

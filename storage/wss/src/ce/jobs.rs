@@ -2,11 +2,7 @@
 
 //! Commands, from EXEC to DONE.
 
-use srp_target::{
-    proto::cmd::DirectBuf,
-    scsi::status,
-    wire::{self, Reason, Residual},
-};
+use srp_target::proto::cmd::DirectBuf;
 
 use super::{Action, Engine, Flight, Job, JobId, Part, Segment, Stage};
 use crate::{
@@ -22,9 +18,8 @@ impl Engine {
     }
 
     pub(super) fn fence(&mut self, session: u64) {
-        if let Some(channel) = self.sessions.remove(&session) {
-            self.leave(channel, Some(Reason::None));
-        }
+        self.answers.fence(session);
+        self.pass();
         for id in self.of(session) {
             self.kill(id);
         }
@@ -76,7 +71,7 @@ impl Engine {
             id: exec.id,
             value: 0,
         };
-        let Some(&channel) = self.sessions.get(&exec.session) else {
+        let Some(channel) = self.answers.channel(exec.session) else {
             return self.tell_se(refused(Status::Stale));
         };
         // Reject offsets that would overflow in bytes. No file is that large.
@@ -87,14 +82,7 @@ impl Engine {
         } else {
             Vec::new()
         };
-        let (len, moved) = (exec.len(), exec.moved());
-        let data = if exec.write {
-            moved == len || exec.zero.is_some()
-        } else {
-            // The SE answers commands without a transfer, which only verify their blocks.
-            moved <= len && (exec.answer || moved == 0)
-        };
-        if parts.is_empty() || parts.len() > self.cache.len() || !data {
+        if parts.is_empty() || parts.len() > self.cache.len() || !exec.sound() {
             return self.tell_se(refused(Status::Invalid));
         }
         let id = self.next_job;
@@ -133,13 +121,17 @@ impl Engine {
     /// Starts the jobs that can start, and acknowledges fences.
     pub(super) fn settle(&mut self) {
         while let Some(id) = self.order.first() {
+            let give = self.jobs.get(&id).is_some_and(|job| self.gives(job));
             let lines = self.jobs.get(&id).map_or(0, Job::lines);
             // Do not overtake a job that waits for lines, or it may never get them.
-            if lines > self.cache.free() {
+            if !give && lines > self.cache.free() {
                 break;
             }
             self.order.start(id);
-            self.begin(id);
+            match give {
+                true => self.give(id),
+                false => self.begin(id),
+            }
         }
         for session in std::mem::take(&mut self.fences) {
             if self.of(session).is_empty() {
@@ -152,6 +144,34 @@ impl Engine {
                 self.fences.push(session);
             }
         }
+    }
+
+    /// Returns whether the RS does a command: no line of it is in the arena, and a read is the first
+    /// one of its lines for some time.
+    fn gives(&self, job: &Job) -> bool {
+        let exec = &job.exec;
+        let known =
+            |key: &Key| self.cache.find(key).is_some() || !exec.write && self.recent.has(key);
+        let mut keys = job.parts.iter().filter_map(|p| p.key.as_ref());
+        exec.direct && exec.extents.len() == 1 && exec.moved() > 0 && !keys.any(known)
+    }
+
+    /// Passes a command on to the RS.
+    fn give(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        job.stage = Stage::Given;
+        for key in job
+            .parts
+            .iter()
+            .filter_map(|p| p.key)
+            .filter(|_| !job.exec.write)
+        {
+            self.recent.add(key);
+        }
+        self.given += 1;
+        self.fly(id, 0, true);
     }
 
     pub(super) fn begin(&mut self, id: JobId) {
@@ -205,8 +225,8 @@ impl Engine {
         self.advance(id);
     }
 
-    /// Queues the transfer of a part between the arena and an RS. A cached read transfers the whole
-    /// line.
+    /// Queues the transfer of a part between the arena and an RS, or a command for the RS. A cached
+    /// read transfers the whole line.
     pub(super) fn fly(&mut self, job_id: JobId, n: usize, put: bool) {
         let Some(job) = self.jobs.get_mut(&job_id) else {
             return;
@@ -239,6 +259,7 @@ impl Engine {
             part: n,
             store: part.store,
             put,
+            given: job.stage == Stage::Given,
             zero: job.exec.zero,
             transfer,
             peer: None,
@@ -259,6 +280,14 @@ impl Engine {
             return;
         };
         job.flying -= 1;
+        if flight.given {
+            let status = match status {
+                // The RS has no answer channel of the session.
+                Status::Good | Status::Stale => Status::Lost,
+                other => other,
+            };
+            return self.finish(flight.job, status);
+        }
         if status != Status::Good && job.status == Status::Good {
             job.status = status;
         }
@@ -306,15 +335,8 @@ impl Engine {
             let status = job.status;
             return self.finish(id, status);
         }
-        let exec = &job.exec;
-        let len = exec.len() as u32;
-        let residual = Residual::new(exec.room, len);
-        let (out, into) = match exec.write {
-            true => (residual, Residual::None),
-            false => (Residual::None, residual),
-        };
-        let message = wire::cmd_rsp(exec.credits, exec.tag, status::GOOD, out, into, &[]);
-        let segments = match exec.write {
+        let message = job.exec.response();
+        let segments = match job.exec.write {
             true => Vec::new(),
             false => segments(self.settings.line, job),
         };
@@ -369,7 +391,7 @@ impl Engine {
         match job.stage {
             Stage::Queued => self.finish(id, Status::Lost),
             Stage::Fetching | Stage::Answering => {}
-            Stage::Filling | Stage::Storing => {
+            Stage::Filling | Stage::Storing | Stage::Given => {
                 let idle = |f: &Flight| f.job == id && f.peer.is_none() && !f.uncertain;
                 let over: Vec<_> = self
                     .flights
@@ -390,7 +412,8 @@ impl Engine {
             return;
         };
         self.order.remove(id);
-        if job.stage != Stage::Queued && job.exec.zero.is_none() {
+        let lines = !matches!(job.stage, Stage::Queued | Stage::Given);
+        if lines && job.exec.zero.is_none() {
             for part in &job.parts {
                 self.cache.unpin(part.line);
             }

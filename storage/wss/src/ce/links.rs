@@ -2,12 +2,15 @@
 
 //! Connections to the SE and to the RSs, with reconnection.
 
+use std::collections::BTreeSet;
+
+use srp_target::wire::Reason;
+
 use super::{Action, Engine, Flight, State, To, RETRY};
 use crate::{
-    message::{Message, Role, Scope, Status, Transfer},
+    message::{Exec, Message, Role, Scope, Status, Transfer},
     peer::{misused, Peer, Pulse},
 };
-use srp_target::{proto::reject::Reject, wire::Reason};
 
 impl Engine {
     /// Sets the time in milliseconds. Call it at least every [`crate::peer::SILENCE`] / 8.
@@ -112,21 +115,18 @@ impl Engine {
 
     /// Ends all sessions when the SE is lost.
     pub(super) fn alone(&mut self) {
-        for (channel, req) in std::mem::take(&mut self.logins) {
-            self.reject(channel, req.tag, Reject::INSUFFICIENT_RESOURCES);
-        }
-        for channel in std::mem::take(&mut self.sessions).into_values() {
-            self.leave(channel, Some(Reason::None));
-        }
+        self.answers.alone();
+        self.pass();
         self.fences.clear();
         for id in self.jobs.keys().copied().collect::<Vec<_>>() {
             self.kill(id);
         }
     }
 
-    /// Handles the loss of an RS. The RS may have executed a transfer, or may still do so.
+    /// Handles the loss of an RS. The RS may have executed a transfer, or may still do so. It may
+    /// have answered a command that it does, so the session ends.
     pub(super) fn store_lost(&mut self, peer: Peer) {
-        let mut over = Vec::new();
+        let (mut over, mut given) = (Vec::new(), BTreeSet::new());
         for (id, flight) in &mut self.flights {
             if flight.peer != Some(peer) {
                 continue;
@@ -138,6 +138,13 @@ impl Engine {
             if killed && !flight.put {
                 over.push(*id);
             }
+            given.extend(flight.given.then_some(flight.job));
+        }
+        for job in given {
+            let channel = self.jobs.get(&job).map(|j| j.channel);
+            let session = channel.and_then(|c| self.answers.drop(c, Some(Reason::None)));
+            self.left(session);
+            self.kill(job);
         }
         for id in over {
             self.landed(id, Status::Lost);
@@ -221,6 +228,13 @@ impl Engine {
                     },
                     how,
                 ),
+                None if flight.given => match self.jobs.get(&flight.job) {
+                    Some(job) => Message::Exec(Exec {
+                        id: transfer.id,
+                        ..job.exec.clone()
+                    }),
+                    None => continue,
+                },
                 None if flight.put => Message::Put(transfer),
                 None => Message::Get(transfer),
             });
@@ -264,7 +278,10 @@ impl Engine {
                     id,
                     session,
                 }),
-            ) if up => self.joined(*status, *id, *session),
+            ) if up => {
+                self.answers.joined(*status, *id, *session);
+                self.pass();
+            }
             (To::Se, Ok(Message::Exec(exec))) if up => self.exec(exec.clone()),
             (To::Se, Ok(Message::Cancel { id })) if up => self.cancel(*id),
             (

@@ -3,21 +3,24 @@
 //! CacheEngine: caches blocks in the lines of its arena, moves them between the initiator's memory
 //! and the arena, and sends the response through the answer channel of the session.
 //!
+//! If the RS has such a channel, too, the CE passes a command on to it whose lines are not in the
+//! arena, and that no earlier read missed: then the data moves once, and takes no line from others.
+//!
 //! Write-through: a write is answered when its blocks are in the file. Until then they are in
 //! separate lines, so that no read returns data that may never be written. A read miss fetches the
 //! whole line.
 
-mod channels;
 mod jobs;
 mod links;
 mod status;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use srp_target::{proto::cmd::DirectBuf, target::ChannelId, wire::LoginReq};
+use srp_target::{proto::cmd::DirectBuf, target::ChannelId};
 
 use crate::{
-    cache::{Cache, Key},
+    answers::{self, Answers, Out},
+    cache::{Cache, Key, Recent},
     message::{Exec, Message, Status, Transfer, Zero},
     order::Order,
     peer::{Peer, State},
@@ -85,20 +88,8 @@ pub enum Action {
         /// The connection.
         peer: Peer,
     },
-    /// Accept an initiator, with receive buffers of [`srp_target::wire::MIN_IT_IU_LEN`] bytes.
-    Accept {
-        /// The channel.
-        channel: ChannelId,
-        /// Private data.
-        response: Vec<u8>,
-    },
-    /// Reject an initiator.
-    Reject {
-        /// The channel.
-        channel: ChannelId,
-        /// Private data.
-        response: Vec<u8>,
-    },
+    /// An action on an answer channel, which may call [`Engine::ended`].
+    Channel(answers::Action),
     /// Read the initiator's memory into the arena, then call [`Engine::fetched`].
     Fetch {
         /// The channel.
@@ -128,13 +119,6 @@ pub enum Action {
         to: u64,
         /// Length in bytes.
         len: u64,
-    },
-    /// Send a message, if any, and end an answer channel; then call [`Engine::ended`].
-    Leave {
-        /// The channel.
-        channel: ChannelId,
-        /// The logout.
-        message: Option<Vec<u8>>,
     },
     /// Log a line.
     Say(String),
@@ -180,6 +164,8 @@ enum Stage {
     Storing,
     /// The response is in flight.
     Answering,
+    /// The RS does it.
+    Given,
 }
 
 /// The part of a command that falls into one cache line.
@@ -221,13 +207,15 @@ impl Job {
     }
 }
 
-/// A GET, PUT or ZERO; `va` of the transfer is an offset in the arena.
+/// A GET, PUT, ZERO or EXEC; `va` of the transfer is an offset in the arena.
 struct Flight {
     job: JobId,
     part: usize,
     store: u32,
-    /// Whether the operation writes or zeroes blocks of the file.
+    /// Whether the operation writes or zeroes blocks of the file, or moves data of the initiator.
     put: bool,
+    /// Whether the RS does the whole command.
+    given: bool,
     zero: Option<Zero>,
     transfer: Transfer,
     /// The connection that the request was sent through.
@@ -246,11 +234,9 @@ pub struct Engine {
     se: Link,
     stores: Vec<Link>,
     next_peer: Peer,
-    /// Logins that wait for the SE.
-    logins: HashMap<ChannelId, LoginReq>,
-    /// Answer channels, by session.
-    sessions: BTreeMap<u64, ChannelId>,
+    answers: Answers,
     cache: Cache,
+    recent: Recent,
     order: Order,
     jobs: BTreeMap<JobId, Job>,
     next_job: JobId,
@@ -262,6 +248,8 @@ pub struct Engine {
     fences: Vec<u64>,
     /// Number of reads with all lines in the arena, and of other reads.
     hits: [u64; 2],
+    /// Number of commands passed on to an RS.
+    given: u64,
     actions: Vec<Action>,
 }
 
@@ -275,9 +263,9 @@ impl Engine {
             se: Link::new(),
             stores: (0..settings.stores).map(|_| Link::new()).collect(),
             next_peer: 1,
-            logins: HashMap::new(),
-            sessions: BTreeMap::new(),
+            answers: Answers::new(settings.id),
             cache: Cache::new(settings.lines),
+            recent: Recent::new(settings.lines),
             order: Order::new((settings.line / 512).into()),
             jobs: BTreeMap::new(),
             next_job: 1,
@@ -286,6 +274,7 @@ impl Engine {
             next_flight: 1,
             fences: Vec::new(),
             hits: [0; 2],
+            given: 0,
             actions: Vec::new(),
         }
     }
@@ -313,6 +302,71 @@ impl Engine {
     /// Number of reads with all lines in the arena, and of other reads.
     pub fn hits(&self) -> [u64; 2] {
         self.hits
+    }
+
+    /// Number of commands passed on to an RS.
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    // Answer channels.
+
+    /// Handles a connection request of an initiator with this private data. An action follows that
+    /// accepts or rejects it.
+    pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
+        self.answers.login(channel, data, self.attached());
+        self.pass();
+    }
+
+    /// Handles a message of an initiator. Only a logout is valid.
+    pub fn received(&mut self, channel: ChannelId, bytes: &[u8]) {
+        let session = self.answers.received(channel, bytes);
+        self.left(session);
+        self.settle();
+    }
+
+    /// Handles an answer channel that has ended or failed. No transfer through it is in flight.
+    pub fn ended(&mut self, channel: ChannelId) {
+        let session = self.answers.ended(channel);
+        self.left(session);
+        let moving =
+            |j: &Job| j.channel == channel && matches!(j.stage, Stage::Fetching | Stage::Answering);
+        let over = self.jobs.iter().filter(|(_, j)| moving(j));
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.finish(id, Status::Lost);
+        }
+        self.settle();
+    }
+
+    /// Ends all answer channels.
+    pub fn shutdown(&mut self) {
+        for session in self.answers.shutdown() {
+            self.left(Some(session));
+        }
+        self.settle();
+    }
+
+    /// Aborts the commands of a session without an answer channel.
+    fn left(&mut self, session: Option<u64>) {
+        self.pass();
+        for id in session
+            .into_iter()
+            .flat_map(|s| self.of(s))
+            .collect::<Vec<_>>()
+        {
+            self.kill(id);
+        }
+    }
+
+    /// Passes on the work of the answer channels.
+    fn pass(&mut self) {
+        for out in self.answers.out() {
+            match out {
+                Out::Action(action) => self.actions.push(Action::Channel(action)),
+                Out::Tell(message) => self.tell_se(message),
+                Out::Say(what) => self.say(what),
+            }
+        }
     }
 
     fn say(&mut self, what: String) {

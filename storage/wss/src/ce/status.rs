@@ -22,8 +22,8 @@ impl Engine {
             "epoch": self.epoch,
             "engine_up": self.se.state.up(),
             "stores": stores.collect::<Value>(),
-            "sessions": self.sessions.len(),
-            "logins_waiting": self.logins.len(),
+            "sessions": self.answers.len(),
+            "logins_waiting": self.answers.waiting(),
             "commands_in_flight": self.jobs.len(),
             "transfers_in_flight": self.flights.len(),
             "cache": {
@@ -37,6 +37,7 @@ impl Engine {
                 "transfers": self.next_flight - 1,
                 "cached_reads": hits,
                 "other_reads": misses,
+                "given": self.given,
             },
         })
     }

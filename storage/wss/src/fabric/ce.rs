@@ -4,21 +4,15 @@
 
 use std::{io, net::SocketAddr, os::fd::RawFd};
 
-use srp_target::{
-    reactor::{piece, Event, LinkId},
-    wire::MIN_IT_IU_LEN,
-};
+use srp_target::reactor::{piece, Event, LinkId};
 use verbs::{Arena, Op, Piece};
 
-use super::{connect, good, send, Links, Made, Role};
+use super::{answer_channel, connect, good, send, Links, Made, Role};
 use crate::{
     ce::{Action, Engine, JobId, Segment, Settings, To},
     options::{Options, LINE},
     peer::{Peer, RS, SE},
 };
-
-/// Number of receive buffers per initiator, which only sends a logout.
-const RECEIVES: usize = 2;
 
 pub(super) enum Token {
     Fetched(JobId),
@@ -105,11 +99,6 @@ impl Ce {
         }
     }
 
-    fn refused(&mut self, reactor: &mut Links<Token>, channel: LinkId, why: &str) {
-        reactor.refuse(channel, why);
-        self.engine.ended(channel);
-    }
-
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
         match action {
             Action::Say(what) => tracing::info!("{what}"),
@@ -138,15 +127,9 @@ impl Ce {
                     reactor.close(id);
                 }
             }
-            Action::Accept { channel, response } => {
-                let len = MIN_IT_IU_LEN as usize;
-                if let Err(e) = reactor.accept(channel, &response, RECEIVES, len, usize::MAX) {
-                    self.refused(reactor, channel, &e.to_string());
-                }
-            }
-            Action::Reject { channel, response } => {
-                if let Err(e) = reactor.reject(channel, &response) {
-                    tracing::warn!("channel {channel}: cannot refuse it: {e}");
+            Action::Channel(action) => {
+                if let Some(channel) = answer_channel(reactor, action) {
+                    self.engine.ended(channel);
                 }
             }
             Action::Fetch {
@@ -178,14 +161,6 @@ impl Ce {
                     tracing::error!("arena: {from} to {to}, {len} bytes: {e}");
                 }
             }
-            Action::Leave { channel, message } => {
-                if reactor.waits(channel) {
-                    reactor.close(channel);
-                    return self.engine.ended(channel);
-                }
-                let result = reactor.leave(channel, message.as_deref());
-                self.check(reactor, channel, result);
-            }
         }
     }
 }
@@ -201,7 +176,10 @@ impl Role for Ce {
     fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
         match event {
             Event::Login { id, data } => self.engine.login(id, &data),
-            Event::Refused { id, why } => self.refused(reactor, id, &why),
+            Event::Refused { id, why } => {
+                reactor.refuse(id, &why);
+                self.engine.ended(id);
+            }
             Event::Connected { id } => {
                 let Some(peer) = self.made.peer(id) else {
                     return;

@@ -28,12 +28,15 @@ use srp_target::{
     reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
     status::{Board, Told},
     store::{self, Label, Use},
+    target::ChannelId,
+    wire::MIN_IT_IU_LEN,
 };
 use verbs::Buffer;
 
 use election::Leadership;
 
 use crate::{
+    answers,
     etcd::Etcd,
     flow::{Flow, RECEIVES},
     message::{Message, MAX_LEN},
@@ -42,9 +45,9 @@ use crate::{
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
-pub const PRIVATE: &[u8; 16] = b"wss-role-000002 ";
+pub const PRIVATE: &[u8; 16] = b"wss-role-000003 ";
 /// The same between roles with keys.
-pub const KEYED: &[u8; 16] = b"wss-auth-000001 ";
+pub const KEYED: &[u8; 16] = b"wss-auth-000002 ";
 
 /// All connections of a role, with flow control for those to other roles.
 struct Links<T> {
@@ -329,6 +332,37 @@ fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
     good(reactor, id, result)
 }
 
+/// Number of receive buffers of an answer channel, whose initiator only sends a logout.
+const LOGOUTS: usize = 2;
+
+/// Carries out an action on an answer channel. Returns the channel if it has ended.
+fn answer_channel<T>(reactor: &mut Links<T>, action: answers::Action) -> Option<ChannelId> {
+    let (id, result) = match action {
+        answers::Action::Accept { channel, response } => {
+            let len = MIN_IT_IU_LEN as usize;
+            let Err(e) = reactor.accept(channel, &response, LOGOUTS, len, usize::MAX) else {
+                return None;
+            };
+            reactor.refuse(channel, &e.to_string());
+            return Some(channel);
+        }
+        answers::Action::Reject { channel, response } => {
+            if let Err(e) = reactor.reject(channel, &response) {
+                tracing::warn!("channel {channel}: cannot refuse it: {e}");
+            }
+            return None;
+        }
+        answers::Action::Leave { channel, .. } if reactor.waits(channel) => {
+            reactor.close(channel);
+            return Some(channel);
+        }
+        answers::Action::Leave { channel, message } => {
+            (channel, reactor.leave(channel, message.as_deref()))
+        }
+    };
+    (!good(reactor, id, result)).then_some(id)
+}
+
 /// Accepts a connection request of another role. The result is that of [`Reactor::welcome`].
 fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> bool {
     reactor.welcome(id, data, [PRIVATE, KEYED], [RECEIVES, MAX_LEN])
@@ -404,6 +438,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             number,
             files,
             threads,
+            id,
             system,
             key,
             ..
@@ -411,7 +446,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             let ours = Identity { role: RS, number };
             let disks = objects(number, &files, Use::Alone)?;
             let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
-            let (mut role, mut reactor) = rs::role(number, disks, listen, threads)?;
+            let (mut role, mut reactor) = rs::role((number, id), disks, listen, threads)?;
             reactor.guard(guard);
             program::ready(&format!("listens at {listen}"));
             // This RS already holds the port, so no SE can announce its epoch to an earlier

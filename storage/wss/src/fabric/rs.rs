@@ -2,21 +2,28 @@
 
 //! An RS on RDMA devices.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, os::fd::RawFd, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    net::SocketAddr,
+    os::fd::RawFd,
+    sync::Arc,
+};
 
 use srp_target::{
     disk::Disk,
-    reactor::{Event, LinkId},
+    proto::cmd::DirectBuf,
+    reactor::{pieces, Event, LinkId},
     sense::Sense,
     workers::Workers,
 };
-use verbs::{Buffer, Op, Piece};
+use verbs::{Buffer, Op};
 
-use super::{accept_role, good, send, short::Short, Links, Role};
+use super::{accept_role, answer_channel, good, send, short::Short, Links, Role};
 use crate::{
     message::{Status, Zero},
     peer::Peer,
-    rs::{Action, OpId, Store, Work},
+    rs::{Action, OpId, Settings, Store, Work},
 };
 
 pub(super) enum Token {
@@ -39,6 +46,10 @@ pub(super) struct Rs {
     /// The connection and the buffer of each operation that is started.
     memory: BTreeMap<OpId, (LinkId, Option<Buffer>)>,
     short: Short<Action>,
+    /// The transfers that wait until memory is registered, by connection, in order.
+    parked: BTreeMap<LinkId, VecDeque<Action>>,
+    /// Connections of other roles. All others are answer channels.
+    roles: BTreeSet<LinkId>,
 }
 
 fn status(result: Result<(), Sense>) -> Status {
@@ -100,13 +111,14 @@ fn boot() -> io::Result<u64> {
 }
 
 pub(super) fn role(
-    number: u32,
+    (number, id): (u32, [u8; 16]),
     disks: Vec<Disk>,
     listen: SocketAddr,
     threads: usize,
 ) -> io::Result<(Rs, Links<Token>)> {
     let blocks = disks.iter().map(Disk::blocks).collect();
     let boot = boot()?;
+    let settings = Settings { number, id, boot };
     let disks = Arc::new(disks);
     let shown = Arc::clone(&disks);
     let work = move |mut job: Job| {
@@ -114,25 +126,53 @@ pub(super) fn role(
         (job.op, status, job.memory)
     };
     let role = Rs {
-        store: Store::new(number, boot, blocks, 0),
+        store: Store::new(settings, blocks, 0),
         disks: shown,
         files: Workers::new(threads, work)?,
         memory: BTreeMap::new(),
         short: Short::default(),
+        parked: BTreeMap::new(),
+        roles: BTreeSet::new(),
     };
     Ok((role, Links::new(listen)?))
 }
 
 /// The connection of a transfer and the length of its buffer.
 fn needs(action: &Action) -> Option<(Peer, usize)> {
-    match *action {
-        Action::Pull { peer, len, .. } => Some((peer, len as usize)),
+    match action {
+        Action::Pull { peer, from, .. } => {
+            Some((*peer, from.iter().map(|d| d.len() as usize).sum()))
+        }
         Action::Execute {
             peer,
             work: Work::Read { blocks, .. },
             ..
-        } => Some((peer, blocks as usize * 512)),
+        } => Some((*peer, *blocks as usize * 512)),
         _ => None,
+    }
+}
+
+/// Writes a buffer to the peer's memory, if any is given, and sends a message, if any. The token
+/// is of the last one.
+fn push(
+    reactor: &mut Links<Token>,
+    (peer, op): (LinkId, OpId),
+    buffer: Option<Buffer>,
+    to: &[DirectBuf],
+    message: Option<&[u8]>,
+) -> io::Result<()> {
+    let pushed = Some(Token::Pushed(op));
+    match (buffer, message) {
+        (Some(buffer), None) => reactor.queue(peer, pushed, Op::Write, buffer, pieces(to)),
+        (Some(buffer), Some(message)) if !to.is_empty() => {
+            reactor.queue(peer, None, Op::Write, buffer, pieces(to))?;
+            reactor.send(peer, pushed, message)
+        }
+        (buffer, Some(message)) => {
+            reactor.give(peer, buffer);
+            reactor.send(peer, pushed, message)
+        }
+        (None, None) => Ok(()),
     }
 }
 
@@ -147,38 +187,32 @@ impl Rs {
             Action::Say(what) => tracing::info!("{what}"),
             Action::Send { peer, message } => {
                 if !send(reactor, peer, &message) {
-                    self.store.closed(peer);
+                    self.closed(peer);
                 }
             }
-            Action::Close { peer } => reactor.close(peer),
+            Action::Close { peer } => {
+                reactor.close(peer);
+                self.forget(peer);
+            }
             Action::Pull { .. }
             | Action::Execute {
                 work: Work::Read { .. },
                 ..
-            } => {
-                let mut short = std::mem::take(&mut self.short);
-                if short.start(action, |action| self.start(reactor, action)) {
-                    tracing::warn!("no memory: transfers wait for others");
+            } => self.prepare(reactor, action),
+            Action::Channel(action) => {
+                if let Some(channel) = answer_channel(reactor, action) {
+                    self.closed(channel);
                 }
-                self.short = short;
             }
             Action::Push {
                 peer,
                 op,
-                va,
-                key,
-                len,
+                to,
+                message,
             } => {
-                let memory = self
-                    .memory
-                    .get_mut(&op)
-                    .and_then(|(_, buffer)| buffer.take());
-                let Some(buffer) = memory else {
-                    return;
-                };
-                let piece = Piece { va, key, len };
-                let token = Some(Token::Pushed(op));
-                let result = reactor.queue(peer, token, Op::Write, buffer, vec![piece]);
+                let place = self.memory.get_mut(&op);
+                let buffer = place.and_then(|(_, buffer)| buffer.take());
+                let result = push(reactor, (peer, op), buffer, &to, message.as_deref());
                 self.check(reactor, peer, result);
             }
             Action::Execute { peer, op, work } => {
@@ -194,6 +228,46 @@ impl Rs {
         }
     }
 
+    /// Starts a transfer if the memory of its connection is registered. Otherwise it waits until a
+    /// thread has registered it.
+    fn prepare(&mut self, reactor: &mut Links<Token>, action: Action) {
+        let Some((peer, len)) = needs(&action) else {
+            return;
+        };
+        if !self.parked.contains_key(&peer) && reactor.prepare(peer, len) {
+            return self.place(reactor, action);
+        }
+        self.parked.entry(peer).or_default().push_back(action);
+    }
+
+    /// Starts the transfers of a connection whose memory is registered. Without memory the first
+    /// one waits for others.
+    fn prepared(&mut self, reactor: &mut Links<Token>, id: LinkId, registered: bool) {
+        let mut short = !registered;
+        while let Some(waiting) = self.parked.get_mut(&id) {
+            let len = waiting.front().and_then(needs).map_or(0, |(_, len)| len);
+            if !std::mem::take(&mut short) && !reactor.prepare(id, len) {
+                return;
+            }
+            let action = waiting.pop_front();
+            if waiting.is_empty() {
+                self.parked.remove(&id);
+            }
+            if let Some(action) = action {
+                self.place(reactor, action);
+            }
+        }
+    }
+
+    /// Starts a transfer after those that wait for memory of others.
+    fn place(&mut self, reactor: &mut Links<Token>, action: Action) {
+        let mut short = std::mem::take(&mut self.short);
+        if short.start(action, |action| self.start(reactor, action)) {
+            tracing::warn!("no memory: transfers wait for others");
+        }
+        self.short = short;
+    }
+
     /// Starts a transfer. Returns false if there is no memory now.
     fn start(&mut self, reactor: &mut Links<Token>, action: &Action) -> bool {
         let Some((peer, len)) = needs(action) else {
@@ -204,16 +278,11 @@ impl Rs {
             result => result,
         };
         match (action.clone(), buffer) {
-            (
-                Action::Pull {
-                    op, va, key, len, ..
-                },
-                buffer,
-            ) => {
+            (Action::Pull { op, from, .. }, buffer) => {
                 let result = buffer.and_then(|buffer| {
                     self.memory.insert(op, (peer, None));
-                    let piece = Piece { va, key, len };
-                    reactor.queue(peer, Some(Token::Pulled(op)), Op::Read, buffer, vec![piece])
+                    let token = Some(Token::Pulled(op));
+                    reactor.queue(peer, token, Op::Read, buffer, pieces(&from))
                 });
                 self.check(reactor, peer, result);
             }
@@ -233,7 +302,24 @@ impl Rs {
 
     fn check(&mut self, reactor: &mut Links<Token>, peer: Peer, result: io::Result<()>) {
         if !good(reactor, peer, result) {
-            self.store.closed(peer);
+            self.closed(peer);
+        }
+    }
+
+    /// Handles the end of a connection or of an answer channel.
+    fn closed(&mut self, id: LinkId) {
+        self.store.closed(id);
+        self.store.ended(id);
+        self.forget(id);
+    }
+
+    /// Ends the transfers that wait for memory of a connection, which has ended.
+    fn forget(&mut self, id: LinkId) {
+        self.roles.remove(&id);
+        for action in self.parked.remove(&id).unwrap_or_default() {
+            if let Action::Execute { op, .. } = action {
+                self.store.executed(op, Status::Lost);
+            }
         }
     }
 }
@@ -255,11 +341,18 @@ impl Role for Rs {
         match event {
             Event::Login { id, data } => {
                 if !accept_role(reactor, id, &data) {
-                    tracing::warn!("connection {id} is refused: it is of no role");
-                    reactor.close(id);
+                    self.store.login(id, &data);
                 }
             }
-            Event::Refused { id, why } => reactor.refuse(id, &why),
+            Event::Refused { id, why } => {
+                reactor.refuse(id, &why);
+                self.closed(id);
+            }
+            Event::Received { id, buffer, len } if !self.roles.contains(&id) => {
+                self.store.received(id, &buffer[..len]);
+                let result = reactor.receive(id, buffer);
+                self.check(reactor, id, result);
+            }
             Event::Received { id, buffer, len } => {
                 let granted = reactor.granted(id, &buffer[..len]);
                 if let Ok(false) = granted {
@@ -278,13 +371,17 @@ impl Role for Rs {
                     self.store.moved(op);
                 }
             },
-            Event::Connected { id } => self.store.connected(id),
-            Event::Memory { .. } => {}
+            Event::Connected { id } if reactor.welcomed(id) => {
+                self.roles.insert(id);
+                self.store.connected(id);
+            }
+            Event::Connected { .. } => {}
+            Event::Memory { id, registered } => self.prepared(reactor, id, registered),
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");
                 }
-                self.store.closed(id);
+                self.closed(id);
             }
         }
     }
@@ -327,7 +424,9 @@ impl Role for Rs {
         all
     }
 
-    fn shutdown(&mut self) {}
+    fn shutdown(&mut self) {
+        self.store.shutdown();
+    }
 
     fn idle(&self) -> bool {
         self.store.idle()

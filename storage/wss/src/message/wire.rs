@@ -35,6 +35,7 @@ const ANSWER: u8 = 2;
 const STABLE: u8 = 4;
 const ZERO: u8 = 8;
 const UNMAP: u8 = 16;
+const DIRECT: u8 = 32;
 
 const STATUSES: [Status; 8] = [
     Status::Good,
@@ -367,6 +368,7 @@ impl Exec {
         let flags = bit(self.write, WRITE)
             | bit(self.answer, ANSWER)
             | bit(self.stable, STABLE)
+            | bit(self.direct, DIRECT)
             | zero_bits(self.zero);
         let mut bytes = Out::new(opcode::EXEC, flags)
             .put(2, [extents as u8, descriptors as u8])
@@ -397,8 +399,9 @@ impl Exec {
         let flags = r.small();
         let [extents, descriptors] = r.take(2).map(usize::from);
         let zero = zero(flags)?;
-        let all = WRITE | ANSWER | STABLE | ZERO | UNMAP;
-        if flags & !all != 0 || zero.is_some() && flags & (WRITE | ANSWER) != WRITE {
+        let all = WRITE | ANSWER | STABLE | ZERO | UNMAP | DIRECT;
+        let zeros = zero.is_some() && flags & (WRITE | ANSWER) != WRITE;
+        if flags & !all != 0 || zeros || flags & (ANSWER | DIRECT) == DIRECT {
             return Err(Broken::Byte(1));
         }
         if !(1..=EXTENTS).contains(&extents) {
@@ -418,6 +421,7 @@ impl Exec {
             write: flags & WRITE != 0,
             answer: flags & ANSWER != 0,
             stable: flags & STABLE != 0,
+            direct: flags & DIRECT != 0,
             zero,
             tag: r.u64(24),
             room: r.u32(32),

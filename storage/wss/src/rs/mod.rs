@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RealStorage: stores the files, and moves blocks between them and the arenas of CEs.
+//! RealStorage: stores the files, and moves blocks between them and the arenas of CEs. A command
+//! that a CE passes on it does itself: it moves the blocks between file and initiator, and answers.
 //!
 //! The SE sets the valid epoch of each CE. After the fence is acknowledged no operation of an older
 //! epoch reaches a file, so no timeout is needed to exclude an unreachable CE.
 
+mod given;
 mod members;
 mod ops;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use srp_target::{proto::cmd::DirectBuf, target::ChannelId};
+
 use crate::{
+    answers::{self, Answers, Out},
     message::{Message, Scope, Status, Transfer, Zero},
     peer::{misused, Peer, Pulse},
 };
@@ -83,35 +88,32 @@ pub enum Action {
         /// The connection.
         peer: Peer,
     },
-    /// Read from the peer's arena into the buffer of the operation, then call [`Store::moved`].
+    /// Read from the peer's memory into the buffer of the operation, then call [`Store::moved`].
     Pull {
-        /// The connection.
+        /// The connection, or the answer channel.
         peer: Peer,
         /// The operation.
         op: OpId,
-        /// RDMA address.
-        va: u64,
-        /// rkey.
-        key: u32,
-        /// Length in bytes.
-        len: u32,
+        /// The memory.
+        from: Vec<DirectBuf>,
     },
-    /// Write the buffer of the operation to the peer's arena, then call [`Store::moved`].
+    /// Write the buffer of the operation to the peer's memory, if any is given, then send a
+    /// message, if any, then call [`Store::moved`].
     Push {
-        /// The connection.
+        /// The connection, or the answer channel.
         peer: Peer,
         /// The operation.
         op: OpId,
-        /// RDMA address.
-        va: u64,
-        /// rkey.
-        key: u32,
-        /// Length in bytes.
-        len: u32,
+        /// The memory.
+        to: Vec<DirectBuf>,
+        /// The response.
+        message: Option<Vec<u8>>,
     },
+    /// An action on an answer channel, which may call [`Store::ended`].
+    Channel(answers::Action),
     /// Do file I/O, then call [`Store::executed`].
     Execute {
-        /// The connection of the operation's buffer.
+        /// The connection, or the answer channel, of the operation's buffer.
         peer: Peer,
         /// The operation.
         op: OpId,
@@ -158,8 +160,18 @@ struct Op {
     id: u64,
     stage: Stage,
     transfer: Option<Transfer>,
+    /// Set if the operation is a whole command.
+    given: Option<Given>,
     /// Whether the result is discarded.
     dead: bool,
+}
+
+/// The initiator of a command.
+struct Given {
+    session: u64,
+    channel: ChannelId,
+    descriptors: Vec<DirectBuf>,
+    response: Vec<u8>,
 }
 
 struct Fence {
@@ -189,16 +201,30 @@ pub struct Store {
     ops: BTreeMap<OpId, Op>,
     next: OpId,
     fences: Vec<Fence>,
+    answers: Answers,
+    /// Number of commands answered.
+    answered: u64,
     actions: Vec<Action>,
 }
 
+/// Parameters of an RS.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Number of the RS.
+    pub number: u32,
+    /// The target port identifier of the system.
+    pub id: [u8; 16],
+    /// Boot of the host. It differs from that of an earlier RS if a power loss may have taken
+    /// writes of the earlier one.
+    pub boot: u64,
+}
+
 impl Store {
-    /// Creates an RS with this number, and with objects of these sizes in blocks. `boot` differs
-    /// from that of an earlier RS if a power loss may have taken writes of the earlier one.
-    pub fn new(number: u32, boot: u64, objects: Vec<u64>, now: u64) -> Self {
+    /// Creates an RS with objects of these sizes in blocks.
+    pub fn new(settings: Settings, objects: Vec<u64>, now: u64) -> Self {
         Self {
-            number,
-            boot,
+            number: settings.number,
+            boot: settings.boot,
             objects,
             now,
             connections: BTreeMap::new(),
@@ -208,6 +234,8 @@ impl Store {
             ops: BTreeMap::new(),
             next: 1,
             fences: Vec::new(),
+            answers: Answers::new(settings.id),
+            answered: 0,
             actions: Vec::new(),
         }
     }
@@ -266,10 +294,12 @@ impl Store {
         self.actions.push(Action::Send { peer, message });
     }
 
-    /// Ends a connection that the caller cannot serve.
+    /// Ends a connection, or an answer channel, that the caller cannot serve.
     pub fn fail(&mut self, peer: Peer, why: &str) {
         self.say(format!("connection {peer} ended: {why}"));
         self.close(peer);
+        self.answers.drop(peer, None);
+        self.pass();
         self.settle();
     }
 
@@ -281,11 +311,16 @@ impl Store {
     }
 
     fn gone(&mut self, peer: Peer) {
-        self.connections.remove(&peer);
+        let connection = self.connections.remove(&peer);
+        if connection.is_some_and(|c| c.who == Who::Se) {
+            self.answers.alone();
+            self.pass();
+        }
         let mut over = Vec::new();
         for (id, op) in self.ops.iter_mut().filter(|(_, op)| op.peer == peer) {
             op.dead = true;
-            if matches!(op.stage, Stage::Pulling | Stage::Pushing) {
+            let moving = matches!(op.stage, Stage::Pulling | Stage::Pushing);
+            if moving && op.given.is_none() {
                 over.push(*id);
             }
         }
@@ -338,14 +373,37 @@ impl Store {
                 self.done(peer, *id, status, blocks.unwrap_or(0));
             }
             (Who::Se, Ok(Message::Flush { id, object })) => self.flush(peer, *id, *object),
+            (
+                Who::Se,
+                Ok(Message::Joined {
+                    status,
+                    id,
+                    session,
+                }),
+            ) => {
+                self.answers.joined(*status, *id, *session);
+                self.pass();
+            }
+            (
+                Who::Se,
+                Ok(Message::Fence {
+                    scope: Scope::Session,
+                    epoch,
+                    ..
+                }),
+            ) => {
+                self.answers.fence(*epoch);
+                self.pass();
+            }
+            (Who::Ce(member, _), Ok(Message::Exec(exec))) => self.exec(peer, member, exec),
             (Who::Ce(member, _), Ok(Message::Get(t))) => {
-                self.transfer(peer, member, *t, Stage::Reading, None);
+                self.transfer(peer, member, *t, (Stage::Reading, None), None);
             }
             (Who::Ce(member, _), Ok(Message::Put(t))) => {
-                self.transfer(peer, member, *t, Stage::Pulling, None);
+                self.transfer(peer, member, *t, (Stage::Pulling, None), None);
             }
             (Who::Ce(member, _), Ok(Message::Zero(t, how))) => {
-                self.transfer(peer, member, *t, Stage::Writing, Some(*how));
+                self.transfer(peer, member, *t, (Stage::Writing, Some(*how)), None);
             }
             _ => {
                 self.say(misused(peer, &message));

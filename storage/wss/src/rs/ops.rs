@@ -2,7 +2,9 @@
 
 //! File operations, from the request to DONE.
 
-use super::{Action, Op, OpId, Stage, Store, Work, MAX_TRANSFER};
+use srp_target::proto::cmd::DirectBuf;
+
+use super::{Action, Given, Op, OpId, Stage, Store, Work, MAX_TRANSFER};
 use crate::{
     message::{Message, Status, Transfer, Zero},
     peer::Peer,
@@ -30,6 +32,7 @@ impl Store {
             id,
             stage: Stage::Flushing,
             transfer: None,
+            given: None,
             dead: false,
         });
         self.actions.push(Action::Execute {
@@ -39,14 +42,14 @@ impl Store {
         });
     }
 
-    /// Starts a transfer, in stage `stage`.
+    /// Starts a transfer, in a stage, or zeroing. A command is of an initiator, which has the data.
     pub(super) fn transfer(
         &mut self,
         peer: Peer,
         member: u32,
         t: Transfer,
-        stage: Stage,
-        zero: Option<Zero>,
+        (stage, zero): (Stage, Option<Zero>),
+        given: Option<Given>,
     ) {
         let there = self.objects.get(t.object as usize).copied().unwrap_or(0);
         let end = t.at.checked_add(t.blocks.into());
@@ -54,15 +57,20 @@ impl Store {
         if end.is_none_or(|end| end > there) || len > MAX_TRANSFER {
             return self.done(peer, t.id, Status::Invalid, 0);
         }
-        let (va, key, len) = (t.va, t.key, len as u32);
+        let (at, from) = match &given {
+            Some(given) => (given.channel, given.descriptors.clone()),
+            None => (peer, arena(&t)),
+        };
         let op = self.op(Op {
             peer,
             member,
             id: t.id,
             stage,
             transfer: Some(t),
+            given,
             dead: false,
         });
+        let peer = at;
         let (object, at, blocks, stable) = (t.object, t.at, t.blocks, t.stable);
         self.actions.push(match (stage, zero) {
             (_, Some(how)) => Action::Execute {
@@ -76,13 +84,7 @@ impl Store {
                     how,
                 },
             },
-            (Stage::Pulling, None) => Action::Pull {
-                peer,
-                op,
-                va,
-                key,
-                len,
-            },
+            (Stage::Pulling, None) => Action::Pull { peer, op, from },
             (_, None) => Action::Execute {
                 peer,
                 op,
@@ -96,57 +98,91 @@ impl Store {
         });
     }
 
-    /// Handles the completed data transfer of an operation.
-    pub fn moved(&mut self, id: OpId) {
-        let Some(op) = self.ops.get_mut(&id) else {
+    /// Returns whether an operation of an initiator has lost its answer channel.
+    fn lost(&self, op: &Op) -> bool {
+        let lost = |g: &Given| self.answers.channel(g.session) != Some(g.channel);
+        op.given.as_ref().is_some_and(lost)
+    }
+
+    /// Ends an operation, and reports it to the CE.
+    pub(super) fn answer(&mut self, id: OpId, status: Status) {
+        let Some(op) = self.ops.get(&id) else {
             return;
         };
-        let (peer, request) = (op.peer, op.id);
+        let (peer, request, dead) = (op.peer, op.id, op.dead);
+        self.end(id);
+        if !dead {
+            self.done(peer, request, status, 0);
+        }
+    }
+
+    /// Handles the completed data transfer, or answer, of an operation.
+    pub fn moved(&mut self, id: OpId) {
+        let Some(op) = self.ops.get(&id) else {
+            return;
+        };
         match (op.stage, op.transfer) {
+            // A write that is fenced, or of a session that is, must not reach the file.
+            (Stage::Pulling, _) if op.dead || self.lost(op) => self.answer(id, Status::Lost),
             (Stage::Pulling, Some(t)) => {
-                op.stage = Stage::Writing;
+                let peer = op.given.as_ref().map_or(op.peer, |g| g.channel);
+                self.enter(id, Stage::Writing);
                 let work = Work::Write {
                     object: t.object,
                     at: t.at,
                     blocks: t.blocks,
                     stable: t.stable,
                 };
-                let op = id;
-                self.actions.push(Action::Execute { peer, op, work });
+                self.actions.push(Action::Execute { peer, op: id, work });
             }
-            (Stage::Pushing, _) => {
-                self.end(id);
-                self.done(peer, request, Status::Good, 0);
+            (Stage::Pushing, _) if op.given.is_some() => {
+                self.answered += 1;
+                self.answer(id, Status::Answered);
             }
+            (Stage::Pushing, _) => self.answer(id, Status::Good),
             _ => {}
         }
         self.settle();
     }
 
-    /// Handles the completed file I/O of an operation.
-    pub fn executed(&mut self, id: OpId, status: Status) {
-        let Some(op) = self.ops.get_mut(&id) else {
-            return;
-        };
-        let (peer, request, dead) = (op.peer, op.id, op.dead);
-        match (op.stage, op.transfer, status) {
-            (Stage::Reading, Some(t), Status::Good) if !dead => {
-                op.stage = Stage::Pushing;
-                self.actions.push(Action::Push {
-                    peer,
-                    op: id,
-                    va: t.va,
-                    key: t.key,
-                    len: t.blocks * 512,
-                });
-            }
-            _ => {
-                self.end(id);
-                if !dead {
-                    self.done(peer, request, status, 0);
-                }
-            }
-        }
+    fn over(&mut self, id: OpId, status: Status) {
+        self.answer(id, status);
         self.settle();
     }
+
+    fn enter(&mut self, id: OpId, stage: Stage) {
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.stage = stage;
+        }
+    }
+
+    /// Handles the completed file I/O of an operation.
+    pub fn executed(&mut self, id: OpId, status: Status) {
+        let Some(op) = self.ops.get(&id) else {
+            return;
+        };
+        let (peer, to, message) = match (op.stage, op.transfer, &op.given) {
+            _ if op.dead || status != Status::Good => return self.over(id, status),
+            _ if self.lost(op) => return self.over(id, Status::Lost),
+            (Stage::Reading, _, Some(g)) => {
+                (g.channel, g.descriptors.clone(), Some(g.response.clone()))
+            }
+            (Stage::Writing, _, Some(g)) => (g.channel, Vec::new(), Some(g.response.clone())),
+            (Stage::Reading, Some(t), None) => (op.peer, arena(&t), None),
+            _ => return self.over(id, status),
+        };
+        self.enter(id, Stage::Pushing);
+        self.actions.push(Action::Push {
+            peer,
+            op: id,
+            to,
+            message,
+        });
+        self.settle();
+    }
+}
+
+/// The memory of a transfer.
+fn arena(t: &Transfer) -> Vec<DirectBuf> {
+    vec![DirectBuf::new(t.va, t.key, t.blocks * 512)]
 }

@@ -25,9 +25,11 @@ impl Store {
             "engine_up": engine,
             "members": members.collect::<Value>(),
             "connections": self.connections.len(),
+            "sessions": self.answers.len(),
+            "logins_waiting": self.answers.waiting(),
             "operations_in_flight": self.ops.len(),
             "fences_waiting": self.fences.len(),
-            "counters": { "operations": self.next - 1 },
+            "counters": { "operations": self.next - 1, "commands": self.answered },
         })
     }
 }

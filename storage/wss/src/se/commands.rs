@@ -211,6 +211,11 @@ impl<B: Buffer> Engine<B> {
         let (tag, room, id) = (job.remote.tag, job.remote.room, job.session);
         // The SE answers a command without a transfer.
         let answer = execs.len() == 1 && matches!(how, How::Read(_) | How::Write(_));
+        let reached = self.sessions.get(&initiator);
+        let direct = |extents: &[Extent]| match extents {
+            [one] => answer && reached.is_some_and(|s| s.direct(one.store)),
+            _ => false,
+        };
         let mut made = Vec::new();
         for (member, extents, busy) in execs {
             let len = extents.iter().map(|e| u64::from(e.blocks) * 512).sum();
@@ -220,6 +225,7 @@ impl<B: Buffer> Engine<B> {
                 write,
                 answer,
                 stable: matches!(how, How::Read(true) | How::Write(true) | How::Verify),
+                direct: direct(&extents),
                 zero: match how {
                     How::Zero(zero) => Some(zero),
                     _ => None,

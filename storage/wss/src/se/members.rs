@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CEs: their fences and their answer channels.
+//! The CEs and their fences, and the answer channels of CEs and RSs.
 
 use srp_target::{proto::ids::PortId, target::Buffer};
 
-use super::{Action, Engine, Member, Need};
+use super::{Action, Answerer, Engine, Member, Need};
 use crate::{
     message::{Message, Scope, Status},
     peer::Peer,
@@ -78,15 +78,19 @@ impl<B: Buffer> Engine<B> {
         self.go_on(Need::Member);
     }
 
-    pub(super) fn join(&mut self, peer: Peer, number: u32, id: u64, initiator: &[u8; 16]) {
+    /// Handles the login of an initiator at a CE or an RS.
+    pub(super) fn join(&mut self, peer: Peer, who: Answerer, id: u64, initiator: &[u8; 16]) {
         let mut joined = (Status::Stale, 0);
         if self.target.has_session(initiator) {
             joined = (Status::Good, self.session(initiator));
-            self.sessions.join(initiator, number, id);
+            match who {
+                Answerer::Ce(n) => self.sessions.join(initiator, n, id),
+                Answerer::Rs(n) => self.sessions.join_store(initiator, n, id),
+            }
         }
         let (status, session) = joined;
         self.say(format!(
-            "{}: CE {number} has an answer channel: {status:?}",
+            "{}: {who} has an answer channel: {status:?}",
             PortId(*initiator)
         ));
         self.send(
@@ -111,16 +115,14 @@ impl<B: Buffer> Engine<B> {
         epoch
     }
 
-    /// Handles the end of an answer channel, which a CE reports.
-    pub(super) fn left(&mut self, number: u32, status: Status, id: u64, epoch: u64) {
-        let Some(initiator) = self.sessions.left(number, id, epoch) else {
-            return;
+    /// Handles the end of an answer channel, which a CE or an RS reports.
+    pub(super) fn left(&mut self, who: Answerer, status: Status, id: u64, epoch: u64) {
+        let left = match who {
+            Answerer::Ce(n) => self.sessions.left(n, id, epoch),
+            Answerer::Rs(n) => self.sessions.left_store(n, id, epoch),
         };
-        if status == Status::Lost {
-            self.end_session(
-                &initiator,
-                &format!("CE {number} has lost its answer channel"),
-            );
+        if let (Some(initiator), Status::Lost) = (left, status) {
+            self.end_session(&initiator, &format!("{who} has lost its answer channel"));
         }
     }
 
@@ -131,18 +133,15 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Handles the end of the last channel of a session: fences the session at its CEs.
+    /// Handles the end of the last channel of a session: fences the session at CEs and RSs.
     pub(super) fn gone(&mut self, initiator: &[u8; 16]) {
         let Some(epoch) = self.sessions.remove(initiator) else {
             return;
         };
         self.losses.gone(initiator);
-        for peer in self
-            .members
-            .values()
-            .filter(|m| m.up())
-            .filter_map(|m| m.peer)
-        {
+        let members = self.members.values().filter(|m| m.up());
+        let stores = self.stores.iter().filter(|s| s.state.up());
+        for peer in members.filter_map(|m| m.peer).chain(stores.map(|s| s.peer)) {
             self.actions.push(Action::Send {
                 peer,
                 message: Message::Fence {

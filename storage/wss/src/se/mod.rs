@@ -92,6 +92,22 @@ struct Store {
     fenced: bool,
 }
 
+/// A role with answer channels.
+#[derive(Clone, Copy, Debug)]
+enum Answerer {
+    Ce(u32),
+    Rs(u32),
+}
+
+impl std::fmt::Display for Answerer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ce(n) => write!(f, "CE {n}"),
+            Self::Rs(n) => write!(f, "RS {n}"),
+        }
+    }
+}
+
 /// A CE that has attached at least once.
 struct Member {
     /// The connection of the CE, if any.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sessions, and the CEs that can answer their commands. A command asks for these CEs, so their
+//! The sessions, and the CEs and RSs that can answer their commands. A command asks for these CEs, so their
 //! number, and not that of the sessions, bounds the work.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +14,19 @@ pub(super) struct Session {
     /// CEs with an answer channel, and their logins. A CE may request a second channel before it
     /// reports the end of the first.
     reach: BTreeMap<u32, BTreeSet<u64>>,
+    /// RSs with an answer channel, and their logins.
+    stores: BTreeMap<u32, BTreeSet<u64>>,
 }
 
 impl Session {
     /// Returns whether a CE has an answer channel.
     pub(super) fn reaches(&self, member: u32) -> bool {
         self.reach.contains_key(&member)
+    }
+
+    /// Returns whether an RS has an answer channel.
+    pub(super) fn direct(&self, store: u32) -> bool {
+        self.stores.contains_key(&store)
     }
 }
 
@@ -84,6 +91,39 @@ impl Sessions {
             self.drop_reach(&initiator, member);
         }
         Some(initiator)
+    }
+
+    /// Adds a login of an answer channel of an RS.
+    pub(super) fn join_store(&mut self, initiator: &Initiator, store: u32, login: u64) {
+        if let Some(session) = self.all.get_mut(initiator) {
+            session.stores.entry(store).or_default().insert(login);
+        }
+    }
+
+    /// Removes a login of an answer channel of an RS. Returns the initiator if the login existed.
+    pub(super) fn left_store(&mut self, store: u32, login: u64, epoch: u64) -> Option<Initiator> {
+        let found = self.all.iter_mut().find(|(_, s)| s.epoch == epoch);
+        let (initiator, session) = found?;
+        let logins = session.stores.get_mut(&store)?;
+        if !logins.remove(&login) {
+            return None;
+        }
+        if logins.is_empty() {
+            session.stores.remove(&store);
+        }
+        Some(*initiator)
+    }
+
+    /// Removes all answer channels of an RS.
+    pub(super) fn drop_store(&mut self, store: u32) {
+        for session in self.all.values_mut() {
+            session.stores.remove(&store);
+        }
+    }
+
+    /// Number of sessions that an RS has an answer channel to.
+    pub(super) fn stored(&self, store: u32) -> usize {
+        self.all.values().filter(|s| s.direct(store)).count()
     }
 
     /// Removes all answer channels of a CE. Returns their initiators.
@@ -166,5 +206,24 @@ mod tests {
         assert_eq!(can(&sessions, 1, 0), [8]);
         assert_eq!(sessions.remove(&id(1)), Some(1));
         assert_eq!((sessions.reached(8), sessions.reaching), (0, 0));
+    }
+
+    #[test]
+    fn an_rs_that_has_left_reaches_no_session() {
+        let (mut sessions, id) = (Sessions::default(), [1; 16]);
+        sessions.add(id, 5);
+        let direct = |sessions: &Sessions| sessions.get(&id).unwrap().direct(9);
+        sessions.join_store(&id, 9, 1);
+        sessions.join_store(&id, 9, 2);
+        assert_eq!((sessions.stored(9), sessions.reaching), (1, 0));
+        assert_eq!(sessions.left_store(9, 1, 6), None);
+        assert_eq!(sessions.left_store(9, 1, 5), Some(id));
+        assert_eq!(sessions.left_store(9, 1, 5), None);
+        assert!(direct(&sessions));
+        assert_eq!(sessions.left_store(9, 2, 5), Some(id));
+        assert!(!direct(&sessions));
+        sessions.join_store(&id, 9, 3);
+        sessions.drop_store(9);
+        assert!(!direct(&sessions));
     }
 }

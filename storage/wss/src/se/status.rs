@@ -19,6 +19,7 @@ impl<B: Buffer> Engine<B> {
                 "name": store.number.map_or_else(|| format!("--rs {n}"), |n| n.to_string()),
                 "up": store.state.up(),
                 "fenced": store.fenced,
+                "sessions": store.number.map_or(0, |n| self.sessions.stored(n)),
             })
         });
         let members = self.members.iter().map(|(n, member)| {

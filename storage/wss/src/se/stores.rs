@@ -9,7 +9,9 @@ use srp_target::{
     target::{Buffer, Outcome},
 };
 
-use super::{Action, Engine, Job, Part, Request, State, Store, What, OUTGOING, PATIENCE, RETRY};
+use super::{
+    Action, Answerer, Engine, Job, Part, Request, State, Store, What, OUTGOING, PATIENCE, RETRY,
+};
 use crate::{
     map::{Map, Object},
     message::{Broken, Message, Role, Scope, Status},
@@ -112,6 +114,10 @@ impl<B: Buffer> Engine<B> {
                 self.say(format!("RS {:?} is lost", self.stores[n].number));
             }
             self.stores[n].state = State::Idle(self.now + RETRY);
+            // The RS ends its answer channels, too.
+            if let Some(number) = self.stores[n].number {
+                self.sessions.drop_store(number);
+            }
             for request in self.requests.values_mut().filter(|r| r.sent == Some(peer)) {
                 request.sent = None;
             }
@@ -147,7 +153,9 @@ impl<B: Buffer> Engine<B> {
                     ..
                 }),
             ) => self.attach(peer, *m),
-            (Some(m), Ok(Message::Join { id, initiator })) => self.join(peer, m, *id, initiator),
+            (Some(m), Ok(Message::Join { id, initiator })) => {
+                self.join(peer, Answerer::Ce(m), *id, initiator);
+            }
             (
                 Some(m),
                 Ok(Message::Left {
@@ -155,7 +163,7 @@ impl<B: Buffer> Engine<B> {
                     id,
                     session,
                 }),
-            ) => self.left(m, *status, *id, *session),
+            ) => self.left(Answerer::Ce(m), *status, *id, *session),
             (Some(_), Ok(Message::Done { status, id, .. })) => self.part_over(peer, *id, *status),
             (Some(_), Ok(Message::Cancelled { id })) => self.part_over(peer, *id, Status::Lost),
             (
@@ -178,6 +186,7 @@ impl<B: Buffer> Engine<B> {
 
     pub(super) fn store_message(&mut self, n: usize, peer: Peer, message: Result<Message, Broken>) {
         let up = self.stores[n].state.up();
+        let this = Answerer::Rs(self.stores[n].number.unwrap_or(0));
         match message {
             Ok(Message::Alive) => {}
             Ok(Message::Attached {
@@ -227,6 +236,12 @@ impl<B: Buffer> Engine<B> {
                 member,
                 epoch,
             }) if up => self.fenced(n, member, epoch),
+            Ok(Message::Join { id, initiator }) if up => self.join(peer, this, id, &initiator),
+            Ok(Message::Left {
+                status,
+                id,
+                session,
+            }) if up => self.left(this, status, id, session),
             Ok(Message::Done { status, id, value }) if up => {
                 let sent = self.requests.get(&id).is_some_and(|r| r.sent == Some(peer));
                 let request = if sent {

@@ -64,13 +64,14 @@ pub fn exec() -> impl Strategy<Value = Exec> {
         vec(extent(), 1..=EXTENTS),
         vec(descriptor(), 0..=DESCRIPTORS),
     );
-    (head, any::<[bool; 3]>(), prop::option::of(zero()), lists).prop_map(
-        |((id, session, tag, room, credits), [write, answer, stable], zero, lists)| Exec {
+    (head, any::<[bool; 4]>(), prop::option::of(zero()), lists).prop_map(
+        |((id, session, tag, room, credits), [write, answer, stable, direct], zero, lists)| Exec {
             id,
             session,
             write: write || zero.is_some(),
             answer: answer && zero.is_none(),
             stable,
+            direct: direct && answer && zero.is_none(),
             zero,
             tag,
             room,

@@ -62,6 +62,8 @@ pub struct Conn {
     pub(super) completions: [VecDeque<(Token, Vec<u8>)>; 2],
     /// Delivery from this side is held.
     pub(super) held: [bool; 2],
+    /// Completions for this side are held.
+    pub(super) late: [bool; 2],
     /// Time of the connection request.
     pub since: u64,
 }
@@ -102,6 +104,7 @@ impl World {
             queues: Default::default(),
             completions: Default::default(),
             held: [false; 2],
+            late: [false; 2],
             since: self.now,
         };
         conn.queues[0].push_back(Item::Connect(data));
@@ -113,6 +116,12 @@ impl World {
         let mine = |s: &Side| s.node == node && s.local == local && s.channel == channel && s.open;
         let mut all = self.conns.iter();
         all.find_map(|(id, c)| (0..2).find(|n| mine(&c.sides[*n])).map(|side| (*id, side)))
+    }
+
+    /// A connection or a channel of a node.
+    pub(super) fn find_any(&self, node: Node, local: u64) -> Option<(ConnId, usize)> {
+        self.find(node, local, false)
+            .or_else(|| self.find(node, local, true))
     }
 
     pub fn push(&mut self, id: ConnId, side: usize, item: Item) {
@@ -200,6 +209,18 @@ impl World {
         }
     }
 
+    pub fn late_side(&mut self, id: ConnId, side: usize, late: bool) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.late[side] = late;
+        }
+    }
+
+    /// Whether completions for a side are pending.
+    pub fn pending(&self, id: ConnId, side: usize) -> bool {
+        let conn = self.conns.get(&id);
+        conn.is_some_and(|c| !c.completions[side].is_empty())
+    }
+
     pub fn hold_side(&mut self, id: ConnId, side: usize, held: bool) {
         self.conns.get_mut(&id).unwrap().held[side] = held;
     }
@@ -219,7 +240,7 @@ impl World {
 
     pub fn release(&mut self) {
         for conn in self.conns.values_mut() {
-            conn.held = [false; 2];
+            (conn.held, conn.late) = ([false; 2], [false; 2]);
         }
     }
 }

@@ -52,6 +52,9 @@ impl World {
                 (true, Node::Ce(n)) => {
                     self.ces[n].engine.as_mut().unwrap().login(to.local, &data);
                 }
+                (true, Node::Rs(n)) => {
+                    self.rss[n].store.as_mut().unwrap().login(to.local, &data);
+                }
                 (_, Node::Se) => {
                     self.push(id, 1 - side, Item::Accepted(Vec::new()));
                     self.se.as_mut().unwrap().connected(to.local);
@@ -104,12 +107,13 @@ impl World {
                             .unwrap()
                             .message(to.local, &bytes);
                     }
-                    (Node::Rs(n), _) => {
-                        self.rss[n]
-                            .store
-                            .as_mut()
-                            .unwrap()
-                            .message(to.local, &bytes);
+                    (Node::Rs(n), true) => {
+                        let store = self.rss[n].store.as_mut().unwrap();
+                        store.received(to.local, &bytes);
+                    }
+                    (Node::Rs(n), false) => {
+                        let store = self.rss[n].store.as_mut().unwrap();
+                        store.message(to.local, &bytes);
                     }
                 }
             }
@@ -148,7 +152,8 @@ impl World {
             (Node::Se, false) => self.se.as_mut().unwrap().closed(side.local),
             (Node::Ce(n), true) => self.ces[n].engine.as_mut().unwrap().ended(side.local),
             (Node::Ce(n), false) => self.ces[n].engine.as_mut().unwrap().closed(side.local),
-            (Node::Rs(n), _) => self.rss[n].store.as_mut().unwrap().closed(side.local),
+            (Node::Rs(n), true) => self.rss[n].store.as_mut().unwrap().ended(side.local),
+            (Node::Rs(n), false) => self.rss[n].store.as_mut().unwrap().closed(side.local),
         }
         self.pump(side.node);
     }
@@ -303,7 +308,7 @@ impl World {
                     events.push(Event::Deliver(*id, side));
                 }
                 let node = conn.sides[side].node;
-                let late = self.uncompleted && node == Node::Se;
+                let late = conn.late[side] || self.uncompleted && node == Node::Se;
                 if !conn.completions[side].is_empty() && !self.frozen.contains(&node) && !late {
                     events.push(Event::Complete(*id, side));
                 }

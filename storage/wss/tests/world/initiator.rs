@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An initiator like the driver: a session has one or two channels at the SE and an answer channel
-//! at each CE, and ends when any of them is lost. rkeys are valid until their command ends.
+//! at each CE, perhaps at each RS, and ends when any of them is lost. rkeys are valid until their command ends.
 //! Commands are retried, also in a new session. The driver's code builds and parses the messages.
 
 pub mod commands;
@@ -98,8 +98,8 @@ pub struct Initiator {
     state: State,
     /// Connections with a login in flight.
     waiting: HashSet<ConnId>,
-    /// Missing answer channels: time of the next attempt, and the CE.
-    missing: Vec<(u64, usize)>,
+    /// Missing answer channels: time of the next attempt, and the CE or RS.
+    missing: Vec<(u64, Node)>,
     mains: Vec<ConnId>,
     answers: Vec<ConnId>,
     credits: HashMap<ConnId, i32>,
@@ -120,6 +120,8 @@ pub struct Initiator {
     pub last: HashMap<u64, u64>,
     /// Number of commands answered by a CE.
     pub by_ce: u64,
+    /// Number of commands answered by an RS.
+    pub by_rs: u64,
     /// End of the first answered write that a power loss has taken: no later flush succeeds until
     /// one has failed.
     pub owed: Option<u64>,
@@ -146,6 +148,7 @@ impl Initiator {
             aborted: 0,
             last: HashMap::new(),
             by_ce: 0,
+            by_rs: 0,
             owed: None,
         }
     }
@@ -235,9 +238,10 @@ pub fn accepted(world: &mut World, n: usize, id: ConnId, data: &[u8]) {
         this.state = State::Up;
         this.sessions += 1;
         let reached = |ce: &usize| !world.barred.contains(&(n, *ce));
-        let list: Vec<_> = (0..world.ces.len()).filter(reached).collect();
-        for ce in list {
-            login(world, n, Node::Ce(ce), MultiChannel::Multi);
+        let ces = (0..world.ces.len()).filter(reached).map(Node::Ce);
+        let rss = (0..world.rss.len()).filter(|_| world.direct).map(Node::Rs);
+        for role in ces.chain(rss).collect::<Vec<_>>() {
+            login(world, n, role, MultiChannel::Multi);
         }
         submit(world, n);
     } else {
@@ -251,8 +255,8 @@ pub fn closed(world: &mut World, n: usize, id: ConnId, to: Node) {
     let this = &mut world.initiators[n];
     if this.waiting.remove(&id) {
         return match to {
-            Node::Ce(ce) => this.missing.push((world.now + AGAIN, ce)),
-            _ => lose(world, n),
+            Node::Se => lose(world, n),
+            role => this.missing.push((world.now + AGAIN, role)),
         };
     }
     if this.mains.contains(&id) || this.answers.contains(&id) {
@@ -293,11 +297,12 @@ pub fn give_up(world: &mut World, n: usize, after: u64, again: u64) {
         .filter(|id| world.conns[id].since + after <= now)
         .collect();
     for id in slow {
-        if let Node::Ce(ce) = world.conns[&id].sides[1].node {
+        let role = world.conns[&id].sides[1].node;
+        if role != Node::Se {
             world.close(id, 0);
             let this = &mut world.initiators[n];
             this.waiting.remove(&id);
-            this.missing.push((now + again, ce));
+            this.missing.push((now + again, role));
         }
     }
 }
@@ -315,9 +320,9 @@ pub fn tick(world: &mut World, n: usize) {
     }
     let (again, later) = this.missing.iter().partition(|(at, _)| *at <= now);
     this.missing = later;
-    let again: Vec<(u64, usize)> = again;
-    for (_, ce) in again {
-        login(world, n, Node::Ce(ce), MultiChannel::Multi);
+    let again: Vec<(u64, Node)> = again;
+    for (_, role) in again {
+        login(world, n, role, MultiChannel::Multi);
     }
     // Start the session without slow answer channels.
     give_up(world, n, ANSWERS, AGAIN);
@@ -432,8 +437,8 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         .get(&tag)
         .unwrap_or_else(|| panic!("a response to what is not out: {tag:x}"));
     let conn = out.conn;
-    let by_ce = this.answers.contains(&id);
-    assert!(by_ce || id == conn, "a response on another channel");
+    let elsewhere = this.answers.contains(&id);
+    assert!(elsewhere || id == conn, "a response on another channel");
     let count = this.credits.get_mut(&conn).unwrap();
     *count += credits;
     assert!(*count <= super::DEPTH as i32, "more credits than there are");
@@ -454,7 +459,7 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
                 outcome.status
             )
         });
-        assert!(!by_ce);
+        assert!(!elsewhere);
         end(world, n, tag);
         if outcome.status == 8 {
             return submit(world, n);
@@ -477,10 +482,14 @@ pub fn received(world: &mut World, n: usize, id: ConnId, bytes: &[u8]) {
         let lost = this.owed.filter(|end| *end <= op.start);
         assert_eq!(lost, None, "a flush promises a write that is lost");
     }
-    // Only CEs transfer data, and the SE answers commands without a transfer.
-    assert!(op.kind != Kind::Read || by_ce);
-    assert!(!by_ce || matches!(op.kind, Kind::Read | Kind::Write));
-    this.by_ce += u64::from(by_ce);
+    // Only CEs and RSs transfer data, and the SE answers commands without a transfer.
+    assert!(op.kind != Kind::Read || elsewhere);
+    assert!(!elsewhere || matches!(op.kind, Kind::Read | Kind::Write));
+    match world.conns[&id].sides[1].node {
+        Node::Ce(_) => this.by_ce += 1,
+        Node::Rs(_) => this.by_rs += 1,
+        _ => {}
+    }
     let mut data = Vec::new();
     if op.kind == Kind::Read {
         // The descriptor table, if any, is at the end.

@@ -94,6 +94,8 @@ pub struct World {
     pub disks_failed: bool,
     /// Pairs of an initiator and a CE that it cannot reach.
     pub barred: Vec<(usize, usize)>,
+    /// Whether initiators log in to RSs, too.
+    pub direct: bool,
     /// Time advances once in this many events.
     pub pace: u64,
     /// Number of blocks that most commands use.
@@ -128,6 +130,7 @@ impl World {
             bad_disk: 0,
             disks_failed: false,
             barred: Vec::new(),
+            direct: false,
             pace: 60,
             span: 24,
             slow_disk: 0,
@@ -228,9 +231,12 @@ impl World {
                 ce.key = number as u32;
             }
             Node::Rs(n) => {
-                let store =
-                    rs::Store::new(100 + n as u32, self.rss[n].boot, vec![OBJECT], self.now);
-                self.rss[n].store = Some(store);
+                let settings = rs::Settings {
+                    number: 100 + n as u32,
+                    id: TARGET,
+                    boot: self.rss[n].boot,
+                };
+                self.rss[n].store = Some(rs::Store::new(settings, vec![OBJECT], self.now));
             }
             Node::Initiator(_) => {}
         }
@@ -352,6 +358,8 @@ impl World {
                     .iter()
                     .all(|rs| rs.store.as_ref().is_some_and(|s| s.idle()))
         });
+        let buffers = self.rss.iter().map(|rs| rs.memory.len());
+        assert_eq!(buffers.sum::<usize>(), 0, "buffers of no operation");
         let se = self.se.as_mut().unwrap();
         assert_eq!(se.busy(), 0);
         let (owners, status) = (se.owners(), se.status());

@@ -10,7 +10,7 @@ use srp_target::{
     target::{self, ChannelId},
     workers,
 };
-use wss::{ce, message::Message, peer::Peer, rs, se};
+use wss::{answers, ce, message::Message, peer::Peer, rs, se};
 
 /// Time in milliseconds after which a disconnect is forced.
 const LEAVING: u64 = 300;
@@ -52,6 +52,18 @@ impl World {
             }
             let until = self.now + LEAVING;
             self.conns.get_mut(&id).unwrap().sides[side].until = Some(until);
+        }
+    }
+
+    fn answer_channel(&mut self, node: Node, action: answers::Action) {
+        match action {
+            answers::Action::Accept { channel, response } => {
+                if let Some((id, side)) = self.find(node, channel, true) {
+                    self.push(id, side, Item::Accepted(response));
+                }
+            }
+            answers::Action::Reject { channel, .. } => self.reject(node, channel),
+            answers::Action::Leave { channel, message } => self.leave(node, channel, message),
         }
     }
 
@@ -168,13 +180,7 @@ impl World {
                     }
                     ce::Action::Send { peer, message } => self.send(node, peer, &message),
                     ce::Action::Close { peer } => self.close_peer(node, peer),
-                    ce::Action::Accept { channel, response } => {
-                        if let Some((id, side)) = self.find(node, channel, true) {
-                            self.push(id, side, Item::Accepted(response));
-                        }
-                    }
-                    ce::Action::Reject { channel, .. } => self.reject(node, channel),
-                    ce::Action::Leave { channel, message } => self.leave(node, channel, message),
+                    ce::Action::Channel(action) => self.answer_channel(node, action),
                     ce::Action::Say(what) => self.note(|| format!("Ce({n}): {what}")),
                     ce::Action::Copy { from, to, len } => {
                         let (from, to, len) = (from as usize, to as usize, len as usize);
@@ -228,25 +234,36 @@ impl World {
                 match action {
                     rs::Action::Send { peer, message } => self.send(node, peer, &message),
                     rs::Action::Close { peer } => self.close_peer(node, peer),
-                    rs::Action::Pull {
-                        peer,
-                        op,
-                        va,
-                        key,
-                        len,
-                    } => {
-                        if let Some((id, side)) = self.find(node, peer, false) {
-                            let list = vec![(va, key, len)];
+                    rs::Action::Channel(action) => self.answer_channel(node, action),
+                    rs::Action::Pull { peer, op, from } => {
+                        if let Some((id, side)) = self.find_any(node, peer) {
+                            let list = from.iter().map(|d| (d.va(), d.key(), d.len())).collect();
                             self.push(id, side, Item::Read(list, Token::Pulled(op)));
                         }
                     }
                     rs::Action::Push {
-                        peer, op, va, key, ..
+                        peer,
+                        op,
+                        to,
+                        message,
                     } => {
-                        if let Some((id, side)) = self.find(node, peer, false) {
-                            let bytes = self.rss[n].memory[&op].clone();
-                            let list = vec![(va, key, Source::Bytes(bytes))];
-                            self.push(id, side, Item::Write(list, Some(Token::Pushed(op))));
+                        let Some((id, side)) = self.find_any(node, peer) else {
+                            continue;
+                        };
+                        let mut rest = &self.rss[n].memory[&op][..];
+                        let mut list = Vec::new();
+                        for d in &to {
+                            let (part, behind) = rest.split_at(d.len() as usize);
+                            list.push((d.va(), d.key(), Source::Bytes(part.to_vec())));
+                            rest = behind;
+                        }
+                        let token = Some(Token::Pushed(op));
+                        match message {
+                            None => self.push(id, side, Item::Write(list, token)),
+                            Some(message) => {
+                                self.push(id, side, Item::Write(list, None));
+                                self.push(id, side, Item::Message(message, token));
+                            }
                         }
                     }
                     rs::Action::Execute { op, work, .. } => {

@@ -4,28 +4,51 @@
 
 use super::{
     initiator::{self, Kind},
-    Item, Node, World,
+    Item, Node, World, TARGET,
 };
-use wss::{message::Message, rs::Work};
+use wss::{
+    message::Message,
+    rs::{self, Work},
+};
 
 pub const SE: Node = Node::Se;
 pub const A: Node = Node::Initiator(0);
+
+/// Parameters of an RS apart from the world.
+pub fn settings() -> rs::Settings {
+    rs::Settings {
+        number: 1,
+        id: TARGET,
+        boot: 9,
+    }
+}
 
 pub fn seeds() -> std::ops::Range<u64> {
     0..60
 }
 
 pub fn up(seed: u64, ces: usize, initiators: usize) -> World {
+    begin(World::new(seed, ces, initiators))
+}
+
+/// The same with logins to the RSs, too.
+pub fn up_direct(seed: u64, ces: usize, initiators: usize) -> World {
     let mut world = World::new(seed, ces, initiators);
+    world.direct = true;
+    begin(world)
+}
+
+fn begin(mut world: World) -> World {
+    let channels = world.ces.len() + if world.direct { world.rss.len() } else { 0 };
     world.until("all CEs are attached", 60_000, |w| {
         w.ces
             .iter()
             .all(|ce| ce.engine.as_ref().unwrap().attached())
     });
     world.until("all are logged in", 60_000, |w| {
-        w.initiators.iter().all(|i| i.up() && i.reach() == ces)
+        let all = |i: &initiator::Initiator| i.up() && i.reach() == channels;
+        w.initiators.iter().all(all)
     });
-    assert_eq!(world.initiators.len(), initiators);
     world
 }
 
