@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, os::fd::RawFd};
 use srp_target::reactor::{piece, Event, LinkId};
 use verbs::{Arena, Op, Piece};
 
-use super::{answer_channel, connect, good, send, Links, Made, Role};
+use super::{answer_channel, connect, early::Early, good, send, Links, Made, Role};
 use crate::{
     ce::{Action, Engine, JobId, Segment, Settings, To},
     options::{Options, LINE},
@@ -31,6 +31,7 @@ pub(super) struct Ce {
     made: Made,
     /// The most recent connection to an SE.
     to_se: Option<Peer>,
+    early: Early<Action>,
     stopping: bool,
 }
 
@@ -66,6 +67,7 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         stores,
         made: Made::default(),
         to_se: None,
+        early: Early::default(),
         stopping: false,
     };
     Ok((role, reactor))
@@ -89,7 +91,10 @@ impl Ce {
                 self.made.remove(peer);
                 self.engine.closed(peer);
             }
-            None => self.engine.ended(id),
+            None => {
+                self.early.over(id);
+                self.engine.ended(id);
+            }
         }
     }
 
@@ -100,6 +105,15 @@ impl Ce {
     }
 
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
+        let action = match action {
+            Action::Fetch { channel, .. } | Action::Answer { channel, .. } => {
+                self.early.pass(channel, action)
+            }
+            other => Some(other),
+        };
+        let Some(action) = action else {
+            return;
+        };
         match action {
             Action::Say(what) => tracing::info!("{what}"),
             Action::Connect { peer, to } => {
@@ -128,8 +142,8 @@ impl Ce {
                 }
             }
             Action::Channel(action) => {
-                if let Some(channel) = answer_channel(reactor, action) {
-                    self.engine.ended(channel);
+                if let Some(channel) = answer_channel(reactor, &mut self.early, action) {
+                    self.closed(channel);
                 }
             }
             Action::Fetch {
@@ -178,10 +192,13 @@ impl Role for Ce {
             Event::Login { id, data } => self.engine.login(id, &data),
             Event::Refused { id, why } => {
                 reactor.refuse(id, &why);
-                self.engine.ended(id);
+                self.closed(id);
             }
             Event::Connected { id } => {
                 let Some(peer) = self.made.peer(id) else {
+                    for action in self.early.over(id) {
+                        self.action(reactor, action);
+                    }
                     return;
                 };
                 // Only an RS has access to the arena.

@@ -3,6 +3,7 @@
 //! Carries out the actions of the roles on RDMA devices.
 
 mod ce;
+mod early;
 pub mod election;
 mod rs;
 mod se;
@@ -33,6 +34,7 @@ use srp_target::{
 };
 use verbs::Buffer;
 
+use early::Early;
 use election::Leadership;
 
 use crate::{
@@ -336,11 +338,16 @@ fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
 const LOGOUTS: usize = 2;
 
 /// Carries out an action on an answer channel. Returns the channel if it has ended.
-fn answer_channel<T>(reactor: &mut Links<T>, action: answers::Action) -> Option<ChannelId> {
+fn answer_channel<T, A>(
+    reactor: &mut Links<T>,
+    early: &mut Early<A>,
+    action: answers::Action,
+) -> Option<ChannelId> {
     let (id, result) = match action {
         answers::Action::Accept { channel, response } => {
             let len = MIN_IT_IU_LEN as usize;
             let Err(e) = reactor.accept(channel, &response, LOGOUTS, len, usize::MAX) else {
+                early.accept(channel);
                 return None;
             };
             reactor.refuse(channel, &e.to_string());

@@ -19,7 +19,7 @@ use srp_target::{
 };
 use verbs::{Buffer, Op};
 
-use super::{accept_role, answer_channel, good, send, short::Short, Links, Role};
+use super::{accept_role, answer_channel, early::Early, good, send, short::Short, Links, Role};
 use crate::{
     message::{Status, Zero},
     peer::Peer,
@@ -48,6 +48,7 @@ pub(super) struct Rs {
     short: Short<Action>,
     /// The transfers that wait until memory is registered, by connection, in order.
     parked: BTreeMap<LinkId, VecDeque<Action>>,
+    early: Early<Action>,
     /// Connections of other roles. All others are answer channels.
     roles: BTreeSet<LinkId>,
 }
@@ -132,6 +133,7 @@ pub(super) fn role(
         memory: BTreeMap::new(),
         short: Short::default(),
         parked: BTreeMap::new(),
+        early: Early::default(),
         roles: BTreeSet::new(),
     };
     Ok((role, Links::new(listen)?))
@@ -183,6 +185,13 @@ impl Rs {
     }
 
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
+        let action = match needs(&action) {
+            Some((peer, _)) => self.early.pass(peer, action),
+            None => Some(action),
+        };
+        let Some(action) = action else {
+            return;
+        };
         match action {
             Action::Say(what) => tracing::info!("{what}"),
             Action::Send { peer, message } => {
@@ -200,7 +209,7 @@ impl Rs {
                 ..
             } => self.prepare(reactor, action),
             Action::Channel(action) => {
-                if let Some(channel) = answer_channel(reactor, action) {
+                if let Some(channel) = answer_channel(reactor, &mut self.early, action) {
                     self.closed(channel);
                 }
             }
@@ -316,7 +325,8 @@ impl Rs {
     /// Ends the transfers that wait for memory of a connection, which has ended.
     fn forget(&mut self, id: LinkId) {
         self.roles.remove(&id);
-        for action in self.parked.remove(&id).unwrap_or_default() {
+        let early = self.early.over(id);
+        for action in self.parked.remove(&id).into_iter().flatten().chain(early) {
             if let Action::Execute { op, .. } = action {
                 self.store.executed(op, Status::Lost);
             }
@@ -375,7 +385,11 @@ impl Role for Rs {
                 self.roles.insert(id);
                 self.store.connected(id);
             }
-            Event::Connected { .. } => {}
+            Event::Connected { id } => {
+                for action in self.early.over(id) {
+                    self.action(reactor, action);
+                }
+            }
             Event::Memory { id, registered } => self.prepared(reactor, id, registered),
             Event::Ended { id, why } => {
                 if let Some(why) = why {
