@@ -48,7 +48,7 @@ ring() {
 	took=$(awk '$1 == "custom" { print $NF }' $tmp/ping)
 	[ -n "$took" ] || fail "rstream: $(<$tmp/ping)"
 	echo "srp_bench: cost_ring bytes=$1 us=$took" >/dev/kmsg
-	wait $!
+	reap 20 "rstream" $! || fail "rstream: $(<$tmp/pong)"
 }
 rings() { rdma resource show cm_id | grep -q 'state LISTEN.*:7471'; }
 

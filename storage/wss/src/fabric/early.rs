@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Actions on connections that are accepted and not established yet: a command may come from another
-//! role before the receive buffers of the initiator's channel are registered.
+//! Actions on connections that are accepted and not established yet: a command may come from
+//! another role before the receive buffers of the initiator's channel are registered.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The sessions, and the CEs and RSs that can answer their commands. A command asks for these CEs, so their
-//! number, and not that of the sessions, bounds the work.
+//! The sessions, and the CEs and RSs that can answer their commands. A command asks for these CEs,
+//! so their number, and not that of the sessions, bounds the work.
 
 use std::collections::{BTreeMap, BTreeSet};
 

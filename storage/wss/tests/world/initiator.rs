@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An initiator like the driver: a session has one or two channels at the SE and an answer channel
-//! at each CE, perhaps at each RS, and ends when any of them is lost. rkeys are valid until their command ends.
-//! Commands are retried, also in a new session. The driver's code builds and parses the messages.
+//! at each CE, perhaps at each RS, and ends when any of them is lost. rkeys are valid until their
+//! command ends. Commands are retried, also in a new session. The driver's code builds and parses
+//! the messages.
 
 pub mod commands;
 
