@@ -336,6 +336,9 @@ fn send<T>(reactor: &mut Links<T>, id: LinkId, message: &Message) -> bool {
 
 /// Number of receive buffers of an answer channel, whose initiator only sends a logout.
 const LOGOUTS: usize = 2;
+/// Maximum number of its queued operations: data and response of 1,024 commands of each of 64
+/// channels, times two, as in [`srp_target::fabric::QUEUED`].
+const QUEUED: usize = 2 * 2 * 1024 * 64;
 
 /// Carries out an action on an answer channel. Returns the channel if it has ended.
 fn answer_channel<T, A>(
@@ -346,7 +349,7 @@ fn answer_channel<T, A>(
     let (id, result) = match action {
         answers::Action::Accept { channel, response } => {
             let len = MIN_IT_IU_LEN as usize;
-            let Err(e) = reactor.accept(channel, &response, LOGOUTS, len, usize::MAX) else {
+            let Err(e) = reactor.accept(channel, &response, LOGOUTS, len, QUEUED) else {
                 early.accept(channel);
                 return None;
             };
