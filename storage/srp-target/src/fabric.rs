@@ -21,6 +21,7 @@ use crate::{
     wake::{Waker, Woken},
     workers::{Job, Workers},
 };
+pub use parked::Parked;
 use thread::{Inbox, Mail, Thread};
 
 /// Maximum number of queued operations per receive buffer: two tables, data and response, times

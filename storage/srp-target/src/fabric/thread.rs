@@ -179,7 +179,7 @@ impl Thread {
             },
             Event::Memory { id, registered } => {
                 if !registered {
-                    self.refuse(id);
+                    self.parked.refuse(&mut self.target, id);
                 }
                 self.resume(id);
             }
@@ -217,15 +217,6 @@ impl Thread {
     fn resume(&mut self, id: LinkId) {
         while let Some(action) = self.parked.next(&mut self.reactor, &self.target, id) {
             self.carry_out(action);
-        }
-    }
-
-    /// There is no memory for the first action of a connection.
-    fn refuse(&mut self, id: LinkId) {
-        match self.parked.first(id) {
-            Some(Action::Execute { task, work }) => self.target.no_memory(task, work.out),
-            Some(Action::Fetch { task, .. }) => self.target.no_memory(task, None),
-            _ => {}
         }
     }
 }

@@ -94,6 +94,17 @@ pub struct Remote {
     pub data: Vec<u8>,
 }
 
+impl Remote {
+    /// Length of the memory, in bytes, for data that is read from or written to the initiator's
+    /// buffers; 0 if none is.
+    pub fn moves(&self) -> usize {
+        match self.descriptors.is_empty() {
+            true => 0,
+            false => self.command.data_out().max(self.command.data_in()) as usize,
+        }
+    }
+}
+
 /// Result of a command with remote blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
