@@ -10,11 +10,13 @@ use std::{
 
 use verbs::{Buffer, Device, Mapped};
 
-use super::{gone, host::HostId, Event, LinkId, Reactor};
+use super::{gone, host::HostId, link::Link, Event, LinkId, Reactor};
 
 /// Maximum registered memory per device for messages and data, of all reactors of the process, in
 /// bytes. Receive buffers may use half of it. The rest is for data.
 const MEMORY: usize = 512 << 20;
+/// If there are connections with roles, the data of others leaves them one part of so many.
+const PARTS: usize = 8;
 /// Buffers up to this size are exempt from the limit, because each response needs one.
 const SMALL: usize = 4096;
 
@@ -24,12 +26,13 @@ const OFFERS: usize = 16;
 /// An arena that a thread has registered for the peer of a connection, and the token for that.
 pub(super) type Offer<T> = (LinkId, T, io::Result<Arc<Mapped>>);
 
+/// Free buffers by their size.
+type Free = HashMap<usize, Vec<Buffer>>;
+
 /// A protection domain with its free buffers.
 pub(super) struct Domain {
     domain: Device,
-    /// Maximum registered memory of the device, in bytes.
-    most: usize,
-    free: HashMap<usize, Vec<Buffer>>,
+    free: Free,
     /// The sizes of which a buffer is being registered.
     registering: BTreeSet<usize>,
     /// The arena, if the peer may access it.
@@ -42,11 +45,9 @@ fn size(len: usize) -> usize {
 }
 
 impl Domain {
-    /// A domain of one of `of` reactors.
-    pub(super) fn new(domain: Device, of: usize) -> Self {
+    pub(super) fn new(domain: Device) -> Self {
         Self {
             domain,
-            most: MEMORY / of,
             free: HashMap::new(),
             registering: BTreeSet::new(),
             mapped: None,
@@ -58,14 +59,10 @@ impl Domain {
         (self.mapped, self.free)
     }
 
-    /// Takes a free buffer of at least `len` bytes, or registers one. `None` if a limit, ours or
-    /// the kernel's, forbids that.
-    fn take(&mut self, len: usize) -> io::Result<Option<Buffer>> {
-        let size = size(len);
-        if let Some(buffer) = self.free.get_mut(&size).and_then(Vec::pop) {
-            return Ok(Some(buffer));
-        }
-        if size > SMALL && self.domain.registered() + size > self.most {
+    /// Registers a buffer if the device then has no more than `most` bytes. `None` if this limit or
+    /// the kernel's forbids that.
+    fn register(&self, size: usize, most: usize) -> io::Result<Option<Buffer>> {
+        if size > SMALL && self.domain.registered() + size > most {
             return Ok(None);
         }
         match self.domain.buffers(1, size) {
@@ -74,11 +71,7 @@ impl Domain {
         }
     }
 
-    /// A buffer of another domain is deregistered.
     fn give(&mut self, buffer: Buffer) {
-        if !buffer.is_in(&self.domain) {
-            return;
-        }
         self.free.entry(buffer.len()).or_default().push(buffer);
     }
 }
@@ -176,20 +169,42 @@ impl<T> Reactor<T> {
         mapped.cloned().ok_or_else(gone)
     }
 
+    /// Maximum registered memory of a connection's device, in bytes.
+    fn most(&self, link: &Link<T>) -> usize {
+        let all = MEMORY / self.of;
+        let mut same = self.links.values().filter(|l| l.device == link.device);
+        match link.is_role() || !same.any(Link::is_role) {
+            true => all,
+            false => all - all / PARTS,
+        }
+    }
+
+    /// Takes the free buffers of all connections of a connection's device, as they count. Those of
+    /// roles are only for roles.
+    fn free(&mut self, id: LinkId) -> Vec<Free> {
+        let link = self.links.get(&id);
+        let (device, role) = (link.map(|l| l.device), link.is_some_and(Link::is_role));
+        let same = |l: &&mut Link<T>| Some(l.device) == device && (role || !l.is_role());
+        let same = self.links.values_mut().filter(same);
+        same.map(|l| std::mem::take(&mut l.domain.free)).collect()
+    }
+
     /// Takes a buffer of at least `len` bytes for a connection.
     pub fn take(&mut self, id: LinkId, len: usize) -> io::Result<Buffer> {
+        let size = size(len);
         let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        if let Some(buffer) = link.domain.take(len)? {
+        if let Some(buffer) = link.domain.free.get_mut(&size).and_then(Vec::pop) {
             return Ok(buffer);
         }
-        // Free buffers of all connections of the device count.
-        let device = link.device;
-        for link in self.links.values_mut().filter(|l| l.device == device) {
-            link.domain.free.clear();
+        let register = |this: &Self| {
+            let link = this.links.get(&id).ok_or_else(gone)?;
+            link.domain.register(size, this.most(link))
+        };
+        if let Some(buffer) = register(self)? {
+            return Ok(buffer);
         }
-        let link = self.links.get_mut(&id).ok_or_else(gone)?;
-        let buffer = link.domain.take(len)?;
-        buffer.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        self.free(id);
+        register(self)?.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// Returns whether [`Reactor::take`] has a buffer of at least `len` bytes for a connection, or
@@ -209,13 +224,11 @@ impl<T> Reactor<T> {
         if !link.domain.registering.insert(size) {
             return false;
         }
-        let (device, most) = (link.device, link.domain.most);
         let domain = link.domain.domain.clone();
+        let most = self.links.get(&id).map_or(0, |link| self.most(link));
         if domain.registered() + size > most {
-            for link in self.links.values_mut().filter(|l| l.device == device) {
-                let free = std::mem::take(&mut link.domain.free);
-                self.registrar.release_data(free);
-            }
+            let free = self.free(id);
+            self.registrar.release_data(free);
         }
         self.registrar.register_data(id, domain, [size, most]);
         false
@@ -246,11 +259,15 @@ impl<T> Reactor<T> {
         Ok(own)
     }
 
-    /// Returns a buffer to the free list of its connection, or deregisters it if it is of another
-    /// one.
+    /// Returns a buffer to the free list of its connection. If it is of another one, or that has
+    /// ended, a thread deregisters it.
     pub fn give(&mut self, id: LinkId, buffer: Option<Buffer>) {
-        if let (Some(link), Some(buffer)) = (self.links.get_mut(&id), buffer) {
-            link.domain.give(buffer);
+        let Some(buffer) = buffer else {
+            return;
+        };
+        match self.links.get_mut(&id) {
+            Some(link) if buffer.is_in(&link.domain.domain) => link.domain.give(buffer),
+            _ => self.registrar.release_data(buffer),
         }
     }
 }

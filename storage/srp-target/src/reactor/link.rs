@@ -32,6 +32,11 @@ pub(super) struct Link<T> {
 }
 
 impl<T> Link<T> {
+    /// Returns whether the peer is a role: only its operations are without a limit.
+    pub(super) fn is_role(&self) -> bool {
+        self.most == usize::MAX
+    }
+
     /// Registers an operation. Fails if too many are outstanding.
     fn token(&mut self, token: Option<T>) -> io::Result<u64> {
         if self.tokens.len() >= self.most {
@@ -61,7 +66,7 @@ impl<T> Reactor<T> {
         let link = Link {
             connection,
             device,
-            domain: Domain::new(domain, self.of),
+            domain: Domain::new(domain),
             most,
             messages,
             welcome: false,
