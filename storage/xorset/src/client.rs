@@ -8,6 +8,7 @@
 //! the stripe.
 
 mod cells;
+mod command;
 mod complaint;
 mod map;
 mod part;
@@ -15,18 +16,19 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    ops::DerefMut,
 };
 
 use cells::Cells;
+use command::Command;
 use complaint::Complaints;
-use part::{Command, Part, Stage};
+use part::{Part, Stage};
 use wss::peer::Peer;
 
 use crate::{
     coordinator::{Answer, Request, TTL},
     layout::{Mask, Size, NODES},
-    link::{Due, Link, LinkAction, Watch},
+    link::{Due, Link, LinkAction, Payload, Watch},
     map::{Map, State},
     message::{Message, Role},
 };
@@ -63,11 +65,15 @@ pub struct Settings {
 /// Number of a command, assigned by the caller.
 pub type CommandId = u64;
 
+/// Memory for the data of a command.
+pub trait Memory: DerefMut<Target = [u8]> + Send + Sync + 'static {}
+impl<T: DerefMut<Target = [u8]> + Send + Sync + 'static> Memory for T {}
+
 /// Result of a command.
-#[derive(Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// Done, with the data of a read.
-    Good(Vec<u8>),
+    /// Done. The memory of a read has its data.
+    Good,
     /// Its blocks are lost. A write may have been done in part, or may still be done until another
     /// write of its blocks starts.
     Failed,
@@ -80,8 +86,8 @@ pub enum Outcome {
     Over,
 }
 
-/// Work for the caller, in list order.
-pub enum Action {
+/// Work for the caller, in list order. `B` is the memory of commands.
+pub enum Action<B> {
     /// Work on a connection. The caller reports the outcome with [`Client::connected`] and
     /// [`Client::closed`].
     Link(LinkAction),
@@ -100,6 +106,8 @@ pub enum Action {
         command: CommandId,
         /// Its result.
         outcome: Outcome,
+        /// Its memory, unless a message with a part of it waits to be sent.
+        memory: Option<B>,
     },
     /// Log a line.
     Say(String),
@@ -145,8 +153,8 @@ struct Partner {
     repaired: u64,
 }
 
-/// A client.
-pub struct Client {
+/// A client. `B` is the memory of commands.
+pub struct Client<B> {
     settings: Settings,
     now: u64,
     watch: Watch,
@@ -179,7 +187,7 @@ pub struct Client {
     rising: Mask,
     open: bool,
     ready: bool,
-    commands: BTreeMap<CommandId, Command>,
+    commands: BTreeMap<CommandId, Command<B>>,
     /// Length of the data of all commands, in bytes.
     bytes: usize,
     parts: BTreeMap<u64, Part>,
@@ -187,10 +195,10 @@ pub struct Client {
     stripes: BTreeSet<(u64, u64)>,
     sent: BTreeMap<u64, u64>,
     ended: bool,
-    actions: Vec<Action>,
+    actions: Vec<Action<B>>,
 }
 
-impl Client {
+impl<B: Memory> Client<B> {
     /// Creates a client without the key.
     pub fn new(settings: Settings, now: u64) -> Self {
         let partner = || Partner {
@@ -239,7 +247,7 @@ impl Client {
     }
 
     /// Takes the pending actions.
-    pub fn actions(&mut self) -> Vec<Action> {
+    pub fn actions(&mut self) -> Vec<Action<B>> {
         std::mem::take(&mut self.actions)
     }
 
@@ -289,7 +297,7 @@ impl Client {
         self.actions.push(Action::Link(action));
     }
 
-    fn send(&mut self, n: usize, message: Message, payload: Arc<[u8]>) {
+    fn send(&mut self, n: usize, message: Message, payload: Payload) {
         let peer = self.partners[n].link.peer;
         self.link(LinkAction::Send {
             peer,
@@ -299,7 +307,7 @@ impl Client {
     }
 
     fn tell(&mut self, n: usize, message: Message) {
-        self.send(n, message, Arc::new([]));
+        self.send(n, message, Payload::Bytes([].into()));
     }
 
     fn end(&mut self, why: &str) {

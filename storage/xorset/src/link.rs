@@ -2,7 +2,10 @@
 
 //! A connection to a node, with reconnection.
 
-use std::sync::Arc;
+use std::{
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 use wss::peer::{Peer, Pulse, ADMISSION};
 
@@ -40,6 +43,26 @@ impl Watch {
     }
 }
 
+/// The payload of a message.
+#[derive(Clone)]
+pub enum Payload {
+    /// These bytes; none if there is no payload.
+    Bytes(Arc<[u8]>),
+    /// A part of the memory of a write.
+    Part(Arc<dyn Deref<Target = [u8]> + Send + Sync>, Range<usize>),
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Part(memory, range) => &memory[range.clone()],
+        }
+    }
+}
+
 /// Work for the caller of a node or a client on its connections.
 pub enum LinkAction {
     /// Connect to a node, then report that it is connected or closed.
@@ -55,8 +78,8 @@ pub enum LinkAction {
         peer: Peer,
         /// The message.
         message: Message,
-        /// Its payload; empty if none.
-        payload: Arc<[u8]>,
+        /// Its payload.
+        payload: Payload,
     },
     /// Close a connection; do not report that it is closed.
     Close {

@@ -31,7 +31,7 @@ use wss::peer::{Peer, Pulse};
 use crate::{
     journal::{unreadable, Journal, Media, Name, RECORD},
     layout::{Cell, Size, Span, NODES, ROWS},
-    link::{Due, Link, LinkAction, Watch, GRACE},
+    link::{Due, Link, LinkAction, Payload, Watch, GRACE},
     map::{Map, State},
     message::{Broken, Message, Role, Status},
 };
@@ -180,7 +180,7 @@ impl<M: Media> Node<M> {
         self.link(LinkAction::Send {
             peer,
             message,
-            payload,
+            payload: Payload::Bytes(payload),
         });
     }
 

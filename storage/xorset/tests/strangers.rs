@@ -89,9 +89,9 @@ fn no_set_has_any_size() {
             pause: 0,
             lease: 3000,
         };
-        let mut client = Client::new(settings, 0);
+        let mut client = Client::<Vec<u8>>::new(settings, 0);
         client.tick(0);
-        let connects = |a: client::Action| match a {
+        let connects = |a: client::Action<_>| match a {
             client::Action::Link(LinkAction::Connect { peer, to: 0 }) => Some(peer),
             _ => None,
         };
@@ -107,7 +107,7 @@ fn no_set_has_any_size() {
             set: 0,
         };
         client.message(peer, &attached.build(), &[]);
-        let closes = |a: client::Action| match a {
+        let closes = |a: client::Action<_>| match a {
             client::Action::Link(LinkAction::Close { peer }) => Some(peer),
             _ => None,
         };

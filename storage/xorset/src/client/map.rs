@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 
 use super::cells::Cells;
 use super::part::{Kind, Part, Stage};
-use super::{Action, Attached, Client, Partner, REST};
+use super::{Action, Attached, Client, Memory, Partner, REST};
 use crate::{
     coordinator::{Request, View},
     layout::{has, Mask, Size, ALL, NODES},
-    link::GRACE,
+    link::{Payload, GRACE},
     map::{Map, State},
     message::Message,
 };
 
-impl Client {
+impl<B: Memory> Client<B> {
     pub(super) fn look(&mut self, view: View) {
         let parsed = view.map.as_ref().map(|(_, text)| Map::parse(text));
         if let Some(None) = parsed {
@@ -245,7 +245,8 @@ impl Client {
         let may = size || (map.states[n] != State::Out && !self.other_file(n, &map));
         if may && self.partners[n].link.up() && !self.ended {
             let epoch = map.epoch;
-            self.send(n, Message::Epoch { epoch }, map.text().as_bytes().into());
+            let text = Payload::Bytes(map.text().as_bytes().into());
+            self.send(n, Message::Epoch { epoch }, text);
         }
     }
 

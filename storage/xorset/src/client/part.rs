@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands, split into parts. Each part is executed by one node.
+//! The parts of commands. Each part is executed by one node.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use super::{Action, Client, CommandId, Outcome, AGAIN, DEPTH, HELD, PATIENCE};
+use super::{command::Data, Client, CommandId, Memory, AGAIN, DEPTH};
 use crate::{
-    layout::{column, has, node, spans, Cell, Mask, Span, ALL, BLOCK, NODES},
+    layout::{column, has, node, Cell, Mask, Span, NODES},
     map::State,
     message::{Message, Status},
 };
@@ -37,25 +37,12 @@ pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) span: Span,
     pub(super) command: Option<CommandId>,
-    pub(super) data: Arc<[u8]>,
-    /// Offset in the data of the command.
+    /// Offset in the memory of the command.
     pub(super) at: usize,
     pub(super) stage: Stage,
 }
 
-pub(super) struct Command {
-    pub(super) since: u64,
-    pub(super) parts: usize,
-    pub(super) data: Vec<u8>,
-    /// Length of the data of the command, read or written.
-    len: usize,
-    pub(super) failed: bool,
-    /// Whether the command is already answered or cancelled.
-    pub(super) dead: bool,
-    pub(super) cancelled: bool,
-}
-
-impl Client {
+impl<B: Memory> Client<B> {
     /// Records that earlier requests to a node, or with `None` to any node, are not executing.
     pub(super) fn resolved(&mut self, which: Option<usize>) {
         let mut over = Vec::new();
@@ -77,84 +64,10 @@ impl Client {
         }
     }
 
-    /// Starts a command on `count` blocks, which must exist: a write of `data`, or else a read.
-    pub fn command(&mut self, id: CommandId, lba: u64, count: u32, data: Option<Vec<u8>>) {
-        let Some(size) = self.size else {
-            return self.actions.push(Action::Answer {
-                command: id,
-                outcome: Outcome::NotReady,
-            });
-        };
-        let len = count as usize * BLOCK;
-        if self.bytes > 0 && self.bytes + len > HELD {
-            return self.actions.push(Action::Answer {
-                command: id,
-                outcome: Outcome::Busy,
-            });
-        }
-        self.bytes += len;
-        let list = spans(&size, lba, count.into());
-        let write = data.is_some();
-        let bytes = data.unwrap_or_default();
-        let command = Command {
-            since: self.now,
-            parts: list.len(),
-            data: if write { Vec::new() } else { vec![0; len] },
-            len,
-            failed: false,
-            dead: false,
-            cancelled: false,
-        };
-        self.commands.insert(id, command);
-        let mut at = 0;
-        for span in list {
-            let data: Arc<[u8]> = if write {
-                bytes[at..at + span.len()].into()
-            } else {
-                Arc::new([])
-            };
-            self.part(Part {
-                kind: if write { Kind::Write } else { Kind::Read },
-                span,
-                command: Some(id),
-                data,
-                at,
-                stage: Stage::Waiting(self.now, None),
-            });
-            at += span.len();
-        }
-        self.command_over(id);
-        self.go();
-    }
-
     pub(super) fn part(&mut self, part: Part) {
         let number = self.number();
         self.stripes.insert((part.span.stripe, number));
         self.parts.insert(number, part);
-    }
-
-    /// Cancels a command. It ends when none of its parts is in flight.
-    pub fn cancel(&mut self, id: CommandId) {
-        if let Some(command) = self.commands.get_mut(&id) {
-            command.cancelled = true;
-        }
-        self.kill(id);
-        self.go();
-    }
-
-    /// Drops the parts of a command that no node is executing.
-    pub(super) fn kill(&mut self, id: CommandId) {
-        let Some(command) = self.commands.get_mut(&id) else {
-            return;
-        };
-        command.dead = true;
-        let parts = self.parts.iter();
-        let mine = parts
-            .filter(|(_, p)| p.command == Some(id) && matches!(p.stage, Stage::Waiting(_, None)));
-        let over: Vec<_> = mine.map(|(n, _)| *n).collect();
-        for number in over {
-            self.part_over(number);
-        }
     }
 
     pub(super) fn part_over(&mut self, number: u64) {
@@ -169,53 +82,6 @@ impl Client {
             command.parts -= 1;
         }
         self.command_over(id);
-    }
-
-    pub(super) fn command_over(&mut self, id: CommandId) {
-        let Some(command) = self.commands.get_mut(&id).filter(|c| c.parts == 0) else {
-            return;
-        };
-        let (len, dead) = (command.len, command.dead && !command.cancelled);
-        let outcome = match () {
-            () if command.cancelled => Outcome::Over,
-            () if command.failed => Outcome::Failed,
-            () => Outcome::Good(std::mem::take(&mut command.data)),
-        };
-        self.commands.remove(&id);
-        self.bytes -= len;
-        // A dead command has already been answered.
-        if !dead {
-            self.actions.push(Action::Answer {
-                command: id,
-                outcome,
-            });
-        }
-    }
-
-    /// Ends the commands that cannot be executed now. Their blocks are not lost, however many nodes
-    /// are missing: these may return.
-    pub(super) fn refuse(&mut self) {
-        let Some(map) = self.map.clone() else {
-            return;
-        };
-        let unable = !map.mask(State::Up) & ALL | self.lost(&map);
-        let broken = !self.open && unable.count_ones() > 2;
-        let old = |c: &Command| broken || self.now >= c.since + PATIENCE;
-        let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
-        let list: Vec<_> = list.map(|(id, c)| (*id, self.now - c.since)).collect();
-        let missing = (0..NODES).filter(|n| self.partners[*n].settled != map.epoch);
-        let missing: Vec<_> = missing.collect();
-        for (command, ms) in list {
-            self.say(format!(
-                "command {command} is to be sent again: not done after {ms} ms, nodes {missing:?} \
-                 are missing"
-            ));
-            self.actions.push(Action::Answer {
-                command,
-                outcome: Outcome::NotReady,
-            });
-            self.kill(command);
-        }
     }
 
     /// A node has bad blocks in a stripe. Until they are written again, reads go around them.
@@ -282,8 +148,9 @@ impl Client {
             }
             (Status::Good, _) => {
                 let command = part.command.and_then(|c| self.commands.get_mut(&c));
-                if let (Some(command), Some(bytes)) = (command, payload) {
-                    command.data[part.at..part.at + bytes.len()].copy_from_slice(bytes);
+                let data = command.and_then(|c| c.data.as_mut());
+                if let (Some(Data::Read(memory)), Some(bytes)) = (data, payload) {
+                    memory[part.at..part.at + bytes.len()].copy_from_slice(bytes);
                 }
                 self.part_over(number);
             }
@@ -392,7 +259,6 @@ impl Client {
                         blocks: size.cell,
                     },
                     command: None,
-                    data: Arc::new([]),
                     at: 0,
                     stage: Stage::Waiting(now, None),
                 });
@@ -477,7 +343,7 @@ impl Client {
                     }
                 }
             }
-            let (kind, span, data) = (part.kind, part.span, part.data.clone());
+            let (kind, span, payload) = (part.kind, part.span, self.payload(part));
             let id = self.number();
             self.sent.insert(id, number);
             if let Some(part) = self.parts.get_mut(&number) {
@@ -504,59 +370,7 @@ impl Client {
                     rest: self.given_up.contains(&stripe) && self.rebuilds(n),
                 },
             };
-            self.send(n, message, data);
+            self.send(n, message, payload);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{client::Settings, layout::Size};
-
-    /// Whether a command was refused as busy.
-    fn busy(client: &mut Client, id: CommandId) -> bool {
-        let told = |action: &Action| match action {
-            Action::Answer { command, outcome } => *command == id && *outcome == Outcome::Busy,
-            _ => false,
-        };
-        client.actions().iter().any(told)
-    }
-
-    #[test]
-    fn data_over_the_bound_is_refused_as_busy() {
-        let settings = Settings {
-            id: 1,
-            pause: 0,
-            lease: 3000,
-        };
-        let mut client = Client::new(settings, 0);
-        client.size = Some(Size {
-            cell: 128,
-            stripes: 1000,
-        });
-        let count = 4 << 20;
-        let last = (HELD / count) as u64;
-        for id in 0..last {
-            client.command(id, 0, (count / BLOCK) as u32, None);
-            assert!(!busy(&mut client, id), "{id}");
-        }
-        let write = || Some(vec![0; BLOCK]);
-        client.command(last, 9, 1, write());
-        assert!(busy(&mut client, last));
-        assert_eq!(client.commands.len() as u64, last);
-        // A command that ends gives its part back, and no more.
-        client.cancel(0);
-        client.command(last + 1, 9, 1, write());
-        assert!(!busy(&mut client, last + 1));
-        client.command(last + 2, 0, (count / BLOCK) as u32, None);
-        assert!(busy(&mut client, last + 2));
-        for id in 1..last + 2 {
-            client.cancel(id);
-        }
-        assert_eq!((client.bytes, client.commands.len()), (0, 0));
-        // A single command is accepted even if it has more data.
-        client.command(last + 3, 0, (HELD / BLOCK) as u32 + 1, None);
-        assert!(!busy(&mut client, last + 3));
     }
 }

@@ -4,10 +4,10 @@
 
 use serde_json::{json, Value};
 
-use super::Client;
+use super::{Client, Memory};
 use crate::{layout::NODES, map::State};
 
-impl Client {
+impl<B: Memory> Client<B> {
     /// Returns the status of the client.
     pub fn status(&self) -> Value {
         let map = self.map.as_ref();

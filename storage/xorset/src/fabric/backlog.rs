@@ -6,17 +6,16 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    sync::Arc,
 };
 
 use srp_target::reactor::LinkId;
 
-use crate::message::Message;
+use crate::{link::Payload, message::Message};
 
 /// Maximum number of messages that wait for a connection, more than its peer can cause.
 const MOST: usize = 4096;
 
-type Item = (Message, Arc<[u8]>);
+type Item = (Message, Payload);
 
 /// The waiting messages of each connection, in order.
 #[derive(Default)]
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     fn item(floor: u64) -> Item {
-        (Message::Alive { floor }, Arc::new([]))
+        (Message::Alive { floor }, Payload::Bytes([].into()))
     }
 
     /// Takes messages while there is memory.

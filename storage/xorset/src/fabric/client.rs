@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    ops::{Deref, DerefMut},
     os::fd::RawFd,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -55,9 +56,37 @@ struct Task {
     given: bool,
 }
 
+/// The memory of a command.
+enum Memory {
+    /// A buffer of this connection, which moves the data.
+    Buffer(LinkId, Buffer),
+    /// No data moves, or it came with the command.
+    Bytes(Vec<u8>),
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Buffer(_, buffer) => buffer,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Buffer(_, buffer) => buffer,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
 pub(super) struct Gate {
     begin: Instant,
-    client: Client,
+    client: Client<Memory>,
     target: Target<Buffer>,
     /// The initiators that may log in.
     allow: Option<ListFile>,
@@ -159,62 +188,65 @@ impl Gate {
         self.target.open(vec![Arc::new(unit)]);
     }
 
-    fn dispatch(&mut self, reactor: &mut Reactor<Token>, id: TaskId, mut remote: target::Remote) {
+    fn dispatch(&mut self, reactor: &mut Reactor<Token>, id: TaskId, remote: target::Remote) {
+        if let Err(outcome) = self.begin(reactor, id, remote) {
+            self.target.dispatched(id, outcome);
+        }
+    }
+
+    /// Begins a command, unless it has this result.
+    fn begin(
+        &mut self,
+        reactor: &mut Reactor<Token>,
+        id: TaskId,
+        remote: target::Remote,
+    ) -> Result<(), target::Outcome> {
+        let link = self.target.channel(id).ok_or(target::Outcome::Over)?;
         let (lba, count, write) = match remote.command {
-            Command::Read { lba, count, .. } => (lba, count, false),
-            Command::Write { lba, count, .. } => (lba, count, true),
-            Command::Zero { lba, count, .. } => {
-                remote.data = vec![0; count as usize * BLOCK];
-                (lba, count, true)
-            }
             // VERIFY reads, so that bad blocks are found, and does not compare.
-            Command::Verify { lba, count, .. } => {
-                remote.descriptors.clear();
+            Command::Read { lba, count, .. } | Command::Verify { lba, count, .. } => {
                 (lba, count, false)
             }
+            Command::Write { lba, count, .. } | Command::Zero { lba, count, .. } => {
+                (lba, count, true)
+            }
             // Answered writes are durable.
-            Command::Flush | Command::Start(_) => {
-                return self.target.dispatched(id, target::Outcome::Good);
-            }
-            _ => {
-                return self
-                    .target
-                    .dispatched(id, target::Outcome::Failed(Sense::FIELD));
-            }
+            Command::Flush | Command::Start(_) => return Err(target::Outcome::Good),
+            _ => return Err(target::Outcome::Failed(Sense::FIELD)),
         };
+        let (len, moves) = (count as usize * BLOCK, remote.moves());
+        if len == 0 {
+            return Err(target::Outcome::Good);
+        }
         let mut task = Task {
             lba,
             count,
             write,
             descriptors: remote.descriptors,
-            given: false,
+            given: true,
         };
-        let len = count as usize * BLOCK;
-        if len == 0 {
-            return self.target.dispatched(id, target::Outcome::Good);
-        }
-        if !write || !remote.data.is_empty() {
-            task.given = true;
-            self.tasks.insert(id, task);
-            return self
-                .client
-                .command(id, lba, count, write.then_some(remote.data));
-        }
-        let moved: usize = task.descriptors.iter().map(|p| p.len() as usize).sum();
-        let Some(link) = self.target.channel(id).filter(|_| moved == len) else {
-            return self
-                .target
-                .dispatched(id, target::Outcome::Failed(Sense::FIELD));
+        let memory = match moves {
+            0 if remote.data.is_empty() => Memory::Bytes(vec![0; len]),
+            0 => Memory::Bytes(remote.data),
+            _ => {
+                let buffer = reactor.take(link, moves);
+                Memory::Buffer(link, buffer.map_err(|_| target::Outcome::Busy)?)
+            }
         };
-        let list = pieces(&task.descriptors);
-        match reactor.take(link, len) {
-            Ok(buffer) => {
+        match memory {
+            Memory::Buffer(_, buffer) if write => {
+                task.given = false;
+                let list = pieces(&task.descriptors);
                 self.tasks.insert(id, task);
                 let result = reactor.queue(link, Some(Token::Fetched(id)), Op::Read, buffer, list);
                 self.check(reactor, link, result);
             }
-            Err(_) => self.target.dispatched(id, target::Outcome::Busy),
+            memory => {
+                self.tasks.insert(id, task);
+                self.client.command(id, lba, count, write, memory);
+            }
         }
+        Ok(())
     }
 
     fn check(&mut self, reactor: &mut Reactor<Token>, id: LinkId, result: io::Result<()>) {
@@ -223,12 +255,13 @@ impl Gate {
         }
     }
 
-    fn fetched(&mut self, id: TaskId, buffer: &Buffer) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.given = true;
-            let data = buffer[..task.count as usize * BLOCK].to_vec();
-            self.client.command(id, task.lba, task.count, Some(data));
-        }
+    fn fetched(&mut self, reactor: &mut Reactor<Token>, link: LinkId, id: TaskId, buffer: Buffer) {
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return reactor.give(link, Some(buffer));
+        };
+        task.given = true;
+        let memory = Memory::Buffer(link, buffer);
+        self.client.command(id, task.lba, task.count, true, memory);
     }
 
     /// Aborts a command, which gets no response.
@@ -241,49 +274,36 @@ impl Gate {
         self.target.dispatched(id, target::Outcome::Over);
     }
 
-    fn answer(&mut self, reactor: &mut Reactor<Token>, id: TaskId, outcome: Outcome) {
+    fn answer(
+        &mut self,
+        reactor: &mut Reactor<Token>,
+        id: TaskId,
+        outcome: Outcome,
+        memory: Option<Memory>,
+    ) {
         let Some(task) = self.tasks.remove(&id) else {
             return;
         };
+        if let Some(Memory::Buffer(link, buffer)) = memory {
+            let there = self.target.channel(id).is_some();
+            if outcome == Outcome::Good && !task.write && there {
+                // The response follows on the same connection.
+                let pieces = pieces(&task.descriptors);
+                let result = reactor.queue(link, None, Op::Write, buffer, pieces);
+                self.check(reactor, link, result);
+            } else {
+                reactor.give(link, Some(buffer));
+            }
+        }
         let outcome = match outcome {
+            Outcome::Good => target::Outcome::Good,
             Outcome::Over => target::Outcome::Over,
             Outcome::Busy => target::Outcome::Busy,
             Outcome::NotReady => target::Outcome::Failed(Sense::BECOMING_READY),
             Outcome::Failed if task.write => target::Outcome::Failed(Sense::WRITE_ERROR),
             Outcome::Failed => target::Outcome::Failed(Sense::READ_ERROR),
-            Outcome::Good(_) if task.write => target::Outcome::Good,
-            Outcome::Good(bytes) => self.deliver(reactor, id, &task.descriptors, &bytes),
         };
         self.target.dispatched(id, outcome);
-    }
-
-    /// Writes data to the initiator's buffers, up to their length. The response follows on the same
-    /// connection.
-    fn deliver(
-        &mut self,
-        reactor: &mut Reactor<Token>,
-        id: TaskId,
-        descriptors: &[DirectBuf],
-        bytes: &[u8],
-    ) -> target::Outcome {
-        let moved: usize = descriptors.iter().map(|p| p.len() as usize).sum();
-        let Some(link) = self.target.channel(id) else {
-            return target::Outcome::Over;
-        };
-        if moved == 0 {
-            return target::Outcome::Good;
-        }
-        let Some(mut buffer) = reactor
-            .take(link, moved)
-            .ok()
-            .filter(|_| moved <= bytes.len())
-        else {
-            return target::Outcome::Busy;
-        };
-        buffer[..moved].copy_from_slice(&bytes[..moved]);
-        let result = reactor.queue(link, None, Op::Write, buffer, pieces(descriptors));
-        self.check(reactor, link, result);
-        target::Outcome::Good
     }
 
     fn target_actions(&mut self, reactor: &mut Reactor<Token>) -> bool {
@@ -335,7 +355,11 @@ impl Gate {
                 }
                 Action::Ask { id, request } => self.etcd.give((id, request)),
                 Action::Ready(size) => self.ready(size),
-                Action::Answer { command, outcome } => self.answer(reactor, command, outcome),
+                Action::Answer {
+                    command,
+                    outcome,
+                    memory,
+                } => self.answer(reactor, command, outcome, memory),
                 Action::End(why) => self.failed = Some(why),
             }
         }
@@ -379,10 +403,7 @@ impl Role for Gate {
                 self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => match (token, buffer) {
-                (Token::Fetched(task), Some(buffer)) => {
-                    self.fetched(task, &buffer);
-                    reactor.give(id, Some(buffer));
-                }
+                (Token::Fetched(task), Some(buffer)) => self.fetched(reactor, id, task, buffer),
                 (Token::Target(fabric::Token::Fetch(task)), Some(buffer)) => {
                     self.target.fetched(task, buffer)
                 }

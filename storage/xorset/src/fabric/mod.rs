@@ -33,6 +33,7 @@ use crate::{
     etcd::Etcd,
     journal::{Journal, Media},
     layout::Size,
+    link::Payload,
     message::{Message, Role, LEN, PAYLOAD},
     options::{Options, Set},
 };
@@ -160,7 +161,7 @@ fn send<T>(
     backlog: &mut Backlog,
     id: LinkId,
     message: Message,
-    payload: Arc<[u8]>,
+    payload: Payload,
 ) -> bool {
     let result = backlog.send(id, (message, payload), |(m, p)| put(reactor, id, m, p));
     good(reactor, id, result)

@@ -33,13 +33,13 @@ impl World {
         }
     }
 
-    pub(super) fn over(&mut self, id: u64, outcome: Outcome) {
+    pub(super) fn over(&mut self, id: u64, outcome: Outcome, memory: Option<Vec<u8>>) {
         let Some(command) = self.commands.remove(&id) else {
             panic!("command {id} is answered, and is not outstanding")
         };
         self.note(|| {
             let what = match &outcome {
-                Outcome::Good(_) => "good",
+                Outcome::Good => "good",
                 Outcome::Failed => "failed",
                 Outcome::NotReady => "not ready",
                 Outcome::Busy => "busy",
@@ -58,7 +58,8 @@ impl World {
                 self.lost += u64::from(outcome == Outcome::Failed);
                 self.ends(&command, false);
             }
-            Outcome::Good(bytes) if command.values.is_empty() => {
+            Outcome::Good if command.values.is_empty() => {
+                let bytes = memory.expect("the memory of a read");
                 assert_eq!(bytes.len() as u64, command.count * BLOCK as u64);
                 self.answered += 1;
                 self.events += 1;
@@ -69,7 +70,7 @@ impl World {
                         .seen(command.lba as usize + i, value, command.start, self.events);
                 }
             }
-            Outcome::Good(_) => {
+            Outcome::Good => {
                 self.answered += 1;
                 self.ends(&command, true);
             }
@@ -89,12 +90,11 @@ impl World {
             }
         }
         self.note(|| format!("command {id} to Client({seat}): {lba}+{count} {values:x?}"));
-        let data = write.then(|| {
-            values
-                .iter()
-                .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
-                .collect()
-        });
+        let bytes = values.iter();
+        let mut memory: Vec<u8> = bytes
+            .flat_map(|v| v.to_le_bytes().repeat(BLOCK / 8))
+            .collect();
+        memory.resize(count as usize * BLOCK, 0);
         let command = Command {
             seat,
             lba,
@@ -106,7 +106,7 @@ impl World {
         self.commands.insert(id, command);
         self.tick_client(seat);
         if let Some(client) = &mut self.seats[seat].client {
-            client.command(id, lba, count as u32, data);
+            client.command(id, lba, count as u32, write, memory);
         }
         self.pump_client(seat);
         id

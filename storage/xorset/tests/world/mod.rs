@@ -14,10 +14,7 @@ mod judge;
 mod losses;
 mod network;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use command::Command;
 use disk::Disk;
@@ -31,7 +28,7 @@ use xorset::{
     coordinator::{Answer, Coordinator, Key, Request, TTL},
     journal::Journal,
     layout::{plan, Cell, Size, Span, BLOCK, NODES, ROWS},
-    link::LinkAction,
+    link::{LinkAction, Payload},
     map::{Map, State},
     message::Message,
     node::{self, Node},
@@ -69,7 +66,7 @@ pub struct Slot {
 }
 
 pub struct Seat {
-    pub client: Option<Client>,
+    pub client: Option<Client<Vec<u8>>>,
     pub id: u64,
     /// Whether the client uses the etcd of another set.
     pub stray: bool,
@@ -350,7 +347,11 @@ impl World {
                         let others = self.commands.values().filter(|o| o.seat != c);
                         self.late += others.count() as u64;
                     }
-                    client::Action::Answer { command, outcome } => self.over(command, outcome),
+                    client::Action::Answer {
+                        command,
+                        outcome,
+                        memory,
+                    } => self.over(command, outcome, memory),
                     client::Action::Say(what) => {
                         self.note(|| format!("{who:?}: {what}"));
                         self.seats[c].said.push(what);
@@ -527,7 +528,7 @@ impl World {
         &mut self,
         who: Who,
         node: impl FnOnce(&mut Node<Disk>),
-        client: impl FnOnce(&mut Client),
+        client: impl FnOnce(&mut Client<Vec<u8>>),
     ) {
         match who {
             Who::Node(n) => {

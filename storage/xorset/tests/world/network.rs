@@ -5,7 +5,7 @@
 use super::*;
 
 pub(super) enum Item {
-    Message(Vec<u8>, Arc<[u8]>),
+    Message(Vec<u8>, Payload),
     Closed,
 }
 
@@ -66,7 +66,7 @@ impl World {
         Some((ends[side], ends[1 - side]))
     }
 
-    pub(super) fn put(&mut self, who: Who, peer: u64, message: Message, payload: Arc<[u8]>) {
+    pub(super) fn put(&mut self, who: Who, peer: u64, message: Message, payload: Payload) {
         if let Some((id, side)) = self.find(who, peer) {
             self.note(|| {
                 let conn = &self.conns[&id];
