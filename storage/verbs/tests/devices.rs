@@ -428,6 +428,45 @@ fn a_limit_of_the_kernel_takes_free_buffers() {
     assert_eq!(misuse(), "");
 }
 
+/// The rest of the memory is for those that this side connects to.
+#[test]
+fn data_of_others_leaves_memory_to_roles() {
+    let _alone = alone();
+    let mut pair = Pair {
+        server: Side::new(&["0.0.0.0:5019"]),
+        client: Side::new(&["0.0.0.0:5020"]),
+    };
+    pair.connect("192.0.2.1:5019");
+    let other = pair.server.connected[0];
+    let role = pair.server.connect("192.0.2.1:5020");
+    pair.until("the role", |server, _| server.connected.contains(&role));
+    let reactor = &mut pair.server.reactor;
+    let (len, large) = (1 << 17, 4 << 20);
+    let own = reactor.take(role, len).unwrap();
+    reactor.give(role, Some(own));
+    let mut all: Vec<_> = std::iter::from_fn(|| reactor.take(other, large).ok()).collect();
+    assert!(all.len() > 99, "{}", all.len());
+    let before = registered();
+    let own = reactor.take(role, len).unwrap();
+    assert_eq!(registered(), before, "the free buffer");
+    let more: Vec<_> = std::iter::from_fn(|| reactor.take(role, large).ok()).collect();
+    assert!(more.len() > 9, "{}", more.len());
+
+    // A thread releases what comes back when the connection has ended.
+    all.truncate(8);
+    let begin = Instant::now();
+    slow(Duration::from_millis(200));
+    reactor.close(other);
+    for buffer in all {
+        reactor.give(other, Some(buffer));
+    }
+    assert!(begin.elapsed() < Duration::from_millis(200));
+    slow(Duration::ZERO);
+    drop((own, more));
+    drop(pair);
+    assert_eq!(misuse(), "");
+}
+
 #[test]
 fn an_arena_is_registered_beside_other_connections() {
     const WAIT: Duration = Duration::from_millis(1500);
