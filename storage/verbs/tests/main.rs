@@ -6,3 +6,4 @@ mod devices;
 mod pair;
 mod reactors;
 mod target;
+mod xorset;

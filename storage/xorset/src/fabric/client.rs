@@ -13,7 +13,7 @@ use std::{
 
 use srp_target::{
     acl::ListFile,
-    fabric::{self, Commands},
+    fabric::{self, Commands, Parked},
     proto::cmd::DirectBuf,
     reactor::{pieces, Event, LinkId, Reactor},
     scsi::{Command, Geometry, Unit},
@@ -28,7 +28,6 @@ use super::{backlog::Backlog, connect, fits, go_on, name, send};
 use crate::{
     client::{Action, Client, Outcome, Settings},
     coordinator::{Answer, Coordinator, Request},
-    etcd::Etcd,
     layout::{Size, BLOCK},
     link::LinkAction,
     message::LEN,
@@ -94,13 +93,17 @@ pub(super) struct Gate {
     guid: u64,
     made: Made,
     backlog: Backlog,
+    parked: Parked,
     commands: Commands,
     etcd: Workers<(u64, Request), (u64, Answer)>,
     tasks: BTreeMap<TaskId, Task>,
     failed: Option<String>,
 }
 
-pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
+pub(super) fn role(
+    options: Options,
+    etcd: impl Coordinator + Send + 'static,
+) -> io::Result<(Gate, Reactor<Token>)> {
     let Options::Client {
         set,
         listen,
@@ -116,7 +119,6 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
     else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let etcd = Etcd::new(set.etcd.clone(), &set.name)?.with_lease(lease);
     let etcd = Arc::new(Mutex::new(etcd));
     let ask = move |(id, request)| {
         let mut etcd = etcd.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,6 +150,7 @@ pub(super) fn role(options: Options) -> io::Result<(Gate, Reactor<Token>)> {
         guid,
         made: Made::default(),
         backlog: Backlog::default(),
+        parked: Parked::default(),
         // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
         etcd: Workers::new(1, ask)?,
@@ -188,6 +191,7 @@ impl Gate {
         self.target.open(vec![Arc::new(unit)]);
     }
 
+    /// Begins a command that has its memory, unless it or its channel has ended meanwhile.
     fn dispatch(&mut self, reactor: &mut Reactor<Token>, id: TaskId, remote: target::Remote) {
         if let Err(outcome) = self.begin(reactor, id, remote) {
             self.target.dispatched(id, outcome);
@@ -310,19 +314,32 @@ impl Gate {
         let actions = self.target.actions();
         let some = !actions.is_empty();
         for action in actions {
-            match action {
-                target::Action::Dispatch { task, remote } => self.dispatch(reactor, task, remote),
-                target::Action::Cancel { task } => self.cancel(task),
-                action => fabric::act(
-                    reactor,
-                    &mut self.target,
-                    &self.commands,
-                    action,
-                    Token::Target,
-                ),
+            if let Some(action) = self.parked.pass(reactor, &self.target, action) {
+                self.target_action(reactor, action);
             }
         }
         some
+    }
+
+    fn target_action(&mut self, reactor: &mut Reactor<Token>, action: target::Action<Buffer>) {
+        match action {
+            target::Action::Dispatch { task, remote } => self.dispatch(reactor, task, remote),
+            target::Action::Cancel { task } => self.cancel(task),
+            action => fabric::act(
+                reactor,
+                &mut self.target,
+                &self.commands,
+                action,
+                Token::Target,
+            ),
+        }
+    }
+
+    /// Carries out the actions of a connection that have waited for memory.
+    fn resume(&mut self, reactor: &mut Reactor<Token>, id: LinkId) {
+        while let Some(action) = self.parked.next(reactor, &self.target, id) {
+            self.target_action(reactor, action);
+        }
     }
 
     fn client_actions(&mut self, reactor: &mut Reactor<Token>) -> bool {
@@ -413,7 +430,12 @@ impl Role for Gate {
                 }
                 (_, None) => {}
             },
-            Event::Memory { .. } => {}
+            Event::Memory { id, registered } => {
+                if !registered {
+                    self.parked.refuse(&mut self.target, id);
+                }
+                self.resume(reactor, id);
+            }
             Event::Ended { id, why } => {
                 if let Some(why) = why {
                     tracing::warn!("connection {id} lost: {why}");
@@ -426,6 +448,9 @@ impl Role for Gate {
     fn act(&mut self, reactor: &mut Reactor<Token>) {
         for id in go_on(reactor, &mut self.backlog) {
             self.closed(id);
+        }
+        for id in self.parked.ended(reactor) {
+            self.resume(reactor, id);
         }
         while self.client_actions(reactor) | self.target_actions(reactor) {}
     }

@@ -9,7 +9,7 @@ mod node;
 use std::{
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -30,6 +30,7 @@ use wss::{
 };
 
 use crate::{
+    coordinator::Coordinator,
     etcd::Etcd,
     journal::{Journal, Media},
     layout::Size,
@@ -207,6 +208,30 @@ pub fn check(options: Options) -> io::Result<()> {
     }
 }
 
+/// Runs the client of a set until `stop` is readable.
+pub fn run_client(
+    options: Options,
+    etcd: impl Coordinator + Send + 'static,
+    stop: &impl AsRawFd,
+    board: Option<&Board>,
+) -> io::Result<()> {
+    let Options::Client {
+        listen, ref key, ..
+    } = options
+    else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let ours = Identity {
+        role: CLIENT,
+        number: 0,
+    };
+    let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
+    let (role, mut reactor) = client::role(options, etcd)?;
+    reactor.guard(guard);
+    program::ready(&format!("listens at {listen}"));
+    run(reactor, role, stop, board).map(|_| ())
+}
+
 /// Runs a role until SIGTERM.
 pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
     // Threads inherit the signal mask, so block the signals first.
@@ -250,18 +275,9 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             program::ready(&format!("node {number} listens at {listen}"));
             run(reactor, role, &stop, board)?;
         }
-        Options::Client {
-            listen, ref key, ..
-        } => {
-            let ours = Identity {
-                role: CLIENT,
-                number: 0,
-            };
-            let guard = Guard::open(KEYED, ours, &[], key.as_deref())?;
-            let (role, mut reactor) = client::role(options)?;
-            reactor.guard(guard);
-            program::ready(&format!("listens at {listen}"));
-            run(reactor, role, &stop, board)?;
+        Options::Client { ref set, lease, .. } => {
+            let etcd = Etcd::new(set.etcd.clone(), &set.name)?.with_lease(lease);
+            run_client(options, etcd, &stop, board)?;
         }
     }
     tracing::info!("ended");
