@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use serde_json::Value;
+use serde_json::{json, Value};
 use srp_target::{
     acl::ListFile,
     auth::{Guard, Identity, KeyFile, Wanted},
@@ -463,7 +463,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             // instance after the lookup.
             if let Some(system) = system {
                 let etcd = Etcd::new(system.etcd)?;
-                match election::least_epoch(etcd, &system.name, waits(&stop))? {
+                match election::least_epoch(etcd, &system.name, waits(&stop, board))? {
                     Some(epoch) => role.refuse_before(epoch),
                     None => return ended(),
                 }
@@ -484,7 +484,7 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
                 Some(system) => {
                     let etcd = Etcd::new(system.etcd.clone())?;
                     program::ready("waits for its place as the SE");
-                    match Leadership::begin(etcd, &system.name, waits(&stop))? {
+                    match Leadership::begin(etcd, &system.name, waits(&stop, board))? {
                         Some(leadership) => Some(leadership),
                         None => return ended(),
                     }
@@ -530,8 +530,34 @@ fn ended() -> io::Result<()> {
 }
 
 /// Returns a function that waits for a duration, or until `stop` is readable, in which case it
-/// returns true.
-fn waits(stop: &impl AsRawFd) -> impl FnMut(Duration) -> io::Result<bool> {
-    let fd = stop.as_raw_fd();
-    move |time| Ok(verbs::os::wait(&[fd], time.as_millis() as i32)? == [true])
+/// returns true. The status says that the role waits.
+fn waits<'a>(
+    stop: &impl AsRawFd,
+    board: Option<&'a Board>,
+) -> impl FnMut(Duration) -> io::Result<bool> + 'a {
+    let (fd, mut told) = (stop.as_raw_fd(), Told::default());
+    move |time| {
+        told.tell(board, || json!({ "state": "waiting" }));
+        Ok(verbs::os::wait(&[fd], time.as_millis() as i32)? == [true])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_spare_tells_that_it_waits() {
+        let path = std::env::temp_dir().join(format!("waits-{}", std::process::id()));
+        let board = Board::new(Some(&path), "wss", "se").unwrap();
+        let (stop, _other) = UnixStream::pair().unwrap();
+        assert!(!waits(&stop, board.as_deref())(Duration::from_millis(1)).unwrap());
+        let mut text = String::new();
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.contains(r#""state":"waiting""#), "{text}");
+        std::fs::remove_file(&path).unwrap();
+    }
 }
