@@ -129,13 +129,13 @@ def chosen(plan, names):
 class Node:
     """Performs a plan, and counts the completed steps."""
 
-    def __init__(self, plan):
-        self.plan, self.done = plan, 0
+    def __init__(self, plan, name="node"):
+        self.plan, self.name, self.done = plan, name, 0
 
     def told(self, name, verdict, seconds=0, reason=""):
         self.done += 1
-        results.add(results.Result(f"node/{name}", verdict, seconds, reason))
-        print(f"{verdict:4} node/{name}: {reason or f'{seconds} s'}", flush=True)
+        results.add(results.Result(f"{self.name}/{name}", verdict, seconds, reason))
+        print(f"{verdict:4} {self.name}/{name}: {reason or f'{seconds} s'}", flush=True)
 
     def natively(self, tree, log, steps):
         """Performs steps in the chroot of a disk that is not booted. Stops at the first failure. Returns whether all
@@ -276,7 +276,7 @@ def upgrade(tree, release):
 def make_disks(tree, steps):
     """Makes the images that the guest boots from, with its plan."""
     # A boot before the first step only tells how to boot.
-    steps = steps[is_boot(steps[0]) :]
+    steps = steps[bool(steps) and is_boot(steps[0]) :]
     (tree / "var/lib/testbed/plan").write_text("".join(f"{name} {seconds}\n" for name, seconds in steps))
     for image in WORK.glob("*.ext4"):
         image.unlink()
