@@ -9,9 +9,9 @@ from . import STDERR, boot, build, built, results, script, steps
 PLAN = steps.Plan([("kernel", 1200), ("packages", 1800), ("multipath", 600)], [], [])
 # The sizes of the examples are those of real machines.
 INSTALL = """
-apt-get install --no-install-recommends srp-storage etcd-server fio python3
+apt-get install srp-storage python3
 systemctl disable etcd multipathd
-sed -i 's/^cache = .*/cache = 32/' /usr/share/doc/srp-storage/examples/wss.toml
+sed -i 's/^cache = .*/cache = 32/; s/^lun = .*/&\\nextent = 1/' /usr/share/doc/srp-storage/examples/wss.toml
 """
 
 

@@ -260,6 +260,7 @@ class Fleet:
     def boot(self):
         self.kvm = self.machines["A"].kvm()
         self.begin(*NUMBERS)
+        self.do("initiator", "systemctl enable --now multipathd")
         self.follow(self.common)
 
     def se_has_all(self, name):
@@ -275,8 +276,8 @@ class Fleet:
         self.follow(self.of_wss)
         self.until("A is the SE, and has RS and CEs", lambda: self.se_has_all("A"))
         self.until("two answer channels", self.answering)
-        found = self.until("the map", lambda: self.do("initiator", "dmsetup ls --target multipath").split())
-        self.start_journal(f"/dev/mapper/{found[0]}")
+        name = "dmsetup ls --target multipath | awk '/\\(/ {print $1}'"
+        self.start_journal("/dev/mapper/" + self.until("the map", lambda: self.do("initiator", name).strip()))
 
     def ce_dies(self):
         self.kill("B")
