@@ -87,7 +87,8 @@ class Machine(vm.Guest):
             return super().command(initrd, extra, kvm)
         return self.machine(kvm) + [
             "-global", "ICH9-LPC.noreboot=on", "-kernel", "/disk/vmlinuz", "-initrd", "/disk/initrd.img",
-            "-append", self.parameters(f"root=/dev/vda rw systemd.getty_auto=no machine={self.number}"),
+            # An emulated CPU would load the profiles of AppArmor for minutes.
+            "-append", self.parameters(f"root=/dev/vda rw systemd.getty_auto=no apparmor=0 machine={self.number}"),
             "-drive", f"if=virtio,format=qcow2,file={self.image},backing.driver=raw",
             "-drive", "if=virtio,format=raw,file=/disk/testbed.ext4,readonly=on",
             "-netdev", f"socket,id=wire,mcast={self.group},localaddr=127.0.0.1",
