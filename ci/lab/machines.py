@@ -85,10 +85,11 @@ class Machine(vm.Guest):
     def command(self, initrd, extra, kvm):
         if initrd:
             return super().command(initrd, extra, kvm)
+        # An emulated CPU would load the profiles of AppArmor for minutes.
+        words = f"root=/dev/vda rw systemd.getty_auto=no apparmor=0 modprobe.blacklist=ahci,kvm_amd machine={self.number}"
         return self.machine(kvm) + [
             "-global", "ICH9-LPC.noreboot=on", "-kernel", "/disk/vmlinuz", "-initrd", "/disk/initrd.img",
-            # An emulated CPU would load the profiles of AppArmor for minutes.
-            "-append", self.parameters(f"root=/dev/vda rw systemd.getty_auto=no apparmor=0 machine={self.number}"),
+            "-append", self.parameters(words),
             "-drive", f"if=virtio,format=qcow2,file={self.image},backing.driver=raw",
             "-drive", "if=virtio,format=raw,file=/disk/testbed.ext4,readonly=on",
             "-netdev", f"socket,id=wire,mcast={self.group},localaddr=127.0.0.1",
