@@ -48,7 +48,7 @@ def main():
     found = results.read(record)
     for r in found:
         results.add(r)
-    for image in steps.WORK.glob("*.ext4"):
+    for image in (*steps.WORK.glob("*.ext4"), *steps.WORK.glob("*.qcow2")):
         image.unlink()
     # Without results no guest ran.
     return 0 if status == 0 and found else 1
