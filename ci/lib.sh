@@ -127,6 +127,19 @@ bootstrap() {
 		--aptopt='Acquire::Retries "3"' "$@"
 }
 
+# emulated COMMAND...: runs COMMAND, which may be a function of this file, while this machine executes programs for
+# arm64 by qemu-user. The kernel keeps that open, so it works in each chroot, until the last mount of binfmt_misc ends.
+emulated() {
+	local root; root=$("$top/ci/root.sh" arm64)
+	QEMU=$root/usr/bin/qemu-aarch64 LIB=$top/ci/lib.sh unshare -m --propagation private bash -euc '
+		of=/proc/sys/fs/binfmt_misc
+		mount -t binfmt_misc binfmt_misc $of
+		# Another caller may be first. Bytes 18 and 19 of a program are its architecture.
+		[ -e $of/srp-arm64 ] || echo ":srp-arm64:M:18:\xb7\x00::$QEMU:PF" >$of/register || [ -e $of/srp-arm64 ]
+		. "$LIB"
+		"$@"' emulated "$@"
+}
+
 # flavour KERNEL: prints the flavour of Debian's packages. Fails for our own kernels.
 flavour() {
 	case $1 in

@@ -27,7 +27,7 @@ make_root() {
 		"deb $m trixie main" "deb $m trixie-backports main"
 }
 
-# busybox is for initramfs.sh: that of this machine's architecture is installed already.
+# busybox is for initramfs.sh: that of this machine's architecture is installed already. qemu-user has 40 programs.
 make_arm64() {
 	cp -a "$root/." "$1"
 	in_root "$1" -- bash -euc '
@@ -35,13 +35,14 @@ make_arm64() {
 		apt-get update -qq
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 		cd /tmp
-		apt-get download -qq busybox-static:arm64
+		apt-get download -qq busybox-static:arm64 qemu-user
 		dpkg-deb --fsys-tarfile busybox-static_*.deb | tar -x -C /usr/aarch64-linux-gnu --strip-components=2 ./usr/bin/busybox
+		dpkg-deb --fsys-tarfile qemu-user_*.deb | tar -x -C / ./usr/bin/qemu-aarch64
 		apt-get clean' make_arm64 "${arm64[@]}"
 }
 
 root=$(step root "2 ${packages[*]}" make_root)
 case ${1-} in
-arm64*) step root-arm64 "1 $root ${arm64[*]}" make_arm64 ;;
+arm64*) step root-arm64 "2 $root ${arm64[*]}" make_arm64 ;;
 *) echo "$root" ;;
 esac
