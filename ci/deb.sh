@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # make deb: builds the Debian packages of the commit in build/deb, runs lintian, and makes the folder an apt repository,
-# which SIGN=KEYID signs. deb.sh VERSION DIRECTORY: the same with another version, in DIRECTORY. LONG=1: the packages for
-# arm64, too, in build/deb-arm64.
+# which SIGN=KEYID signs. deb.sh VERSION DIRECTORY: the same with another version, in DIRECTORY. LONG=1 or KERNEL=arm64:
+# the packages for arm64, too, in build/deb-arm64.
 . "$(dirname "$0")/lib.sh"
 
 version=${1-} to=${2:-$top/build/deb}
@@ -70,7 +70,7 @@ cp "$debs"/* "$to"
 "$top/ci/repository.sh" test
 "$top/ci/repository.sh" "$to"
 "$top/ci/repository.sh" check "$to"
-if [ -n "${LONG-}" ] && [ -z "$version" ]; then
+if [[ -n ${LONG-} || ${KERNEL-} = arm64 ]] && [ -z "$version" ]; then
 	arm64=$("$top/ci/root.sh" arm64)
 	debs=$(step deb-arm64 "1 $arm64 $debs" build_arm64 "$arm64" "$debs")
 	rm -rf "$to-arm64"
