@@ -6,9 +6,14 @@
 # a chroot of the disk, by this machine's CPUs, before the disk boots. LONG=1 adds an archive on a second disk, where
 # backports first has the previous kernel series. The guest then upgrades kernel and package, runs the package's own
 # tests, and installs the module built from source with the commands of README. STEPS="NAME ..." selects steps, with the
-# steps that they need. SERIES=6.12 (node@6.12) performs some steps on Debian 13's own kernel.
+# steps that they need. SERIES=6.12 (node@6.12) performs some steps on Debian 13's own kernel, KERNEL=arm64
+# (node@arm64) on arm64, where qemu-user runs the programs in the chroot.
 . "$(dirname "$0")/lib.sh"
 
 counted "$@"
 pick_series
-lab steps
+case ${KERNEL:-stock} in
+stock) lab steps ;;
+arm64) emulated lab steps ;;
+*) die "no node with the kernel $KERNEL" ;;
+esac

@@ -4,7 +4,7 @@
 import subprocess
 import sys
 
-from . import STDERR, boot, build, built, results, script, steps
+from . import STDERR, TOP, boot, build, built, results, script, steps
 
 PLAN = steps.Plan([("kernel", 1200), ("packages", 1800), ("multipath", 600)], [], [])
 # The sizes of the examples are those of real machines.
@@ -22,13 +22,13 @@ def make_disk():
         folder.mkdir(parents=True, exist_ok=True)
     base = script("node-base.sh")
     build("deb.sh")
-    steps.make_testbed(0)
+    steps.make_testbed(0, TOP / "build/deb")
     steps.must("cp", steps.TESTS / "guest/journal.py", steps.TESTBED)
     steps.remove(tree)
     steps.must("cp", "-a", f"{base}/tree", tree)
     steps.put_testbed(tree)
     steps.must("cp", "-r", f"{steps.OURS}/fleet/.", tree)
-    if not steps.Node(PLAN, "fleet").natively(tree, "fleet-root", PLAN.ahead):
+    if not steps.Node(PLAN, name="fleet").natively(tree, "fleet-root", PLAN.ahead):
         return False
     steps.in_disk(tree, "bash", "-euc", INSTALL, stdout=STDERR)
     for name in "vmlinuz", "initrd.img":

@@ -94,10 +94,18 @@ def whole(long, previous):
     return Plan(ahead, [("make_dkms", 3600), ("from_source", 3600)], booted)
 
 
-def own():
-    """Returns the plan on Debian 13's own kernel, without Rust."""
+def short(*ahead):
+    """Returns the plan on Debian 13's own kernel, without Rust, and on an arm64 machine."""
     booted = [("login", 300), ("at_boot", 300), ("reboot", 0), ("back", 300), ("remove", 1200), ("c_driver", 600)]
-    return Plan([("packages", 1800)], [], booted)
+    return Plan([*ahead], [], booted)
+
+
+def own():
+    return short(("packages", 1800))
+
+
+def on_arm64():
+    return short(("kernel", 3600), ("packages", 7200))
 
 
 def chosen(plan, names):
@@ -127,10 +135,10 @@ def chosen(plan, names):
 
 
 class Node:
-    """Performs a plan, and counts the completed steps."""
+    """Performs a plan on a kernel, and counts the completed steps."""
 
-    def __init__(self, plan, name="node"):
-        self.plan, self.name, self.done = plan, name, 0
+    def __init__(self, plan, kernel="stock", name="node"):
+        self.plan, self.kernel, self.name, self.done = plan, kernel, name, 0
 
     def told(self, name, verdict, seconds=0, reason=""):
         self.done += 1
@@ -166,7 +174,7 @@ class Node:
         record.unlink(missing_ok=True)
         words = ["--console", "/log/node.log", "--results", f"/log/{record.name}", "--memory", "4096", "--plan"]
         words.append(",".join(f"{name}:{seconds}" for name, seconds in self.plan.booted))
-        status = subprocess.run(boot.in_lab("node", "stock", [f"{WORK}:/disk"], *words)).returncode
+        status = subprocess.run(boot.in_lab("node", self.kernel, [f"{WORK}:/disk"], *words)).returncode
         found = results.read(record)
         for r in found:
             results.add(r)
@@ -194,9 +202,9 @@ def in_disk(tree, *words, stdout=STDERR, check=True):
     return status
 
 
-def make_testbed(late):
-    """Makes the disk at /testbed: the tests, the pages with commands, our packages with their index, and their source.
-    The storage is LATE seconds late at boot."""
+def make_testbed(late, debs):
+    """Makes the disk at /testbed: the tests, the pages with commands, our packages DEBS with their index, and their
+    source. The storage is LATE seconds late at boot."""
     remove(TESTBED)
     for folder in "bin", "source":
         (TESTBED / folder).mkdir(parents=True)
@@ -204,7 +212,7 @@ def make_testbed(late):
     files = [*(TESTS / "node").iterdir(), guest / "lib", guest / "lib.sh", OURS / "root-bin"]
     files += [TOP / page for page in ("README.md", "docs/boot.md", "docs/from-source.md")]
     must("cp", "-r", *files, TESTBED)
-    must("cp", *packages(TOP / "build/deb"), *(TOP / "build/deb" / name for name in ("Packages", "Release")), TESTBED)
+    must("cp", *packages(debs), *(debs / name for name in ("Packages", "Release")), TESTBED)
     must("git", "-C", TOP, "archive", f"--output={WORK}/source.tar", "HEAD")
     must("tar", "-x", "-C", TESTBED / "source", "-f", WORK / "source.tar")
     (WORK / "source.tar").unlink()
@@ -289,22 +297,24 @@ def make_disks(tree, steps):
 
 def main():
     stable, release, _ = script("series.sh", "stable").split()
-    is_own = os.environ["SERIES"] == stable
-    long = bool(os.environ.get("LONG")) and not is_own
+    kernel = os.environ.get("KERNEL") or "stock"
+    is_own, is_stock = os.environ["SERIES"] == stable, kernel == "stock"
+    long = bool(os.environ.get("LONG")) and is_stock and not is_own
     # Series, release and version of the newest kernels.
     kernels = [line.split() for line in script("series.sh").splitlines()[:2]] if long else []
-    plan, names = own() if is_own else whole(long, len(kernels) > 1), os.environ.get("STEPS", "").split()
+    plan = own() if is_own else whole(long, len(kernels) > 1) if is_stock else on_arm64()
+    names = os.environ.get("STEPS", "").split()
     try:
         plan = chosen(plan, names) if names else plan
     except Refused as e:
         sys.exit(f"node.sh: {e}")
-    node = Node(plan)
+    node = Node(plan, kernel)
     tree, copy = WORK / "tree", WORK / "copy"
     for folder in WORK, built() / "log":
         folder.mkdir(parents=True, exist_ok=True)
-    base = script("node-base.sh")
+    base = script("node-base.sh", kernel)
     build("deb.sh")
-    make_testbed(120 if long else 20)
+    make_testbed(120 if long else 20, TOP / "build" / ("deb" if is_stock else f"deb-{kernel}"))
     remove(tree)
     must("cp", "-a", f"{base}/tree", tree)
     put_testbed(tree)

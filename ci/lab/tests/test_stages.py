@@ -37,11 +37,16 @@ class Looking(unittest.TestCase):
             with self.assertRaises(stages.Refused) as e:
                 self.look(name)
             self.assertIn(name, str(e.exception))
+        with self.assertRaises(stages.Refused):
+            stages.look("node@rt", "7.3")
 
     def test_builds_ahead(self):
         on_own = stages.ahead([stages.look("node@6.12", "7.3")], "7.3")
         for name in "guest.sh", "node-base.sh":
             self.assertIn((0, "7.3", name, ""), on_own)
+        on_arm64 = stages.look("node@arm64", "7.3")
+        self.assertEqual((on_arm64.series, on_arm64.kernel, on_arm64.kernels), ("7.3", "arm64", ()))
+        self.assertIn((0, "7.3", "node-base.sh", "arm64"), stages.ahead([on_arm64], "7.3"))
         found = stages.ahead([self.look("kernel"), self.look("demo@7.2")], "7.3")
         wanted = [(0, "7.3", "guest.sh", ""), (1, "7.3", "kernel.sh", "rt"), (1, "7.3", "kernel.sh", "stock")]
         self.assertEqual(found, wanted + [(2, "7.2", "kernel.sh", "stock")])

@@ -32,9 +32,15 @@ class Plans(unittest.TestCase):
         with self.assertRaises(steps.Refused):
             steps.chosen(plan, ["kernel"])
 
+    def test_arm64(self):
+        plan, own = steps.on_arm64(), steps.own()
+        self.assertEqual([name for name, _ in plan.ahead], ["kernel", "packages"])
+        self.assertEqual((plan.instead, plan.booted), ([], own.booted))
+        self.assertEqual(steps.chosen(plan, ["login"]), steps.Plan(plan.ahead, [], [("login", 300)]))
+
     def test_each_step_exists(self):
         functions = "".join((steps.TESTS / "node" / name).read_text() for name in ("step", "root.sh"))
-        plans = [*steps.whole(True, True).steps(), *steps.own().steps()]
+        plans = [*steps.whole(True, True).steps(), *steps.on_arm64().steps()]
         for name in {*steps.NEEDS, *(name for name, _ in plans)}:
             self.assertIn(f"\n{name}() ", functions)
 
@@ -104,20 +110,24 @@ class Chroot(unittest.TestCase):
         self.assertFalse(self.natively("two", "c", c="exit 1"))
         self.assertEqual(self.results(), [("a", "ok"), ("b", "ok"), ("c", "fail"), ("d", "fail"), ("e", "fail")])
 
-    def boot(self, *lines, status=0):
+    def boot(self, *lines, status=0, on="stock"):
         record = self.folder / "log/node.results"
         text = "".join(f'{{"name": "node/{name}", "result": "{verdict}"}}\n' for name, verdict in lines)
 
         def in_lab(module, kernel, binds, *words):
-            self.assertEqual((module, kernel, words[-1]), ("node", "stock", "d:9,reboot:0,e:9"))
+            self.assertEqual((module, kernel, words[-1]), ("node", on, "d:9,reboot:0,e:9"))
             return ["bash", "-c", f"printf %s '{text}' >>{record}; exit {status}"]
 
         record.write_text('{"name": "node/old", "result": "fail"}\n')
+        self.node.kernel = on
         with mock.patch.object(steps.boot, "in_lab", in_lab):
             return self.node.boot(), self.results()
 
     def test_the_guest(self):
         self.assertEqual(self.boot(("d", "ok"), ("e", "ok")), (0, [("d", "ok"), ("e", "ok")]))
+
+    def test_a_guest_of_arm64(self):
+        self.assertEqual(self.boot(("d", "ok"), on="arm64"), (0, [("d", "ok")]))
 
     def test_a_guest_that_fails(self):
         self.assertEqual(self.boot(("d", "fail"), status=1), (1, [("d", "fail")]))
