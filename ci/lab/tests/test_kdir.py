@@ -234,12 +234,20 @@ class Kdir(unittest.TestCase):
         """Makes a tree that of the headers of every release."""
         self.program("readlink", f"echo {k}")
 
-    def makes_metadata(self):
-        """A make that tells how it is called, and makes what a kernel's makes."""
+    def makes_metadata(self, disables="nothing"):
+        """A make that tells how it is called, makes what a kernel's makes, and disables an option."""
         made = [*METADATA, *GENERATED, "include/config/kernel.release"]
         made = "".join(f"mkdir -p $2/{pathlib.Path(f).parent}; printf '\\0{RUSTC}\\0' >$2/{f}\n" for f in made)
         made = made.replace(f"\\0{RUSTC}\\0' >$2/include", "7.3.4' >$2/include")
-        self.program("make", f'echo "make $*"\n[ "$1" != -C ] || {{ {made}}}')
+        self.program("make", f'echo "make $*"\n[ "$1" != -C ] || {{ sed -i /{disables}/d $2/.config; {made}}}')
+
+    def test_a_tool_that_the_kernel_had(self):
+        self.put(self.folder / "linux", *SOURCE, "Makefile", "arch/x86/Makefile", "tools/Makefile")
+        for option, wanted in ("CONFIG_COMPAT_VDSO", 0), ("CONFIG_PER_CPU", 1):
+            self.makes_metadata(disables=option)
+            self.installed(self.debian(options=[*OPTIONS, f"{option}=y"]))
+            status, out = self.run_it("make", "7.3.4", self.folder / "made", SOURCE=str(self.folder / "linux"))
+            self.assertEqual((status, "configuration is another one" in out), (wanted, bool(wanted)), out)
 
     def test_a_tree_for_a_kernel_of_clang(self):
         for tool in "clang", "ld.lld", "llvm-nm":
