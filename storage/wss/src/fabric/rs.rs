@@ -302,7 +302,8 @@ impl Rs {
             }
             (Action::Execute { op, .. }, Err(e)) => {
                 self.check(reactor, peer, Err(e));
-                self.store.executed(op, Status::ReadError);
+                // Not of the file: the connection has ended.
+                self.store.executed(op, Status::Lost);
             }
             _ => {}
         }
