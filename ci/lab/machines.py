@@ -274,7 +274,9 @@ class Fleet:
         self.until("A is the SE, and has RS and CEs", lambda: self.se_has_all("A"))
         self.until("two answer channels", self.answering)
         name = "dmsetup ls --target multipath | awk '/\\(/ {print $1}'"
-        self.start_journal("/dev/mapper/" + self.until("the map", lambda: self.do("initiator", name).strip()))
+        device = "/dev/mapper/" + self.until("the map", lambda: self.do("initiator", name).strip())
+        self.until(device, lambda: not self.ask("initiator", f"test -b {device}")[0])
+        self.start_journal(device)
 
     def ce_dies(self):
         self.kill("B")
