@@ -146,8 +146,8 @@ impl Engine {
         }
     }
 
-    /// Returns whether the RS does a command: no line of it is in the arena, and for a read none has
-    /// been missed lately.
+    /// Returns whether the RS does a command: no line of it is in the arena, and for a read none
+    /// has been missed lately.
     fn gives(&self, job: &Job) -> bool {
         let exec = &job.exec;
         let known =
