@@ -110,18 +110,22 @@ fn a_role_that_waits_ends_by_sigterm() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut text = String::new();
+        // Until it has asked etcd, it starts.
+        let mut told = serde_json::Value::Null;
         for _ in 0..500 {
             if let Ok(mut stream) = UnixStream::connect(folder.0.join("s")) {
+                let mut text = String::new();
                 stream.read_to_string(&mut text).unwrap();
-                break;
+                told = serde_json::from_str(&text).unwrap();
+                if told["state"] != "starting" {
+                    break;
+                }
             }
             thread::sleep(Duration::from_millis(20));
         }
-        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             (&told["role"], &told["state"]),
-            (&"se".into(), &"starting".into())
+            (&"se".into(), &"waiting".into())
         );
         assert_eq!(told["pid"], child.id());
         // The role may not have come to its signals yet, but the process has blocked them.

@@ -541,23 +541,3 @@ fn waits<'a>(
         Ok(verbs::os::wait(&[fd], time.as_millis() as i32)? == [true])
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::{io::Read, os::unix::net::UnixStream};
-
-    use super::*;
-
-    #[test]
-    fn a_spare_tells_that_it_waits() {
-        let path = std::env::temp_dir().join(format!("waits-{}", std::process::id()));
-        let board = Board::new(Some(&path), "wss", "se").unwrap();
-        let (stop, _other) = UnixStream::pair().unwrap();
-        assert!(!waits(&stop, board.as_deref())(Duration::from_millis(1)).unwrap());
-        let mut text = String::new();
-        let mut stream = UnixStream::connect(&path).unwrap();
-        stream.read_to_string(&mut text).unwrap();
-        assert!(text.contains(r#""state":"waiting""#), "{text}");
-        std::fs::remove_file(&path).unwrap();
-    }
-}
