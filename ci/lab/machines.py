@@ -29,6 +29,8 @@ TESTS = {"boot": 1200, "wss": 900, "ce_dies": 900, "se_dies": 900, "wss_data": 6
 # Sizes that fit the guests.
 SMALL = {"--size 102400": "--size 64", "--stripes 100000": "--stripes 84"}
 JOURNAL = "python3 /testbed/journal.py"
+# Where commands begin, as the unit of the machines says.
+FOLDER = "/var/tmp"
 
 
 class Failed(Exception):
@@ -237,8 +239,8 @@ class Fleet:
         self.device = device
         self.do("initiator", f"dd if=/dev/zero of={device} bs=1M count=8 oflag=direct")
         self.do("initiator", "rm -f journal*; systemd-run --unit=journal --collect -p TimeoutStopSec=300 "
-                f"-p WorkingDirectory=/root -p StandardOutput=file:/root/journal.out {JOURNAL} run {device} "
-                "/root/journal --threads 4 --pause 0.05 --grace 200")  # fmt: skip
+                f"-p WorkingDirectory={FOLDER} -p StandardOutput=file:{FOLDER}/journal.out {JOURNAL} run {device} "
+                "journal --threads 4 --pause 0.05 --grace 200")  # fmt: skip
         self.until("the first write", lambda: not self.ask("initiator", "grep ' count [1-9]' journal.events")[0])
         self.goes_on("at first")
 
