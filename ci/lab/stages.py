@@ -51,14 +51,13 @@ next          waiting  -      -        nice -n 19 ci/next.sh
 kunit-test    qemu     -      test     ci/kunit.sh test
 deb           qemu     -      -        ci/deb.sh
 node          qemu     -      -        ci/node.sh
-fleet         qemu     -      stock    ci/fleet.sh
 bench         idle     -      stock    env SHORT=1 ONLY={os.environ.get("ONLY", BENCH)} ci/bench.sh
 bench-arm64   idle     -      arm64-16k env SHORT=1 KERNEL=arm64-16k ci/bench.sh
 demo          demos    -      stock    ci/demo.sh
 guests        last     -      stock,rt,kasan{",arm64-16k,arm64-64k,test,rtdebug,kcsan" if LONG else ""} ci/guests.sh
 """
-# Only in the long set, as they or their kernels take long.
-ONLY_LONG = ("test", "kunit-test", "fleet", "bench-arm64")
+# Only in the long set, as their kernels take long to build or to emulate.
+ONLY_LONG = ("test", "kunit-test", "bench-arm64")
 # Stages on the other series, in the long set. The remaining stages would need a debug kernel of that series.
 ON_OTHERS = "stock test kasan clippy kunit kunit-test demo bench guests"
 FLAVOURS = ("stock", "rt", "arm64", "arm64-16k")
@@ -126,9 +125,9 @@ def ahead(stages, series):
     """Returns the slow builds of the stages as (priority, series, script, argument)."""
     needs = set()
     for s in stages:
-        if re.match(r"demo|bench|kunit|guests|node|fleet", s.name):
+        if re.match(r"demo|bench|kunit|guests|node", s.name):
             needs.add((0, series, "guest.sh", ""))
-        if s.name.startswith(("node", "fleet")):
+        if s.name.startswith("node"):
             needs.add((0, series, "node-base.sh", "" if s.kernel == "stock" else s.kernel))
         needs |= {(1 if s.series == series else 2, s.series, "kernel.sh", k) for k in s.kernels}
     return sorted(needs)
