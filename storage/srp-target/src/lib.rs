@@ -24,7 +24,7 @@ pub mod options;
 mod pool;
 pub mod program;
 pub mod reactor;
-mod results;
+pub mod results;
 pub mod scsi;
 pub mod sense;
 pub mod status;

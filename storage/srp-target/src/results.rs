@@ -11,32 +11,32 @@ use std::{
 use crate::wake::{Waker, Woken};
 
 /// The results that have arrived.
-pub(crate) struct Results<R> {
+pub struct Results<R> {
     receiver: Receiver<R>,
     woken: Woken,
 }
 
 /// Sends results, and wakes the thread that has the [`Results`].
-pub(crate) struct ResultSender<R> {
+pub struct ResultSender<R> {
     sender: Sender<R>,
     waker: Waker,
 }
 
 impl<R> Results<R> {
     /// Returns it with its sender. Returns the error of the failed system call.
-    pub(crate) fn new() -> io::Result<(Self, ResultSender<R>)> {
+    pub fn new() -> io::Result<(Self, ResultSender<R>)> {
         let (sender, receiver) = channel();
         let (woken, waker) = Woken::new()?;
         Ok((Self { receiver, woken }, ResultSender { sender, waker }))
     }
 
     /// Descriptor that is readable when there are results.
-    pub(crate) fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> RawFd {
         self.woken.fd()
     }
 
     /// Takes all results.
-    pub(crate) fn take(&self) -> Vec<R> {
+    pub fn take(&self) -> Vec<R> {
         self.woken.clear();
         self.receiver.try_iter().collect()
     }
@@ -44,7 +44,7 @@ impl<R> Results<R> {
 
 impl<R> ResultSender<R> {
     /// Sends a result. Never waits. Without a receiver the result is dropped.
-    pub(crate) fn send(&self, result: R) {
+    pub fn send(&self, result: R) {
         let _ = self.sender.send(result);
         self.waker.wake();
     }

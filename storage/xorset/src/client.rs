@@ -39,9 +39,6 @@ const HOLD: u64 = TTL / 4;
 const MARGIN: u64 = 6;
 /// Interval of etcd snapshots in milliseconds.
 const LOOK: u64 = 300;
-/// Timeout of a command in milliseconds. Less than that of initiators, also if the exclusion of
-/// nodes takes longer because this process is slow.
-const PATIENCE: u64 = 12_000;
 /// Delay before an unresponsive node is admitted again, in milliseconds.
 const REST: u64 = 10_000;
 /// Retry delay of a part in milliseconds.
@@ -60,6 +57,9 @@ pub struct Settings {
     pub pause: u64,
     /// Lifetime of the key without renewal, in milliseconds.
     pub lease: u64,
+    /// Timeout of a command in milliseconds, after which it ends as [`Outcome::NotReady`]. Without
+    /// one a command waits until the set can do it.
+    pub patience: Option<u64>,
 }
 
 /// Number of a command, assigned by the caller.
@@ -262,6 +262,11 @@ impl<B: Memory> Client<B> {
         map.is_some_and(|m| {
             (0..NODES).all(|n| m.states[n] == State::Up && self.partners[n].settled == m.epoch)
         })
+    }
+
+    /// Time in milliseconds until which this client has the set, if it has it.
+    pub fn held(&self) -> Option<u64> {
+        self.held.filter(|_| !self.ended)
     }
 
     /// The current map.

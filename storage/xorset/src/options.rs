@@ -9,7 +9,7 @@ use srp_target::{
     proto::{guid::IoClass, ids::PortId},
     values::Values,
 };
-use wss::etcd::Cluster;
+use wss::{etcd::Cluster, options::System};
 
 use crate::{
     coordinator::TTL,
@@ -62,10 +62,22 @@ ends.
   --lease SECONDS        time without etcd after which another client may take the set, 3 to 60
                          (default 3)
 
-Node and client:
-  --config FILE          TOML file with the tables [node] and [client], and options as keys, such as
-                         lease = 3; [common] has keys of both. Options of the command line take the
-                         place of those in the file
+xorset rs --number N --node ADDRESS:PORT (five times) --etcd ADDRESS:PORT [--etcd ...]
+--system NAME [OPTION]...
+serves the set as object 0 of an RS of the storage system wss, in the place of a client. One process
+has the set, and is the RS at its address; others wait until it ends.
+  --node, --etcd, --set, --pause, --lease  as for a client
+  --etcd-ca, --etcd-cert, --etcd-key, --etcd-user, --etcd-password  as above
+  --number N             number of the RS
+  --system NAME          name of the system of wss, whose SE is in the same etcd
+  --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5557)
+  --id-ext, --ioc-guid HEX  as for the SE of wss
+  --key FILE             keys that nodes, and the roles of wss, share
+
+All roles:
+  --config FILE          TOML file with the tables [node], [client] and [rs], and options as keys,
+                         such as lease = 3; [common] has keys of several roles. Options of the
+                         command line take the place of those in the file
   --check                checks the options and files, and ends
   --status SOCKET        where srp-storage status reads the status of the process
 ";
@@ -106,6 +118,27 @@ pub const SCHEMA: Schema = &[
             ("ioc-guid", Kind::Text),
             ("queue-depth", Kind::Number),
             ("channels", Kind::Number),
+            ("pause", Kind::Number),
+            ("lease", Kind::Number),
+        ],
+    ),
+    (
+        "rs",
+        &[
+            ("number", Kind::Number),
+            ("node", Kind::List),
+            ("etcd", Kind::List),
+            ("set", Kind::Text),
+            ("system", Kind::Text),
+            ("etcd-ca", Kind::Text),
+            ("etcd-cert", Kind::Text),
+            ("etcd-key", Kind::Text),
+            ("etcd-user", Kind::Text),
+            ("etcd-password", Kind::Text),
+            ("key", Kind::Text),
+            ("listen", Kind::Text),
+            ("id-ext", Kind::Text),
+            ("ioc-guid", Kind::Text),
             ("pause", Kind::Number),
             ("lease", Kind::Number),
         ],
@@ -186,6 +219,25 @@ pub enum Options {
         /// File of the initiators that may log in.
         allow: Option<PathBuf>,
     },
+    /// An RS of `wss`.
+    Rs {
+        /// Number of the RS.
+        number: u32,
+        /// The other processes of the set.
+        set: Set,
+        /// The system in which to look up the SE.
+        system: Option<System>,
+        /// Listening address.
+        listen: SocketAddr,
+        /// Target port identifier of the system.
+        id: [u8; 16],
+        /// Pause between rebuilt stripes, in milliseconds.
+        pause: u64,
+        /// Lifetime of the key in etcd, in milliseconds.
+        lease: u64,
+        /// File of the shared keys.
+        key: Option<PathBuf>,
+    },
 }
 
 impl Options {
@@ -246,16 +298,33 @@ impl Options {
             });
         }
         let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
+        let id = PortId::new(IoClass::Rev16a, id_ext, guid).0;
         let lease = values.one("--lease", |n| (TTL / 1000..=60).contains(n))?;
+        let lease = lease.map_or(TTL, |seconds| seconds * 1000);
+        let pause = values.one("--pause", |n| *n <= 60_000)?.unwrap_or(0);
+        if role == "rs" {
+            let etcd = set.etcd.clone();
+            let name = values.word("--system")?.ok_or("rs needs --system")?;
+            return Ok(Self::Rs {
+                number: values.needed("--number", |_| true)?,
+                set,
+                system: Some(System { etcd, name }),
+                listen: values.listen(5557)?,
+                id,
+                pause,
+                lease,
+                key,
+            });
+        }
         Ok(Self::Client {
             set,
             listen: values.listen(5555)?,
-            id: PortId::new(IoClass::Rev16a, id_ext, guid).0,
+            id,
             guid,
             queue_depth: values.queue_depth()?,
             channels: values.channels()?,
-            pause: values.one("--pause", |n| *n <= 60_000)?.unwrap_or(0),
-            lease: lease.map_or(TTL, |seconds| seconds * 1000),
+            pause,
+            lease,
             key,
             allow: values.file("--allow"),
         })

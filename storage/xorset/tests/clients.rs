@@ -118,7 +118,7 @@ fn two_and_three_clients() {
 fn a_longer_lease() {
     let mut world = up(4, 1);
     world.kill(Who::Client(0));
-    world.lease = 12_000;
+    world.settings.lease = 12_000;
     let (one, two) = (world.add_client(), world.add_client());
     world.until("one has the set", 30_000, |w| w.seat().is_some());
     let first = world.seat().unwrap();

@@ -193,6 +193,32 @@ fn a_third_loss_is_refused() {
     }
 }
 
+/// The client of an RS ends no command early: those that three lost nodes hold up are done when one
+/// of the nodes is back.
+#[test]
+fn without_a_timeout_commands_wait() {
+    for (i, nodes) in sets(3).iter().enumerate() {
+        let mut world = up(2500 + i as u64, 2);
+        world.kill(Who::Client(0));
+        world.settings.patience = None;
+        let seat = world.add_client();
+        world.until("the set is open", 60_000, |w| w.seat() == Some(seat));
+        some_commands(&mut world, 12);
+        steps(&mut world, 60);
+        for n in nodes {
+            world.kill(Who::Node(*n));
+        }
+        some_commands(&mut world, 12);
+        let end = world.now + 60_000;
+        world.until("a minute", 80_000, |w| w.now >= end);
+        assert!(!world.commands.is_empty());
+        world.start(nodes[i % 3]);
+        world.quiet();
+        assert_eq!((world.failed, world.lost), (0, 0));
+        done(world);
+    }
+}
+
 /// The owner of a write dies when one of its two deltas is logged, then another node of the same
 /// stripe dies.
 #[test]

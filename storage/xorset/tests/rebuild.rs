@@ -77,7 +77,7 @@ fn a_rebuild_does_not_wait_for_ticks() {
 fn a_pause_bounds_a_rebuild() {
     let mut world = up(1, 40);
     world.pace = 250;
-    world.pause = 100;
+    world.settings.pause = 100;
     world.kill(Who::Client(0));
     world.add_client();
     world.until("the set is open", 60_000, |w| w.seat().is_some());

@@ -298,7 +298,7 @@ fn a_bad_block_as_a_node_gets_up() {
     for seed in 0..40 {
         let mut world = crate::world::World::new(seed, STRIPES);
         world.kill(Who::Client(0));
-        world.lease = 60_000;
+        world.settings.lease = 60_000;
         world.add_client();
         world.until("the set is open", 60_000, |w| w.seat().is_some());
         let seat = world.seat().unwrap();
@@ -350,7 +350,7 @@ fn a_bad_block_as_a_node_gets_up() {
 fn a_pause_does_not_delay_commands() {
     let mut world = crate::world::World::new(1, STRIPES);
     world.kill(Who::Client(0));
-    world.pause = 20_000;
+    world.settings.pause = 20_000;
     world.add_client();
     world.until("the set is open", 60_000, |w| w.seat().is_some());
     let seat = world.seat().unwrap();

@@ -88,6 +88,7 @@ fn no_set_has_any_size() {
             id: 1,
             pause: 0,
             lease: 3000,
+            patience: None,
         };
         let mut client = Client::<Vec<u8>>::new(settings, 0);
         client.tick(0);

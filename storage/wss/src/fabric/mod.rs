@@ -5,6 +5,8 @@
 mod ce;
 mod early;
 pub mod election;
+mod files;
+pub mod objects;
 mod rs;
 mod se;
 mod short;
@@ -24,7 +26,6 @@ use serde_json::{json, Value};
 use srp_target::{
     acl::ListFile,
     auth::{Guard, Identity, KeyFile, Wanted},
-    disk::Disk,
     program,
     reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
     status::{Board, Told},
@@ -36,14 +37,17 @@ use verbs::Buffer;
 
 use early::Early;
 use election::Leadership;
+use files::Files;
+use objects::Objects;
 
 use crate::{
     answers,
     etcd::Etcd,
     flow::{Flow, RECEIVES},
     message::{Message, MAX_LEN},
-    options::Options,
+    options::{Options, System},
     peer::{fits, Peer, CE, RS, SE, SILENCE},
+    rs::Settings,
 };
 
 /// Private data of connections between roles. An SRP login differs: its twelfth byte is 0.
@@ -378,12 +382,6 @@ fn accept_role<T>(reactor: &mut Links<T>, id: LinkId, data: &[u8]) -> bool {
     reactor.welcome(id, data, [PRIVATE, KEYED], [RECEIVES, MAX_LEN])
 }
 
-/// Opens the stores of an RS.
-fn objects(number: u32, files: &[PathBuf], how: Use) -> io::Result<Vec<Disk>> {
-    let open = |(n, file): (u32, &PathBuf)| Disk::object(file, number, n, how);
-    (0..).zip(files).map(open).collect()
-}
-
 /// Labels the store of an object.
 fn format(label: Label, file: &Path, size: Option<u64>, again: bool) -> io::Result<()> {
     let result = store::format(file, |f| {
@@ -414,7 +412,7 @@ pub fn check(options: Options) -> io::Result<()> {
         } => {
             check_access(key.as_deref(), None)?;
             system.map(|s| Etcd::new(s.etcd)).transpose()?;
-            objects(number, &files, Use::Checking).map(|_| ())
+            files::open(number, &files, Use::Checking).map(|_| ())
         }
         Options::Se {
             key, allow, system, ..
@@ -453,22 +451,10 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
             key,
             ..
         } => {
-            let ours = Identity { role: RS, number };
-            let disks = objects(number, &files, Use::Alone)?;
-            let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
-            let (mut role, mut reactor) = rs::role((number, id), disks, listen, threads)?;
-            reactor.guard(guard);
-            program::ready(&format!("listens at {listen}"));
-            // This RS already holds the port, so no SE can announce its epoch to an earlier
-            // instance after the lookup.
-            if let Some(system) = system {
-                let etcd = Etcd::new(system.etcd)?;
-                match election::least_epoch(etcd, &system.name, waits(&stop, board))? {
-                    Some(epoch) => role.refuse_before(epoch),
-                    None => return ended(),
-                }
-            }
-            run(reactor, role, &stop, board)?;
+            let objects = Files::new(files::open(number, &files, Use::Alone)?, threads)?;
+            let boot = files::boot()?;
+            let settings = Settings { number, id, boot };
+            run_rs(settings, objects, (listen, system, key), &stop, board)?;
         }
         Options::Se {
             ref system,
@@ -522,6 +508,35 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
         }
     }
     ended()
+}
+
+/// Runs an RS until `stop` is readable. It listens at an address, looks up its SE in etcd if it is
+/// of a system, and shares the keys in a file, if any.
+pub fn run_rs(
+    settings: Settings,
+    objects: impl Objects,
+    (listen, system, key): (SocketAddr, Option<System>, Option<PathBuf>),
+    stop: &impl AsRawFd,
+    board: Option<&Board>,
+) -> io::Result<()> {
+    let ours = Identity {
+        role: RS,
+        number: settings.number,
+    };
+    let guard = Guard::open(KEYED, ours, &[SE, CE], key.as_deref())?;
+    let (mut role, mut reactor) = rs::role(settings, objects, listen)?;
+    reactor.guard(guard);
+    program::ready(&format!("listens at {listen}"));
+    // This RS already holds the port, or its objects, so no SE can announce its epoch to an earlier
+    // instance after the lookup.
+    if let Some(system) = system {
+        let etcd = Etcd::new(system.etcd)?;
+        match election::least_epoch(etcd, &system.name, waits(stop, board))? {
+            Some(epoch) => role.refuse_before(epoch),
+            None => return Ok(()),
+        }
+    }
+    run(reactor, role, stop, board).map(|_| ())
 }
 
 fn ended() -> io::Result<()> {

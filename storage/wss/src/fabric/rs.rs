@@ -7,21 +7,25 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::RawFd,
-    sync::Arc,
 };
 
 use srp_target::{
-    disk::Disk,
     proto::cmd::DirectBuf,
     reactor::{pieces, Event, LinkId},
-    sense::Sense,
-    workers::Workers,
 };
 use verbs::{Buffer, Op};
 
-use super::{accept_role, answer_channel, early::Early, good, send, short::Short, Links, Role};
+use super::{
+    accept_role, answer_channel,
+    early::Early,
+    good,
+    objects::{Job, Objects},
+    send,
+    short::Short,
+    Links, Role,
+};
 use crate::{
-    message::{Status, Zero},
+    message::Status,
     peer::Peer,
     rs::{Action, OpId, Settings, Store, Work},
 };
@@ -31,18 +35,10 @@ pub(super) enum Token {
     Pushed(OpId),
 }
 
-struct Job {
-    op: OpId,
-    work: Work,
-    memory: Option<Buffer>,
-}
-
-type Files = Workers<Job, (OpId, Status, Option<Buffer>)>;
-
-pub(super) struct Rs {
+pub(super) struct Rs<O> {
     store: Store,
-    disks: Arc<Vec<Disk>>,
-    files: Files,
+    objects: O,
+    failed: Option<String>,
     /// The connection and the buffer of each operation that is started.
     memory: BTreeMap<OpId, (LinkId, Option<Buffer>)>,
     short: Short<Action>,
@@ -53,83 +49,15 @@ pub(super) struct Rs {
     roles: BTreeSet<LinkId>,
 }
 
-fn status(result: Result<(), Sense>) -> Status {
-    match result {
-        Ok(()) => Status::Good,
-        Err(Sense::READ_ERROR) => Status::ReadError,
-        Err(Sense::FULL) => Status::Full,
-        Err(_) => Status::WriteError,
-    }
-}
-
-/// Does file I/O. The store has checked the object and the blocks.
-fn execute(disks: &[Disk], job: &mut Job) -> Status {
-    let object = match job.work {
-        Work::Read { object, .. }
-        | Work::Write { object, .. }
-        | Work::Zero { object, .. }
-        | Work::Flush { object } => object,
-    };
-    let Some(disk) = disks.get(object as usize) else {
-        return Status::Invalid;
-    };
-    let bytes = job.memory.as_deref_mut().unwrap_or_default();
-    let flush = |stable| if stable { disk.flush() } else { Ok(()) };
-    status(match job.work {
-        Work::Read {
-            at, blocks, stable, ..
-        } => flush(stable).and_then(|()| disk.read(at, &mut bytes[..blocks as usize * 512])),
-        Work::Write {
-            at, blocks, stable, ..
-        } => disk
-            .write(at, &bytes[..blocks as usize * 512])
-            .and_then(|()| flush(stable)),
-        Work::Zero {
-            at,
-            blocks,
-            stable,
-            how,
-            ..
-        } => match how {
-            Zero::Unmap => disk.unmap(at, blocks.into()),
-            Zero::Write => disk.fill(at, blocks.into(), &[0; 512]),
-        }
-        .and_then(|()| flush(stable)),
-        Work::Flush { .. } => disk.flush(),
-    })
-}
-
-/// Number of this boot of the host: until the next one, the page cache has all answered writes.
-fn boot() -> io::Result<u64> {
-    const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let text =
-        std::fs::read_to_string(PATH).map_err(|e| io::Error::other(format!("{PATH}: {e}")))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let first = digits
-        .get(..16)
-        .and_then(|d| u64::from_str_radix(d, 16).ok());
-    first.ok_or_else(|| io::Error::other(format!("{PATH}: {text:?} is no boot number")))
-}
-
-pub(super) fn role(
-    (number, id): (u32, [u8; 16]),
-    disks: Vec<Disk>,
+pub(super) fn role<O: Objects>(
+    settings: Settings,
+    objects: O,
     listen: SocketAddr,
-    threads: usize,
-) -> io::Result<(Rs, Links<Token>)> {
-    let blocks = disks.iter().map(Disk::blocks).collect();
-    let boot = boot()?;
-    let settings = Settings { number, id, boot };
-    let disks = Arc::new(disks);
-    let shown = Arc::clone(&disks);
-    let work = move |mut job: Job| {
-        let status = execute(&disks, &mut job);
-        (job.op, status, job.memory)
-    };
+) -> io::Result<(Rs<O>, Links<Token>)> {
     let role = Rs {
-        store: Store::new(settings, blocks, 0),
-        disks: shown,
-        files: Workers::new(threads, work)?,
+        store: Store::new(settings, objects.blocks(), 0),
+        objects,
+        failed: None,
         memory: BTreeMap::new(),
         short: Short::default(),
         parked: BTreeMap::new(),
@@ -178,10 +106,18 @@ fn push(
     }
 }
 
-impl Rs {
+impl<O: Objects> Rs<O> {
     /// Rejects SEs of older epochs.
     pub(super) fn refuse_before(&mut self, epoch: u64) {
         self.store.refuse_before(epoch);
+    }
+
+    /// Returns whether the objects are those of this RS now.
+    fn has_objects(&mut self) -> bool {
+        if self.failed.is_none() {
+            self.failed = self.objects.lost();
+        }
+        self.failed.is_none()
     }
 
     fn action(&mut self, reactor: &mut Links<Token>, action: Action) {
@@ -227,7 +163,7 @@ impl Rs {
             Action::Execute { peer, op, work } => {
                 let memory = self.memory.remove(&op).and_then(|(_, buffer)| buffer);
                 self.memory.insert(op, (peer, None));
-                self.files.give(Job { op, work, memory });
+                self.objects.give(Job { op, work, memory });
             }
             Action::Forget { op } => {
                 if let Some((peer, buffer)) = self.memory.remove(&op) {
@@ -298,7 +234,7 @@ impl Rs {
             (Action::Execute { op, work, .. }, Ok(buffer)) => {
                 self.memory.insert(op, (peer, None));
                 let memory = Some(buffer);
-                self.files.give(Job { op, work, memory });
+                self.objects.give(Job { op, work, memory });
             }
             (Action::Execute { op, .. }, Err(e)) => {
                 self.check(reactor, peer, Err(e));
@@ -335,7 +271,7 @@ impl Rs {
     }
 }
 
-impl Role for Rs {
+impl<O: Objects> Role for Rs<O> {
     type Token = Token;
     type Links = Links<Token>;
 
@@ -349,6 +285,10 @@ impl Role for Rs {
     }
 
     fn event(&mut self, reactor: &mut Links<Token>, event: Event<Token>) {
+        // A GRANT is dropped, too: it would send queued messages.
+        if !self.has_objects() {
+            return;
+        }
         match event {
             Event::Login { id, data } => {
                 if !accept_role(reactor, id, &data) {
@@ -411,17 +351,20 @@ impl Role for Rs {
                 return;
             }
             for action in actions {
+                if !self.has_objects() {
+                    return;
+                }
                 self.action(reactor, action);
             }
         }
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        vec![self.files.fd()]
+        vec![self.objects.fd()]
     }
 
     fn work(&mut self, reactor: &mut Links<Token>) {
-        for (op, status, buffer) in self.files.done() {
+        for (op, status, buffer) in self.objects.done() {
             if let Some((_, place)) = self.memory.get_mut(&op) {
                 *place = buffer;
             }
@@ -431,11 +374,8 @@ impl Role for Rs {
     }
 
     fn status(&self) -> serde_json::Value {
-        let objects = self.disks.iter().enumerate();
         let mut all = self.store.status();
-        all["objects"] = objects
-            .map(|(n, disk)| disk.status(&n.to_string()))
-            .collect();
+        self.objects.status(&mut all);
         all
     }
 
@@ -445,5 +385,9 @@ impl Role for Rs {
 
     fn idle(&self) -> bool {
         self.store.idle()
+    }
+
+    fn failed(&self) -> Option<String> {
+        self.failed.clone()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     part::{Kind, Part, Stage},
-    Action, Client, CommandId, Memory, Outcome, HELD, PATIENCE,
+    Action, Client, CommandId, Memory, Outcome, HELD,
 };
 use crate::{
     layout::{spans, ALL, BLOCK, NODES},
@@ -139,12 +139,12 @@ impl<B: Memory> Client<B> {
     /// Ends the commands that cannot be executed now. Their blocks are not lost, however many nodes
     /// are missing: these may return.
     pub(super) fn refuse(&mut self) {
-        let Some(map) = self.map.clone() else {
+        let (Some(map), Some(patience)) = (self.map.clone(), self.settings.patience) else {
             return;
         };
         let unable = !map.mask(State::Up) & ALL | self.lost(&map);
         let broken = !self.open && unable.count_ones() > 2;
-        let old = |c: &Command<B>| broken || self.now >= c.since + PATIENCE;
+        let old = |c: &Command<B>| broken || self.now >= c.since + patience;
         let list = self.commands.iter().filter(|(_, c)| !c.dead && old(c));
         let list: Vec<_> = list.map(|(id, c)| (*id, self.now - c.since)).collect();
         let missing = (0..NODES).filter(|n| self.partners[*n].settled != map.epoch);
@@ -195,6 +195,7 @@ mod tests {
             id: 1,
             pause: 0,
             lease: 3000,
+            patience: Some(12_000),
         };
         let mut client = Client::new(settings, 0);
         client.size = Some(SIZE);
@@ -315,7 +316,7 @@ mod tests {
             for part in client.parts.values_mut() {
                 part.stage = Stage::Sent(1, 0);
             }
-            client.now = PATIENCE;
+            client.now = 12_000;
             client.refuse();
             let answered = |action: &Action<_>| match action {
                 Action::Answer {

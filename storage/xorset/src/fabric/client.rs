@@ -2,14 +2,7 @@
 
 //! The client on RDMA devices: an SRP target for the blocks of the set.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    ops::{Deref, DerefMut},
-    os::fd::RawFd,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{collections::BTreeMap, io, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     acl::ListFile,
@@ -22,18 +15,25 @@ use srp_target::{
     workers::{execute, Workers},
 };
 use verbs::{Buffer, Op};
-use wss::fabric::{good, Made, Role};
+use wss::fabric::{good, Role};
 
-use super::{backlog::Backlog, connect, fits, go_on, name, send};
+use super::{
+    name,
+    nodes::{self, Nodes},
+};
 use crate::{
-    client::{Action, Client, Outcome, Settings},
-    coordinator::{Answer, Coordinator, Request},
+    client::{Action, Outcome, Settings},
+    coordinator::Coordinator,
     layout::{Size, BLOCK},
-    link::LinkAction,
-    message::LEN,
-    options::{Options, Set},
+    options::Options,
 };
 
+/// The memory of a command. A buffer is of the connection that moves the data.
+type Memory = nodes::Memory<LinkId>;
+
+/// Timeout of a command in milliseconds. Less than that of initiators, also if the exclusion of
+/// nodes takes longer because this process is slow.
+const PATIENCE: u64 = 12_000;
 /// Maximum length of a transfer, in bytes.
 const MAX_TRANSFER: u64 = 4 << 20;
 
@@ -55,49 +55,15 @@ struct Task {
     given: bool,
 }
 
-/// The memory of a command.
-enum Memory {
-    /// A buffer of this connection, which moves the data.
-    Buffer(LinkId, Buffer),
-    /// No data moves, or it came with the command.
-    Bytes(Vec<u8>),
-}
-
-impl Deref for Memory {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Buffer(_, buffer) => buffer,
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-impl DerefMut for Memory {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Buffer(_, buffer) => buffer,
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
-
 pub(super) struct Gate {
-    begin: Instant,
-    client: Client<Memory>,
+    nodes: Nodes<Memory>,
     target: Target<Buffer>,
     /// The initiators that may log in.
     allow: Option<ListFile>,
-    set: Set,
     guid: u64,
-    made: Made,
-    backlog: Backlog,
     parked: Parked,
     commands: Commands,
-    etcd: Workers<(u64, Request), (u64, Answer)>,
     tasks: BTreeMap<TaskId, Task>,
-    failed: Option<String>,
 }
 
 pub(super) fn role(
@@ -119,11 +85,6 @@ pub(super) fn role(
     else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let etcd = Arc::new(Mutex::new(etcd));
-    let ask = move |(id, request)| {
-        let mut etcd = etcd.lock().unwrap_or_else(PoisonError::into_inner);
-        (id, etcd.ask(&request))
-    };
     let mut target = Target::closed(target::Settings {
         id,
         queue_depth,
@@ -134,45 +95,29 @@ pub(super) fn role(
         target.allow(list);
         file
     });
+    let settings = Settings {
+        id: name(),
+        pause,
+        lease,
+        patience: Some(PATIENCE),
+    };
     let role = Gate {
-        begin: Instant::now(),
-        client: Client::new(
-            Settings {
-                id: name(),
-                pause,
-                lease,
-            },
-            0,
-        ),
+        nodes: Nodes::new(set, etcd, settings)?,
         target,
         allow,
-        set,
         guid,
-        made: Made::default(),
-        backlog: Backlog::default(),
         parked: Parked::default(),
         // This thread executes only commands without data.
         commands: Workers::new(1, execute)?,
-        etcd: Workers::new(1, ask)?,
         tasks: BTreeMap::new(),
-        failed: None,
     };
     Ok((role, Reactor::new(listen)?))
 }
 
 impl Gate {
-    fn clock(&mut self) {
-        self.client.clock(self.begin.elapsed().as_millis() as u64);
-    }
-
     fn closed(&mut self, id: LinkId) {
-        self.backlog.forget(id);
-        match self.made.peer(id) {
-            Some(peer) => {
-                self.made.remove(peer);
-                self.client.closed(peer);
-            }
-            None => self.target.ended(id),
+        if !self.nodes.closed(id) {
+            self.target.ended(id);
         }
     }
 
@@ -186,7 +131,7 @@ impl Gate {
             // Unmapped blocks would be written as zeros, with their parities.
             max_ranges: 0,
         };
-        let unit = Unit::elsewhere(geometry, self.set.name.as_bytes(), self.guid);
+        let unit = Unit::elsewhere(geometry, self.nodes.set.name.as_bytes(), self.guid);
         tracing::info!("the set has {} blocks", size.blocks());
         self.target.open(vec![Arc::new(unit)]);
     }
@@ -247,7 +192,7 @@ impl Gate {
             }
             memory => {
                 self.tasks.insert(id, task);
-                self.client.command(id, lba, count, write, memory);
+                self.nodes.client.command(id, lba, count, write, memory);
             }
         }
         Ok(())
@@ -265,13 +210,15 @@ impl Gate {
         };
         task.given = true;
         let memory = Memory::Buffer(link, buffer);
-        self.client.command(id, task.lba, task.count, true, memory);
+        self.nodes
+            .client
+            .command(id, task.lba, task.count, true, memory);
     }
 
     /// Aborts a command, which gets no response.
     fn cancel(&mut self, id: TaskId) {
         if self.tasks.get(&id).is_some_and(|t| t.given) {
-            return self.client.cancel(id);
+            return self.nodes.client.cancel(id);
         }
         // The buffer of data that still arrives is discarded.
         self.tasks.remove(&id);
@@ -343,41 +290,17 @@ impl Gate {
     }
 
     fn client_actions(&mut self, reactor: &mut Reactor<Token>) -> bool {
-        let actions = self.client.actions();
+        let actions = self.nodes.client.actions();
         let some = !actions.is_empty();
         for action in actions {
-            match action {
-                Action::Say(what) => tracing::info!("{what}"),
-                Action::Link(LinkAction::Connect { peer, to }) => {
-                    if !connect(reactor, &mut self.made, peer, &self.set, to) {
-                        self.client.closed(peer);
-                    }
-                }
-                Action::Link(LinkAction::Send {
-                    peer,
-                    message,
-                    payload,
-                }) => {
-                    if let Some(id) = self.made.link(peer) {
-                        if !send(reactor, &mut self.backlog, id, message, payload) {
-                            self.closed(id);
-                        }
-                    }
-                }
-                Action::Link(LinkAction::Close { peer }) => {
-                    if let Some(id) = self.made.remove(peer) {
-                        self.backlog.forget(id);
-                        reactor.close(id);
-                    }
-                }
-                Action::Ask { id, request } => self.etcd.give((id, request)),
-                Action::Ready(size) => self.ready(size),
-                Action::Answer {
+            match self.nodes.action(reactor, action) {
+                Some(Action::Ready(size)) => self.ready(size),
+                Some(Action::Answer {
                     command,
                     outcome,
                     memory,
-                } => self.answer(reactor, command, outcome, memory),
-                Action::End(why) => self.failed = Some(why),
+                }) => self.answer(reactor, command, outcome, memory),
+                _ => {}
             }
         }
         some
@@ -389,11 +312,11 @@ impl Role for Gate {
     type Links = Reactor<Token>;
 
     fn tick(&mut self, _now: u64) {
-        self.client.tick(self.begin.elapsed().as_millis() as u64);
+        self.nodes.tick();
     }
 
     fn event(&mut self, reactor: &mut Reactor<Token>, event: Event<Token>) {
-        self.clock();
+        self.nodes.clock();
         match event {
             Event::Login { id, data } => {
                 if let Some(list) = self.allow.as_mut().and_then(ListFile::news) {
@@ -402,22 +325,11 @@ impl Role for Gate {
                 self.target.login(id, &data);
             }
             Event::Refused { id, why } => fabric::refused(&mut self.target, id, &why),
-            Event::Connected { id } => {
-                if let Some(peer) = self.made.peer(id) {
-                    self.client.connected(peer);
-                }
-            }
+            Event::Connected { id } => self.nodes.connected(id),
             Event::Received { id, buffer, len } => {
-                let Some(peer) = self.made.peer(id) else {
-                    return self.target.received(id, buffer, len);
-                };
-                let (message, payload) = buffer[..len].split_at(len.min(LEN));
-                let mut result = fits(reactor.peer(id), message);
-                if result.is_ok() {
-                    self.client.message(peer, message, payload);
-                    result = reactor.receive(id, buffer);
+                if let Some(buffer) = self.nodes.received(reactor, id, buffer, len) {
+                    self.target.received(id, buffer, len);
                 }
-                self.check(reactor, id, result);
             }
             Event::Done { id, token, buffer } => match (token, buffer) {
                 (Token::Fetched(task), Some(buffer)) => self.fetched(reactor, id, task, buffer),
@@ -446,9 +358,7 @@ impl Role for Gate {
     }
 
     fn act(&mut self, reactor: &mut Reactor<Token>) {
-        for id in go_on(reactor, &mut self.backlog) {
-            self.closed(id);
-        }
+        self.nodes.go_on(reactor);
         for id in self.parked.ended(reactor) {
             self.resume(reactor, id);
         }
@@ -456,23 +366,23 @@ impl Role for Gate {
     }
 
     fn fds(&self) -> Vec<RawFd> {
-        vec![self.commands.fd(), self.etcd.fd()]
+        vec![self.commands.fd(), self.nodes.fd()]
     }
 
     fn work(&mut self, reactor: &mut Reactor<Token>) {
-        self.clock();
+        self.nodes.clock();
         for (task, done) in self.commands.done() {
             self.target.executed(task, done);
             self.act(reactor);
         }
-        for (id, answer) in self.etcd.done() {
-            self.client.answered(id, answer);
+        for (id, answer) in self.nodes.answers() {
+            self.nodes.answered(id, answer);
             self.act(reactor);
         }
     }
 
     fn status(&self) -> serde_json::Value {
-        let mut all = self.client.status();
+        let mut all = self.nodes.client.status();
         let target = self.target.status();
         for key in [
             "sessions",
@@ -496,6 +406,6 @@ impl Role for Gate {
     }
 
     fn failed(&self) -> Option<String> {
-        self.failed.clone()
+        self.nodes.failed.clone()
     }
 }

@@ -5,6 +5,8 @@
 mod backlog;
 mod client;
 mod node;
+mod nodes;
+mod rs;
 
 use std::{
     fs::File,
@@ -198,6 +200,10 @@ pub fn check(options: Options) -> io::Result<()> {
             let media = open(&file, number, Use::Checking);
             media.map(|_| ()).map_err(|e| named(&file, e))
         }
+        Options::Rs { key, set, .. } => {
+            Etcd::new(set.etcd, &set.name)?;
+            check_access(key.as_deref(), None)
+        }
         Options::Client {
             key, allow, set, ..
         } => {
@@ -230,6 +236,16 @@ pub fn run_client(
     reactor.guard(guard);
     program::ready(&format!("listens at {listen}"));
     run(reactor, role, stop, board).map(|_| ())
+}
+
+/// Runs an RS of `wss` that has the set until `stop` is readable.
+pub fn run_rs(
+    options: Options,
+    etcd: impl Coordinator + Send + 'static,
+    stop: &impl AsRawFd,
+    board: Option<&Board>,
+) -> io::Result<()> {
+    rs::serve(options, etcd, stop, board)
 }
 
 /// Runs a role until SIGTERM.
@@ -278,6 +294,10 @@ pub fn serve(options: Options, board: Option<Arc<Board>>) -> io::Result<()> {
         Options::Client { ref set, lease, .. } => {
             let etcd = Etcd::new(set.etcd.clone(), &set.name)?.with_lease(lease);
             run_client(options, etcd, &stop, board)?;
+        }
+        Options::Rs { ref set, lease, .. } => {
+            let etcd = Etcd::new(set.etcd.clone(), &set.name)?.with_lease(lease);
+            run_rs(options, etcd, &stop, board)?;
         }
     }
     tracing::info!("ended");

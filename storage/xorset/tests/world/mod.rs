@@ -99,8 +99,8 @@ pub struct World {
     connects: Vec<(u64, Who, u64, usize)>,
     pub cuts: BTreeSet<(Who, Who)>,
     pub frozen: BTreeSet<Who>,
-    /// Lease of clients that are added later.
-    pub lease: u64,
+    /// Settings of clients that are added later.
+    pub settings: Settings,
     pub commands: BTreeMap<u64, Command>,
     /// Writes of clients that have ended, until another client is ready.
     orphans: Vec<Command>,
@@ -122,8 +122,6 @@ pub struct World {
     pub rebuilds: Vec<(usize, u64)>,
     /// Milliseconds between two ticks of a process; 0: each step of the time is one.
     pub pace: u64,
-    /// Pause between rebuilt stripes, of clients that are added later.
-    pub pause: u64,
     /// A node that does not receive the messages of clients.
     pub mute: Option<usize>,
     /// Nodes that ended after an error, and the error.
@@ -147,7 +145,12 @@ impl World {
             connects: Vec::new(),
             cuts: BTreeSet::new(),
             frozen: BTreeSet::new(),
-            lease: TTL,
+            settings: Settings {
+                id: 0,
+                pause: 10,
+                lease: TTL,
+                patience: Some(12_000),
+            },
             commands: BTreeMap::new(),
             orphans: Vec::new(),
             history: History::new(size.blocks() as usize),
@@ -162,7 +165,6 @@ impl World {
             relayed: 0,
             rebuilds: Vec::new(),
             pace: 0,
-            pause: 10,
             mute: None,
             ended: Vec::new(),
             trace: std::env::var("TRACE").is_ok(),
@@ -218,8 +220,7 @@ impl World {
         let id = self.number();
         let settings = Settings {
             id,
-            pause: self.pause,
-            lease: self.lease,
+            ..self.settings
         };
         self.note(|| format!("start Client({})", self.seats.len()));
         self.seats.push(Seat {
