@@ -194,6 +194,22 @@ void fake_late_reads(int on)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+/* Moves the data of an RDMA operation if the memory of its peer is registered. */
+static void move_data(struct ibv_send_wr *wr)
+{
+	struct mr *mr = wr->wr.rdma.rkey < KEYS ? mrs[wr->wr.rdma.rkey] : NULL;
+	uint64_t from = mr ? wr->wr.rdma.remote_addr - (uintptr_t)mr->mr.addr : 0;
+	void *here = (void *)(uintptr_t)wr->sg_list->addr, *there;
+
+	if (!mr || mr->freed || from > mr->mr.length || wr->sg_list->length > mr->mr.length - from)
+		return;
+	there = (char *)mr->mr.addr + from;
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		memcpy(here, there, wr->sg_list->length);
+	else
+		memcpy(there, here, wr->sg_list->length);
+}
+
 static void send_one(struct ibv_qp *ibv, struct ibv_send_wr *wr)
 {
 	struct qp *qp = (struct qp *)ibv;
@@ -210,6 +226,8 @@ static void send_one(struct ibv_qp *ibv, struct ibv_send_wr *wr)
 		memcpy((void *)(uintptr_t)to->addr, (void *)(uintptr_t)wr->sg_list->addr, wr->sg_list->length);
 		complete(qp->peer->qp.recv_cq, (struct ibv_wc){ .wr_id = qp->peer->receives[n].wr_id,
 								.byte_len = wr->sg_list->length });
+	} else {
+		move_data(wr);
 	}
 	if (late_reads && wr->opcode == IBV_WR_RDMA_READ) {
 		late = done;
@@ -306,7 +324,6 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 {
 	struct mr *mr = calloc(1, sizeof(*mr));
 
-	(void)addr;
 	(void)iova;
 	(void)access;
 	wait_for(len);
@@ -317,6 +334,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 		return NULL;
 	}
 	registered += len;
+	mr->mr.addr = addr;
 	mr->mr.length = len;
 	fake_context_of(pd->context, "ibv_reg_mr")->objects++;
 	if (next_key < KEYS)

@@ -5,5 +5,6 @@
 mod devices;
 mod pair;
 mod reactors;
+mod rs;
 mod target;
 mod xorset;

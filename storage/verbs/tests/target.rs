@@ -67,7 +67,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.write_all(&[0]).unwrap();
+        // A thread may end by itself.
+        let _ = self.stop.write_all(&[0]);
         self.thread.take().unwrap().join().unwrap();
     }
 }

@@ -12,7 +12,7 @@ use wss::etcd::Cluster;
 use xorset::{
     coordinator::TTL,
     fabric::{run_client, KEYED, PRIVATE},
-    layout::{Size, Span},
+    layout::{Size, Span, NODES},
     message::{Message, Status, LEN, PAYLOAD},
     options::{Options, Set},
 };
@@ -23,47 +23,91 @@ use crate::{
 };
 
 #[path = "../../xorset/tests/world/etcd.rs"]
-mod etcd;
+pub(crate) mod etcd;
 
-/// The answer of a node, and the length of its payload.
-fn answer(node: usize, message: &Message, payload: usize) -> Option<(Message, usize)> {
-    let (status, len) = (Status::Good, |span: Span| usize::from(span.blocks) * 512);
-    let number = node as u8;
-    match *message {
-        Message::Attach { .. } => {
-            let Size { cell, stripes } = Size {
-                cell: 128,
-                stripes: 1000,
-            };
-            let attached = Message::Attached {
-                number,
-                since: 0,
-                epoch: 0,
-                cell,
-                stripes,
-                set: 0,
-            };
-            Some((attached, 0))
+pub(crate) const SIZE: Size = Size {
+    cell: 128,
+    stripes: 1000,
+};
+
+/// A made-up node, which has blocks in memory and no parities.
+#[derive(Default)]
+struct Node {
+    /// The first epoch.
+    since: u64,
+    blocks: HashMap<(u64, u8, u16), Vec<u8>>,
+}
+
+impl Node {
+    /// The blocks of a range. A block that was never written is empty.
+    fn range(&mut self, span: Span) -> impl Iterator<Item = &mut Vec<u8>> {
+        let all = span.block..span.block + span.blocks;
+        for block in all.clone() {
+            let place = (span.stripe, span.cell.number(), block);
+            self.blocks.entry(place).or_default();
         }
-        Message::Epoch { epoch } => Some((Message::Settled { epoch }, 0)),
-        Message::Read { id, span, .. } => {
-            let node = 0;
-            Some((Message::Data { status, id, node }, len(span)))
+        let here = move |(stripe, cell, block): &(u64, u8, u16)| {
+            (*stripe, *cell) == (span.stripe, span.cell.number()) && all.contains(block)
+        };
+        let mut found: Vec<_> = self.blocks.iter_mut().filter(|(k, _)| here(k)).collect();
+        found.sort_by_key(|(place, _)| **place);
+        found.into_iter().map(|(_, block)| block)
+    }
+
+    /// The answer to a message, and its payload.
+    fn answer(
+        &mut self,
+        number: u8,
+        message: &Message,
+        payload: &[u8],
+    ) -> Option<(Message, Vec<u8>)> {
+        let (status, none) = (Status::Good, Vec::new());
+        match *message {
+            Message::Attach { .. } => {
+                let attached = Message::Attached {
+                    number,
+                    since: self.since,
+                    epoch: 0,
+                    cell: SIZE.cell,
+                    stripes: SIZE.stripes,
+                    set: 0,
+                };
+                Some((attached, none))
+            }
+            Message::Epoch { epoch } => {
+                if self.since == 0 {
+                    self.since = epoch;
+                }
+                Some((Message::Settled { epoch }, none))
+            }
+            Message::Read { id, span, .. } => {
+                let mut data = Vec::new();
+                for block in self.range(span) {
+                    block.resize(512, 0);
+                    data.extend_from_slice(block);
+                }
+                let node = 0;
+                Some((Message::Data { status, id, node }, data))
+            }
+            Message::Write { id, span, .. } => {
+                assert_eq!(payload.len(), span.len());
+                for (block, data) in self.range(span).zip(payload.chunks(512)) {
+                    *block = data.to_vec();
+                }
+                let node = 0;
+                Some((Message::Done { status, id, node }, none))
+            }
+            Message::Alive { .. } => Some((Message::Alive { floor: 0 }, none)),
+            Message::Open { .. } => None,
+            ref other => panic!("{other:?}"),
         }
-        Message::Write { id, span, .. } => {
-            assert_eq!(payload, len(span));
-            let node = 0;
-            Some((Message::Done { status, id, node }, 0))
-        }
-        Message::Alive { .. } => Some((Message::Alive { floor: 0 }, 0)),
-        Message::Open { .. } => None,
-        ref other => panic!("{other:?}"),
     }
 }
 
-/// Serves five nodes, each at an address, without files.
+/// Serves five nodes, each at an address.
 fn nodes(mut reactor: Reactor<()>, stop: &UnixStream) {
     let mut numbers: HashMap<LinkId, usize> = HashMap::new();
+    let mut all: [Node; NODES] = Default::default();
     while reactor.wait(&[stop.as_raw_fd()], 100).unwrap() == [false] {
         while let Some(event) = reactor.poll().unwrap() {
             match event {
@@ -73,10 +117,12 @@ fn nodes(mut reactor: Reactor<()>, stop: &UnixStream) {
                     assert!(reactor.welcome(id, &data, [PRIVATE, KEYED], sizes));
                 }
                 Event::Received { id, buffer, len } => {
-                    let message = Message::parse(&buffer[..LEN]).unwrap();
-                    if let Some((message, len)) = answer(numbers[&id], &message, len - LEN) {
+                    let (head, payload) = buffer[..len].split_at(LEN);
+                    let message = Message::parse(head).unwrap();
+                    let n = numbers[&id];
+                    if let Some((message, data)) = all[n].answer(n as u8, &message, payload) {
                         let mut bytes = message.build().to_vec();
-                        bytes.resize(LEN + len, 0);
+                        bytes.extend(data);
                         reactor.send(id, None, &bytes).unwrap();
                     }
                     reactor.receive(id, buffer).unwrap();
@@ -95,22 +141,31 @@ fn nodes(mut reactor: Reactor<()>, stop: &UnixStream) {
     }
 }
 
-/// The client of a set and its nodes, with a session of initiator 1. The connections between them
-/// have the memory for one WRITE.
-fn with_session(port: u16) -> ([Running; 2], Side, LinkId) {
-    let at = |n: usize| format!("192.0.2.1:{}", usize::from(port) + n);
+fn at(port: u16, n: usize) -> String {
+    format!("192.0.2.1:{}", usize::from(port) + n)
+}
+
+/// Starts five nodes at the ports after this one.
+pub(crate) fn start_nodes(port: u16) -> (Running, Set) {
     let mut reactor = Reactor::calling().unwrap();
-    let nodes_at = [1, 2, 3, 4, 5].map(|n| at(n).parse().unwrap());
+    let nodes_at = [1, 2, 3, 4, 5].map(|n| at(port, n).parse().unwrap());
     for at in nodes_at {
         reactor.listen(at).unwrap();
     }
-    let serves = Running::start(move |stop| nodes(reactor, &stop));
+    let set = Set {
+        nodes: nodes_at,
+        etcd: Cluster::plain(Vec::new()),
+        name: "set".into(),
+    };
+    (Running::start(move |stop| nodes(reactor, &stop)), set)
+}
+
+/// The client of a set and its nodes, with a session of initiator 1. The connections between them
+/// have the memory for one WRITE.
+fn with_session(port: u16) -> ([Running; 2], Side, LinkId) {
+    let (serves, set) = start_nodes(port);
     let options = Options::Client {
-        set: Set {
-            nodes: nodes_at,
-            etcd: Cluster::plain(Vec::new()),
-            name: "set".into(),
-        },
+        set,
         listen: format!("0.0.0.0:{port}").parse().unwrap(),
         id: TARGET.0,
         guid: 1,
@@ -125,7 +180,7 @@ fn with_session(port: u16) -> ([Running; 2], Side, LinkId) {
     let client = Running::start(move |stop| run_client(options, etcd, &stop, None).unwrap());
     let mut side = Side::new(&[]);
     let id = loop {
-        let id = login(&mut side, &at(0), 1, 260);
+        let id = login(&mut side, &at(port, 0), 1, 260);
         let over = |s: &Side| s.connected.contains(&id) || s.ended.contains_key(&id);
         until(&mut side, "the session", over);
         // It may not listen yet.
