@@ -7,11 +7,12 @@ import sys
 from . import STDERR, TOP, boot, build, built, results, script, steps
 
 PLAN = steps.Plan([("kernel", 1200), ("packages", 1800), ("multipath", 600)], [], [])
-# The sizes of the examples are those of real machines.
+# The sizes of the examples are those of real machines, and so are the times.
 INSTALL = """
 apt-get install srp-storage python3
 systemctl disable etcd multipathd
 sed -i 's/^cache = .*/cache = 32/; s/^lun = .*/&\\nextent = 1/' /usr/share/doc/srp-storage/examples/wss.toml
+sed -i 's/^ioc-guid = .*/&\\nlease = 20/' /usr/share/doc/srp-storage/examples/xorset.toml
 """
 
 

@@ -25,7 +25,8 @@ NUMBERS = {"A": 1, "B": 2, "C": 3, "D": 4, "E": 5, "initiator": 9}
 STORAGE = "A B C D E".split()
 # The tests with their deadlines, in their order. Each needs the one before.
 TESTS = {"boot": 1200, "wss": 900, "ce_dies": 900, "se_dies": 900, "wss_data": 600,
-         "xorset": 900, "two_die": 900, "others_die": 1200, "xorset_data": 600}  # fmt: skip
+         "xorset": 900, "two_die": 900, "others_die": 1200, "xorset_data": 600,
+         "both": 900, "rs_and_se_die": 900, "next_rs_and_se_die": 900, "both_data": 600}  # fmt: skip
 # Sizes that fit the guests.
 SMALL = {"--size 102400": "--size 64", "--stripes 100000": "--stripes 84"}
 JOURNAL = "python3 /testbed/journal.py"
@@ -142,7 +143,7 @@ class Fleet:
         self.off = set()
         self.deadline = 0
         with open("/srp/storage/README.md") as f:
-            self.common, self.of_wss, self.of_xorset = commands(f.read(), "On several machines")
+            self.common, self.of_wss, self.of_xorset, self.of_both = commands(f.read(), "On several machines")
 
     def check(self):
         """Fails if a machine has a report or has ended."""
@@ -262,23 +263,26 @@ class Fleet:
         self.do("initiator", "systemctl enable --now multipathd")
         self.follow(self.common)
 
-    def se_has_all(self, name):
+    def se_has_all(self, name, ces=2):
         s = self.status(name, "wss@se")
         members = [m["up"] for m in s.get("members", ())]
-        return s.get("state") == "serving" and members == [True, True] and all(r["up"] for r in s["stores"])
+        return s.get("state") == "serving" and members == [True] * ces and all(r["up"] for r in s["stores"])
 
-    def answering(self):
+    def answering(self, ces=2):
         said = self.do("initiator", "cat /sys/class/scsi_host/host*/answer_channels 2>/dev/null || true").split()
-        return said and "2" in said
+        return said and str(ces) in said
+
+    def start_journal_on_map(self):
+        name = "dmsetup ls --target multipath | awk '/\\(/ {print $1}'"
+        device = "/dev/mapper/" + self.until("the map", lambda: self.do("initiator", name).strip())
+        self.until(device, lambda: not self.ask("initiator", f"test -b {device}")[0])
+        self.start_journal(device)
 
     def wss(self):
         self.follow(self.of_wss)
         self.until("A is the SE, and has RS and CEs", lambda: self.se_has_all("A"))
         self.until("two answer channels", self.answering)
-        name = "dmsetup ls --target multipath | awk '/\\(/ {print $1}'"
-        device = "/dev/mapper/" + self.until("the map", lambda: self.do("initiator", name).strip())
-        self.until(device, lambda: not self.ask("initiator", f"test -b {device}")[0])
-        self.start_journal(device)
+        self.start_journal_on_map()
 
     def ce_dies(self):
         self.kill("B")
@@ -345,6 +349,48 @@ class Fleet:
     def xorset_data(self):
         self.end_journal()
         self.leave("xorset@node xorset@client")
+
+    def both(self):
+        for name in STORAGE:
+            self.do(name, "rm /srv/cells")
+        # The set and the system are new.
+        self.do("initiator", "systemctl stop etcd && rm -r /var/lib/etcd/default && systemctl start etcd")
+        self.follow(self.of_both)
+        self.both_serve()
+        self.start_journal_on_map()
+
+    def both_serve(self):
+        """Waits until all roles are there. Returns the machines of the RS and the SE."""
+        for name in "ABC":
+            self.until(f"the RS on {name}", lambda n=name: not self.ask(n, "systemctl is-active xorset@rs")[0])
+
+        def rs():
+            all = {name: self.status(name, "xorset@rs") for name in "ABC"}
+            return [name for name, s in all.items() if s.get("state") == "serving" and s["set"]["whole"]]
+
+        def se():
+            return [name for name in "CDE" if self.se_has_all(name, 3)]
+
+        found = self.until("an RS with all nodes", rs)[0], self.until("an SE with all CEs", se)[0]
+        self.until("three answer channels", lambda: self.answering(3))
+        return found
+
+    def rs_and_se_die(self):
+        rs, se = self.both_serve()
+        dead = sorted({rs, se} if rs != se else {rs, "B"})
+        self.kill(*dead)
+        self.goes_on(f"without RS and SE, which were on {dead}")
+        self.begin(*dead)
+        self.both_serve()
+        self.goes_on("with all roles")
+
+    def next_rs_and_se_die(self):
+        """What the first two have rebuilt is needed."""
+        self.rs_and_se_die()
+
+    def both_data(self):
+        self.end_journal()
+        self.leave("wss@se wss@ce xorset@rs xorset@node")
 
     def show(self):
         """Shows what is known of the machines after a failure."""
