@@ -368,6 +368,18 @@ mod tests {
         let client = format!("client {nodes}");
         let all = |options: &str| format!("{client} --etcd 10.0.0.2:2379 {options}");
         let (lease, set) = (all("--lease 2"), all("--set a/b"));
+        let rs = format!("rs {nodes} --etcd 10.0.0.2:2379");
+        let set_rs = format!("{rs} --system one");
+        let Ok(Options::Rs {
+            number: 7,
+            system: Some(system),
+            listen,
+            ..
+        }) = parse(&format!("{set_rs} --number 7"))
+        else {
+            panic!()
+        };
+        assert_eq!((system.name.as_str(), listen.port()), ("one", 5557));
         let secure = format!("{client} --etcd https://10.0.0.2:2379");
         for (line, why) in [
             ("", "there is no role"),
@@ -382,6 +394,8 @@ mod tests {
                 "--log: cells of 64 KiB need 21 MiB",
             ),
             ("client --node 10.0.1.2:5560", "there are 1 --node, not 5"),
+            (rs.as_str(), "rs needs --system"),
+            (set_rs.as_str(), "rs needs --number"),
             (client.as_str(), "client needs --etcd"),
             (secure.as_str(), "https:// in --etcd needs --etcd-ca"),
             (lease.as_str(), "--lease: '2' is not what it can be"),
