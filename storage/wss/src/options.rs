@@ -2,7 +2,7 @@
 
 //! The command line.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeSet, ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use srp_target::{
     config::{Kind, Schema, Table},
@@ -50,7 +50,8 @@ a file that has blocks keeps them, a block device all except those at its end.
 wss se --rs ADDRESS:PORT [--rs ...] --lun N/OBJECT[+N/OBJECT]... [--lun ...] [OPTION]...
 serves SRP initiators. Each --lun is a unit that consists of objects, given by the numbers of RS
 and object; the first unit is LUN 0.
-  --rs ADDRESS:PORT      an RS
+  --rs ADDRESS:PORT[,ADDRESS:PORT]...
+                         an RS, which may be at one of several addresses; they are tried in turn
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5555)
   --id-ext HEX           identifier extension (default 1)
   --ioc-guid HEX         GUID of the controller (default 1)
@@ -74,7 +75,8 @@ wss ce --member N --se ADDRESS:PORT [--se ...] --rs ADDRESS:PORT [--rs ...] [OPT
 caches blocks and sends the responses to initiators, which log in with answers_from=ADDRESS:PORT.
   --member N             number of this CE, unique in the system, not 0
   --se ADDRESS:PORT      an SE; the CE tries them in turn
-  --rs ADDRESS:PORT      an RS; give all those of the SE
+  --rs ADDRESS:PORT[,ADDRESS:PORT]...
+                         an RS, as for the SE; give all those of the SE
   --listen ADDRESS:PORT  where RDMA/CM listens (default 0.0.0.0:5556)
   --id-ext HEX           as for the SE
   --ioc-guid HEX         as for the SE
@@ -202,8 +204,8 @@ pub enum Options {
     },
     /// An SE.
     Se {
-        /// All RSs.
-        stores: Vec<SocketAddr>,
+        /// The addresses of each RS.
+        stores: Vec<Vec<SocketAddr>>,
         /// The objects of each unit: RS and object.
         luns: Vec<Vec<(u32, u32)>>,
         /// Listening address.
@@ -231,8 +233,8 @@ pub enum Options {
         member: u32,
         /// The candidates for the SE.
         se: Vec<SocketAddr>,
-        /// All RSs.
-        stores: Vec<SocketAddr>,
+        /// The addresses of each RS.
+        stores: Vec<Vec<SocketAddr>>,
         /// Listening address.
         listen: SocketAddr,
         /// Target port identifier.
@@ -260,6 +262,30 @@ fn system(values: &mut Values, role: &str) -> Result<Option<System>, String> {
 fn port(values: &mut Values) -> Result<([u8; 16], u64), String> {
     let (id_ext, guid) = (values.hex("--id-ext")?, values.hex("--ioc-guid")?);
     Ok((PortId::new(IoClass::Rev16a, id_ext, guid).0, guid))
+}
+
+/// Parses the addresses of each RS, like `10.0.0.1:1` or `10.0.0.1:1,10.0.0.2:1`.
+fn stores(values: &mut Values) -> Result<Vec<Vec<SocketAddr>>, String> {
+    let mut seen = BTreeSet::new();
+    let mut one = |part: &str, all: &str| {
+        let Ok(address) = part.parse() else {
+            let of = if part == all {
+                String::new()
+            } else {
+                format!(" of '{all}'")
+            };
+            return Err(format!("--rs: '{part}'{of} is not what it can be"));
+        };
+        match seen.insert(address) {
+            true => Ok(address),
+            false => Err(format!("--rs: {address} is there twice")),
+        }
+    };
+    let mut store = |text: &OsString| {
+        let all = text.to_string_lossy();
+        all.split(',').map(|part| one(part, &all)).collect()
+    };
+    values.some("--rs")?.iter().map(&mut store).collect()
 }
 
 /// Parses objects like `1/0+2/0`.
@@ -316,7 +342,7 @@ impl Options {
                     .map(|text| objects(&text.to_string_lossy()))
                     .collect();
                 Self::Se {
-                    stores: values.addresses("--rs")?,
+                    stores: stores(&mut values)?,
                     luns: luns?,
                     listen: values.listen(5555)?,
                     id,
@@ -334,7 +360,7 @@ impl Options {
             _ => Self::Ce {
                 member: values.needed("--member", |n| *n != 0)?,
                 se: values.addresses("--se")?,
-                stores: values.addresses("--rs")?,
+                stores: stores(&mut values)?,
                 listen: values.listen(5556)?,
                 id: port(&mut values)?.0,
                 cache: values
@@ -388,13 +414,15 @@ mod tests {
             extent,
             ..
         } = parse(
-            "se --rs 10.0.0.1:1 --rs 10.0.0.2:1 --lun 1/0+2/0 --lun 2/1 --ioc-guid cd --extent 1",
+            "se --rs 10.0.0.1:1,10.0.0.3:1 --rs 10.0.0.2:1 --lun 1/0+2/0 --lun 2/1 --ioc-guid cd --extent 1",
         )
         .unwrap()
         else {
             panic!();
         };
-        assert_eq!((stores.len(), guid, extent), (2, 0xcd, 1));
+        let counts: Vec<_> = stores.iter().map(Vec::len).collect();
+        assert_eq!((&counts[..], guid, extent), (&[2, 1][..], 0xcd, 1));
+        assert_eq!(stores[0][1], SocketAddr::from(([10, 0, 0, 3], 1)));
         assert_eq!(luns, [vec![(1, 0), (2, 0)], vec![(2, 1)]]);
         let Options::Ce {
             member, se, cache, ..
@@ -439,6 +467,22 @@ mod tests {
             (
                 "se --rs 10.0.0.1 --lun 1/0",
                 "--rs: '10.0.0.1' is not what it can be",
+            ),
+            (
+                "se --rs 10.0.0.1:1,x:1 --lun 1/0",
+                "--rs: 'x:1' of '10.0.0.1:1,x:1' is not what it can be",
+            ),
+            (
+                "ce --member 1 --se 10.0.0.1:1 --rs 10.0.0.1:1,,10.0.0.2:1",
+                "--rs: '' of '10.0.0.1:1,,10.0.0.2:1' is not what it can be",
+            ),
+            (
+                "se --rs 10.0.0.1:1,10.0.0.1:1 --lun 1/0",
+                "--rs: 10.0.0.1:1 is there twice",
+            ),
+            (
+                "se --rs 10.0.0.1:1,10.0.0.2:1 --rs 10.0.0.2:1 --lun 1/0",
+                "--rs: 10.0.0.2:1 is there twice",
             ),
             (
                 "se --rs 10.0.0.1:1 --lun 1",

@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn a_ce(events in vec(event(), 0..60)) {
         const LINE: u32 = 2048;
-        let settings = ce::Settings { member: 1, id: [7; 16], lines: 8, line: LINE, stores: 1 };
+        let settings = ce::Settings { member: 1, id: [7; 16], lines: 8, line: LINE, engines: 1, stores: vec![1] };
         let mut engine = ce::Engine::new(settings, 0);
         let mut now = 0;
         engine.tick(0);
@@ -240,7 +240,7 @@ proptest! {
             target: target::Settings { id: [7; 16], queue_depth: 4, channels: 2 },
             guid: 1,
             units: vec![vec![(1, 0)]],
-            stores: 1,
+            stores: vec![1],
             extent: 8,
             line: 4,
             max_transfer: 6144,

@@ -522,7 +522,8 @@ fn an_rs_answers_before_it_is_asked() {
         id: [0; 16],
         lines: 4,
         line: 4096,
-        stores: 1,
+        engines: 1,
+        stores: vec![1],
     };
     let attached = |number, epoch| Message::Attached {
         status: Status::Good,
@@ -538,7 +539,7 @@ fn an_rs_answers_before_it_is_asked() {
         all.last().expect("a connection")
     };
     for early in [false, true] {
-        let mut ce = ce::Engine::new(settings, 0);
+        let mut ce = ce::Engine::new(settings.clone(), 0);
         ce.tick(0);
         let se = connects(&mut ce);
         ce.connected(se, 0, 0);

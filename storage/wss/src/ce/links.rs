@@ -19,7 +19,7 @@ impl Engine {
         for to in self.all() {
             let link = self.link(to);
             let peer = link.peer;
-            let in_vain = link.state.in_vain(now);
+            let in_vain = link.state.in_vain(now, &link.places);
             let pulse = link.state.pulse();
             let silent = pulse.as_ref().is_some_and(|p| p.silent(now));
             if in_vain || silent {
@@ -47,8 +47,9 @@ impl Engine {
             if wanted && !stale && matches!(link.state, State::Idle(next) if next <= now) {
                 link.peer = peer;
                 link.state = State::Connecting(now);
+                let place = link.places.attempt();
                 self.next_peer += 1;
-                self.actions.push(Action::Connect { peer, to });
+                self.actions.push(Action::Connect { peer, to, place });
             }
         }
     }
@@ -173,6 +174,7 @@ impl Engine {
         let peer = self.stores[n].peer;
         self.actions.push(Action::Close { peer });
         self.lost(To::Store(n));
+        self.stores[n].places.stay();
         if !matches!(self.se.state, State::Idle(_)) {
             let peer = self.se.peer;
             self.actions.push(Action::Close { peer });
@@ -312,10 +314,14 @@ impl Engine {
         match (to, status) {
             (To::Se, Status::Good) => {
                 self.se.state = State::Up(pulse);
+                self.se.places.found();
                 self.epoch = epoch;
                 self.say(format!("attached to the SE, epoch {epoch}"));
                 // Reconnect to the RSs with the new epoch.
                 for n in 0..self.stores.len() {
+                    if self.stores[n].state.up() {
+                        self.stores[n].places.stay();
+                    }
                     if !matches!(self.stores[n].state, State::Idle(_)) {
                         let peer = self.stores[n].peer;
                         self.actions.push(Action::Close { peer });
@@ -325,8 +331,17 @@ impl Engine {
                 }
                 self.connect();
             }
+            (To::Store(n), _) if self.stores[n].number.is_some_and(|known| known != number) => {
+                let (known, peer) = (self.stores[n].number, self.stores[n].peer);
+                self.say(format!(
+                    "RS {known:?} is expected, and RS {number} is there"
+                ));
+                self.actions.push(Action::Close { peer });
+                self.lost(to);
+            }
             (To::Store(n), Status::Good) => {
                 self.stores[n].state = State::Up(pulse);
+                self.stores[n].places.found();
                 self.stores[n].number = Some(number);
                 self.say(format!("attached to RS {number}"));
                 self.store_up(number);

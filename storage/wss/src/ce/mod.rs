@@ -23,7 +23,7 @@ use crate::{
     cache::{Cache, Key, Recent},
     message::{Exec, Message, Status, Transfer, Zero},
     order::Order,
-    peer::{Peer, State},
+    peer::{Peer, Places, State},
 };
 
 /// Delay before a failed connection is retried, in milliseconds.
@@ -33,7 +33,7 @@ pub const RETRY: u64 = 500;
 pub type JobId = u64;
 
 /// Parameters of a CE.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Number of the CE, unique and not 0.
     pub member: u32,
@@ -43,8 +43,10 @@ pub struct Settings {
     pub lines: usize,
     /// Line size in bytes, a multiple of 512. Must match the SE.
     pub line: u32,
-    /// Number of RSs.
-    pub stores: usize,
+    /// Number of addresses of the SE.
+    pub engines: usize,
+    /// Number of addresses of each RS.
+    pub stores: Vec<usize>,
 }
 
 /// Destination of a connection.
@@ -74,6 +76,8 @@ pub enum Action {
         peer: Peer,
         /// Destination.
         to: To,
+        /// Index of its address.
+        place: usize,
     },
     /// Send a message.
     Send {
@@ -128,6 +132,7 @@ pub enum Action {
 struct Link {
     peer: Peer,
     state: State,
+    places: Places,
     /// Number of the RS, once it is known.
     number: Option<u32>,
     /// RDMA address of the arena for the peer, and its rkey, once it has access.
@@ -137,10 +142,11 @@ struct Link {
 }
 
 impl Link {
-    fn new() -> Self {
+    fn new(places: usize) -> Self {
         Self {
             peer: 0,
             state: State::Idle(0),
+            places: Places::new(places),
             number: None,
             arena: None,
             stale: 0,
@@ -257,11 +263,10 @@ impl Engine {
     /// Creates a CE without connections.
     pub fn new(settings: Settings, now: u64) -> Self {
         Self {
-            settings,
             now,
             epoch: 0,
-            se: Link::new(),
-            stores: (0..settings.stores).map(|_| Link::new()).collect(),
+            se: Link::new(settings.engines),
+            stores: settings.stores.iter().map(|n| Link::new(*n)).collect(),
             next_peer: 1,
             answers: Answers::new(settings.id),
             cache: Cache::new(settings.lines),
@@ -276,6 +281,7 @@ impl Engine {
             hits: [0; 2],
             given: 0,
             actions: Vec::new(),
+            settings,
         }
     }
 

@@ -25,9 +25,7 @@ pub(super) struct Ce {
     engine: Engine,
     arena: Arena,
     se: Vec<SocketAddr>,
-    /// Index of the last SE address tried.
-    tried: usize,
-    stores: Vec<SocketAddr>,
+    stores: Vec<Vec<SocketAddr>>,
     made: Made,
     /// The most recent connection to an SE.
     to_se: Option<Peer>,
@@ -54,7 +52,8 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         id,
         lines: bytes / LINE as usize,
         line: LINE,
-        stores: stores.len(),
+        engines: se.len(),
+        stores: stores.iter().map(Vec::len).collect(),
     };
     let arena = Arena::new(bytes)?;
     let mut reactor = Links::new(listen)?;
@@ -63,7 +62,6 @@ pub(super) fn role(options: Options) -> io::Result<(Ce, Links<Token>)> {
         engine: Engine::new(settings, 0),
         arena,
         se,
-        tried: 0,
         stores,
         made: Made::default(),
         to_se: None,
@@ -116,14 +114,13 @@ impl Ce {
         };
         match action {
             Action::Say(what) => tracing::info!("{what}"),
-            Action::Connect { peer, to } => {
+            Action::Connect { peer, to, place } => {
                 let to = match to {
                     To::Se => {
                         self.to_se = Some(peer);
-                        self.tried = (self.tried + 1) % self.se.len();
-                        (self.se[self.tried], SE)
+                        (self.se[place], SE)
                     }
-                    To::Store(n) => (self.stores[n], RS),
+                    To::Store(n) => (self.stores[n][place], RS),
                 };
                 if !connect(reactor, &mut self.made, peer, to) {
                     self.engine.closed(peer);

@@ -28,7 +28,7 @@ pub(super) struct Se {
     engine: Engine<Buffer>,
     /// The initiators that may log in.
     allow: Option<ListFile>,
-    stores: Vec<SocketAddr>,
+    stores: Vec<Vec<SocketAddr>>,
     made: Made,
     /// Connections of CEs.
     roles: BTreeSet<LinkId>,
@@ -85,7 +85,7 @@ pub(super) fn role(
         },
         guid,
         units: luns,
-        stores: stores.len(),
+        stores: stores.iter().map(Vec::len).collect(),
         extent: extent << 11,
         line: u64::from(LINE) / 512,
         max_transfer: MAX_TRANSFER,
@@ -216,8 +216,8 @@ impl Role for Se {
                     Action::Target(action) => {
                         fabric::act(reactor, &mut self.engine, &self.commands, action, |t| t);
                     }
-                    Action::Connect { peer, store } => {
-                        let to = (self.stores[store], RS);
+                    Action::Connect { peer, store, place } => {
+                        let to = (self.stores[store][place], RS);
                         if !connect(reactor, &mut self.made, peer, to) {
                             self.engine.closed(peer);
                         }

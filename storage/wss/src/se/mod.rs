@@ -25,7 +25,7 @@ use srp_target::{
 use crate::{
     map::Map,
     message::{Message, Status},
-    peer::{Peer, Pulse, State},
+    peer::{Peer, Places, Pulse, State},
 };
 
 /// Delay before a failed connection is retried, in milliseconds.
@@ -45,8 +45,8 @@ pub struct Settings {
     pub guid: u64,
     /// The objects of each unit: RS and object.
     pub units: Vec<Vec<(u32, u32)>>,
-    /// Number of RSs.
-    pub stores: usize,
+    /// Number of addresses of each RS.
+    pub stores: Vec<usize>,
     /// Number of blocks per extent, a multiple of `line`.
     pub extent: u64,
     /// Number of blocks per line. Must match the CEs.
@@ -61,12 +61,14 @@ pub struct Settings {
 pub enum Action<B> {
     /// An action of the target, other than `Dispatch`, `Cancel` and `Gone`.
     Target(target::Action<B>),
-    /// Connect to the RS with this index, then call [`Engine::connected`] or [`Engine::closed`].
+    /// Connect to an address of an RS, then call [`Engine::connected`] or [`Engine::closed`].
     Connect {
         /// Number of the new connection.
         peer: Peer,
         /// Index of the RS.
         store: usize,
+        /// Index of its address.
+        place: usize,
     },
     /// Send a message.
     Send {
@@ -87,6 +89,7 @@ pub enum Action<B> {
 struct Store {
     peer: Peer,
     state: State,
+    places: Places,
     number: Option<u32>,
     /// Whether the RS has fenced everything older than this SE.
     fenced: bool,
@@ -212,9 +215,10 @@ pub struct Engine<B> {
 impl<B: Buffer> Engine<B> {
     /// Creates an SE without connections.
     pub fn new(settings: Settings, now: u64) -> Self {
-        let store = |_| Store {
+        let store = |places: &usize| Store {
             peer: 0,
             state: State::Idle(0),
+            places: Places::new(*places),
             number: None,
             fenced: false,
         };
@@ -222,7 +226,7 @@ impl<B: Buffer> Engine<B> {
             now,
             epoch: settings.epoch,
             target: Target::closed(settings.target),
-            stores: (0..settings.stores).map(store).collect(),
+            stores: settings.stores.iter().map(store).collect(),
             next_peer: OUTGOING,
             peers: BTreeMap::new(),
             members: BTreeMap::new(),

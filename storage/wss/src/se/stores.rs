@@ -44,8 +44,9 @@ impl<B: Buffer> Engine<B> {
                 self.actions.push(Action::Connect {
                     peer: next,
                     store: n,
+                    place: store.places.attempt(),
                 });
-            } else if store.state.in_vain(now) {
+            } else if store.state.in_vain(now, &store.places) {
                 silent.push(peer);
             } else if let Some(pulse) = store.state.pulse() {
                 if pulse.silent(now) {
@@ -192,10 +193,19 @@ impl<B: Buffer> Engine<B> {
             Ok(Message::Attached {
                 status: Status::Good,
                 number,
+                ..
+            }) if !up && self.stores[n].number.is_some_and(|known| known != number) => {
+                self.say(format!("{this} is expected, and RS {number} is there"));
+                self.close(peer);
+            }
+            Ok(Message::Attached {
+                status: Status::Good,
+                number,
                 boot,
                 ..
             }) if !up => {
                 self.stores[n].state = State::Up(Pulse::new(self.now));
+                self.stores[n].places.found();
                 self.stores[n].number = Some(number);
                 self.say(format!("attached to RS {number}"));
                 self.booted(number, boot);

@@ -170,6 +170,11 @@ impl World {
         all
     }
 
+    /// Number of addresses of each RS.
+    fn places(&self) -> Vec<usize> {
+        vec![1; 2]
+    }
+
     pub fn note(&mut self, what: impl FnOnce() -> String) {
         if self.verbose {
             let line = format!("{} {}: {}", self.clock, self.now, what());
@@ -209,7 +214,7 @@ impl World {
                     },
                     guid: 5,
                     units: vec![vec![(100, 0), (101, 0)]],
-                    stores: 2,
+                    stores: self.places(),
                     extent: EXTENT,
                     line: u64::from(LINE) / 512,
                     max_transfer: 12 * 512,
@@ -223,7 +228,8 @@ impl World {
                     id: TARGET,
                     lines: 10,
                     line: LINE,
-                    stores: 2,
+                    engines: 1,
+                    stores: self.places(),
                 };
                 let ce = &mut self.ces[n];
                 ce.engine = Some(ce::Engine::new(settings, self.now));

@@ -76,7 +76,7 @@ impl World {
             }
             for action in actions {
                 match action {
-                    se::Action::Connect { peer, store } => {
+                    se::Action::Connect { peer, store, .. } => {
                         self.connect(SE, peer, Node::Rs(store), Vec::new());
                     }
                     se::Action::Send { peer, message } => self.send(SE, peer, &message),
@@ -171,7 +171,7 @@ impl World {
             }
             for action in actions {
                 match action {
-                    ce::Action::Connect { peer, to } => {
+                    ce::Action::Connect { peer, to, .. } => {
                         let to = match to {
                             ce::To::Se => Node::Se,
                             ce::To::Store(n) => Node::Rs(n),
