@@ -77,7 +77,8 @@ impl Answers {
         let main = self.main()?;
         let login = self.login(self.listed);
         let answers = self.peer.try_login(&login)?;
-        Ok((main, answers.ok_or("a good login was refused")?))
+        let answers = answers.ok_or_else(|| self.peer.refused("a good login"))?;
+        Ok((main, answers))
     }
 
     /// Connects with this private data, which has to be refused.
@@ -149,7 +150,7 @@ impl Answers {
         }
         // The session is as it was.
         if self.peer.try_login(&good)?.is_none() {
-            return Err("a good login was refused".into());
+            return Err(self.peer.refused("a good login"));
         }
         self.peer.reactor.close(main);
         Ok(format!("{} refused", strangers.len() + all.len()))

@@ -260,7 +260,7 @@ fn deaf(peer: &mut Peer) -> Result<String, Fault> {
     let what = peer.requested();
     let data = LoginReqRdma::new(&what);
     let link = peer.connect(data.as_bytes(), 1)?;
-    let link = link.ok_or("a good login was refused")?;
+    let link = link.ok_or_else(|| peer.refused("a good login"))?;
     for sent in (0..100_000).step_by(16) {
         for _ in 0..16 {
             let ready = peer.command(&[0; 6], Direction::None, &none());

@@ -108,7 +108,7 @@ impl Attack {
 
     fn connect(&mut self) -> Result<LinkId, Fault> {
         let link = self.peer.connect(self.protocol.keyed, RECEIVES)?;
-        link.ok_or_else(|| "a connection of a role was refused".into())
+        link.ok_or_else(|| self.peer.refused("a connection of a role"))
     }
 
     /// The next message of a connection; `None` if it ends.

@@ -42,6 +42,8 @@ pub(crate) struct Peer {
     initiators: u64,
     tags: u64,
     random: Rng,
+    /// Why the last connection was refused.
+    why: String,
 }
 
 fn fault(e: io::Error) -> Fault {
@@ -65,6 +67,7 @@ impl Peer {
             initiators: u64::from(std::process::id()) << 32,
             tags: 0,
             random: Rng(0),
+            why: String::new(),
         })
     }
 
@@ -138,14 +141,20 @@ impl Peer {
         let link = self.reactor.connect(self.to, data, receives, 128);
         let link = link.map_err(fault)?;
         let found = self.until("a connection or its refusal", |_, event| match event {
-            Event::Connected { id } if id == link => Some(Some(id)),
-            Event::Ended { id, .. } if id == link => Some(None),
+            Event::Connected { id } if id == link => Some(Ok(id)),
+            Event::Ended { id, why } if id == link => Some(Err(why.unwrap_or_default())),
             _ => None,
         });
+        let found = found.map(|found| found.map_err(|why| self.why = why).ok());
         // siw loses the wakeup for a message that arrives before its peer has completed the
         // handshake.
         std::thread::sleep(Duration::from_millis(20));
         found
+    }
+
+    /// The fault that this is refused, which [`Peer::connect`] has just tried.
+    pub(crate) fn refused(&self, what: &str) -> Fault {
+        format!("{what} was refused: {}", self.why)
     }
 
     /// Starts a connection without waiting for it.
@@ -164,7 +173,8 @@ impl Peer {
     /// Logs in as a new initiator and clears the unit attention. A reject is an error.
     pub(crate) fn login(&mut self) -> Result<LinkId, Fault> {
         let what = self.requested();
-        let link = self.try_login(&what)?.ok_or("a good login was refused")?;
+        let link = self.try_login(&what)?;
+        let link = link.ok_or_else(|| self.refused("a good login"))?;
         let ready = self.command(&[0; 6], Direction::None, &none());
         self.send(link, &ready)?;
         self.answer(link)?;
