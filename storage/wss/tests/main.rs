@@ -20,5 +20,6 @@ mod secure;
 mod secure_etcd;
 mod strangers;
 mod strategies;
+mod takeover;
 mod work;
 mod world;

@@ -24,6 +24,9 @@ impl World {
             return;
         };
         let (from, to) = (conn.sides[side], conn.sides[1 - side]);
+        if self.lapsed(to.node) {
+            return self.kill(to.node);
+        }
         self.note(|| format!("{:?} -> {:?} ({id}): {}", from.node, to.node, shown(&item)));
         if !to.open {
             return;
@@ -169,6 +172,9 @@ impl World {
         if !conn.sides[side].open || !self.alive(node) {
             return;
         }
+        if self.lapsed(node) {
+            return self.kill(node);
+        }
         self.note(|| format!("{node:?} ({id}): completed {token:?}"));
         match (node, token) {
             (Node::Se, Token::Fetch(task)) => self.se.as_mut().unwrap().fetched(task, bytes),
@@ -196,7 +202,7 @@ impl World {
 
     /// Executes file I/O. A write or zeroing covers only the first `blocks` blocks.
     pub(super) fn work(&mut self, n: usize, op: u64, work: rs::Work, blocks: u32) {
-        let disk = &mut self.disks[n];
+        let disk = &mut self.disks[self.rss[n].of];
         match work {
             rs::Work::Read { at, blocks, .. } => {
                 let bytes = disk[at as usize * 512..][..blocks as usize * 512].to_vec();
@@ -252,6 +258,9 @@ impl World {
             Status::Good if stable => self.sync(n),
             other => other,
         };
+        if self.lapsed(Node::Rs(n)) {
+            return self.kill(Node::Rs(n));
+        }
         self.rss[n].store.as_mut().unwrap().executed(op, status);
         self.pump(Node::Rs(n));
     }
@@ -259,6 +268,9 @@ impl World {
     pub fn tick_node(&mut self, node: Node) {
         if !self.alive(node) || self.frozen.contains(&node) {
             return;
+        }
+        if self.lapsed(node) {
+            return self.kill(node);
         }
         let now = self.now;
         match node {
@@ -284,6 +296,7 @@ impl World {
 
     pub fn tick(&mut self, ms: u64) {
         self.now += ms;
+        self.leases();
         for node in self.roles() {
             self.tick_node(node);
         }

@@ -14,6 +14,7 @@ pub mod history;
 pub mod initiator;
 mod roles;
 pub mod scene;
+mod sets;
 
 pub use connections::{ConnId, Item};
 pub use seeded::Rng;
@@ -43,6 +44,7 @@ const ARENA: u64 = 1 << 20;
 pub enum Node {
     Se,
     Ce(usize),
+    /// A process of an RS. An RS has the process of its number, and with a set another one.
     Rs(usize),
     Initiator(usize),
 }
@@ -56,7 +58,13 @@ pub struct CeNode {
 }
 
 pub struct RsNode {
+    /// The RS.
+    of: usize,
     pub store: Option<rs::Store>,
+    /// Whether the process waits for its set.
+    waits: bool,
+    /// Whether the lease of the process is over.
+    lapsed: bool,
     memory: HashMap<u64, Vec<u8>>,
     /// Boot of the host.
     boot: u64,
@@ -77,6 +85,10 @@ pub struct World {
     pub se: Option<se::Engine<Vec<u8>>>,
     pub ces: Vec<CeNode>,
     pub rss: Vec<RsNode>,
+    /// The sets, by RS.
+    sets: BTreeMap<usize, sets::Set>,
+    /// Processes of RSs that do not reach etcd.
+    pub away: BTreeSet<usize>,
     /// The object of each RS.
     pub disks: Vec<Vec<u8>>,
     /// The blocks of each object that certainly survive a power loss.
@@ -112,6 +124,11 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, ces: usize, initiators: usize) -> Self {
+        Self::with_sets(seed, ces, initiators, &[])
+    }
+
+    /// These RSs have a set and two places.
+    pub fn with_sets(seed: u64, ces: usize, initiators: usize, sets: &[usize]) -> Self {
         let mut this = Self {
             rng: Rng(seed),
             now: 1_000_000,
@@ -119,6 +136,8 @@ impl World {
             se: None,
             ces: Vec::new(),
             rss: Vec::new(),
+            sets: sets.iter().map(|n| (*n, sets::Set::default())).collect(),
+            away: BTreeSet::new(),
             disks: vec![vec![0; OBJECT as usize * 512]; 2],
             durable: vec![vec![0; OBJECT as usize * 512]; 2],
             attached: BTreeSet::new(),
@@ -147,9 +166,12 @@ impl World {
                 fetches: HashMap::new(),
             });
         }
-        for _ in 0..2 {
+        for of in (0..2).chain(sets.iter().copied()) {
             this.rss.push(RsNode {
+                of,
                 store: None,
+                waits: false,
+                lapsed: false,
                 memory: HashMap::new(),
                 boot: 1,
                 bad_sync: false,
@@ -168,11 +190,6 @@ impl World {
         all.extend((0..self.rss.len()).map(Node::Rs));
         all.extend((0..self.ces.len()).map(Node::Ce));
         all
-    }
-
-    /// Number of addresses of each RS.
-    fn places(&self) -> Vec<usize> {
-        vec![1; 2]
     }
 
     pub fn note(&mut self, what: impl FnOnce() -> String) {
@@ -198,12 +215,18 @@ impl World {
         }
     }
 
+    /// Whether the process of a node is there, perhaps asleep.
+    pub fn runs(&self, node: Node) -> bool {
+        self.alive(node) || matches!(node, Node::Rs(p) if self.rss[p].waits)
+    }
+
     pub fn start(&mut self, node: Node) {
-        if self.alive(node) {
+        if self.runs(node) {
             return;
         }
         self.note(|| format!("start {node:?}"));
         let number = self.number();
+        let stores: Vec<_> = (0..2).map(|n| self.places(n).len()).collect();
         match node {
             Node::Se => {
                 let settings = se::Settings {
@@ -214,7 +237,7 @@ impl World {
                     },
                     guid: 5,
                     units: vec![vec![(100, 0), (101, 0)]],
-                    stores: self.places(),
+                    stores,
                     extent: EXTENT,
                     line: u64::from(LINE) / 512,
                     max_transfer: 12 * 512,
@@ -229,24 +252,30 @@ impl World {
                     lines: 10,
                     line: LINE,
                     engines: 1,
-                    stores: self.places(),
+                    stores,
                 };
                 let ce = &mut self.ces[n];
                 ce.engine = Some(ce::Engine::new(settings, self.now));
                 ce.arena = vec![0xcc; 10 * LINE as usize];
                 ce.key = number as u32;
             }
-            Node::Rs(n) => {
-                let settings = rs::Settings {
-                    number: 100 + n as u32,
-                    id: TARGET,
-                    boot: self.rss[n].boot,
-                };
-                self.rss[n].store = Some(rs::Store::new(settings, vec![OBJECT], self.now));
-            }
+            Node::Rs(n) => match self.sets.contains_key(&self.rss[n].of) {
+                true => return self.wait_for_set(n),
+                false => self.serve(n),
+            },
             Node::Initiator(_) => {}
         }
         self.tick_node(node);
+    }
+
+    /// A process begins to serve as an RS.
+    fn serve(&mut self, n: usize) {
+        let settings = rs::Settings {
+            number: 100 + self.rss[n].of as u32,
+            id: TARGET,
+            boot: self.rss[n].boot,
+        };
+        self.rss[n].store = Some(rs::Store::new(settings, vec![OBJECT], self.now));
     }
 
     pub fn kill(&mut self, node: Node) {
@@ -266,16 +295,10 @@ impl World {
             }
             Node::Rs(n) => {
                 self.rss[n].store = None;
-                // Execute pending writes up to a random block.
-                for (op, work, _) in std::mem::take(&mut self.rss[n].pending) {
-                    let blocks = match work {
-                        rs::Work::Write { blocks, .. } => self.rng.below(u64::from(blocks) + 1),
-                        _ => 0,
-                    };
-                    self.work(n, op, work, blocks as u32);
-                }
+                self.settle_files(n);
                 self.rss[n].memory.clear();
                 self.rss[n].failed = false;
+                self.left_set(n);
             }
             Node::Initiator(_) => unreachable!(),
         }
@@ -285,9 +308,24 @@ impl World {
         }
     }
 
-    /// The host of an RS loses its power: of the blocks that are not durable, any may be lost.
+    /// Executes the pending writes of an RS up to a random block.
+    fn settle_files(&mut self, n: usize) {
+        for (op, work, _) in std::mem::take(&mut self.rss[n].pending) {
+            let blocks = match work {
+                rs::Work::Write { blocks, .. } => self.rng.below(u64::from(blocks) + 1),
+                _ => 0,
+            };
+            self.work(n, op, work, blocks as u32);
+        }
+    }
+
+    /// The host of an RS loses its power: of the blocks that are not durable, any may be lost. A
+    /// set loses none.
     pub fn power(&mut self, n: usize) {
         self.kill(Node::Rs(n));
+        if self.sets.contains_key(&self.rss[n].of) {
+            return;
+        }
         self.note(|| format!("Rs({n}) has lost its power"));
         self.rss[n].boot += 1;
         self.lose(n);
@@ -304,6 +342,7 @@ impl World {
         if self.rss[n].failed {
             return Status::WriteError;
         }
+        let n = self.rss[n].of;
         self.durable[n].clone_from(&self.disks[n]);
         Status::Good
     }
@@ -342,6 +381,7 @@ impl World {
         self.release();
         self.frozen.clear();
         self.stuck.clear();
+        self.away.clear();
         self.uncompleted = false;
         self.bad_disk = 0;
         self.slow_disk = 0;
@@ -349,6 +389,9 @@ impl World {
             *at = 0;
         }
         for node in self.roles() {
+            if self.lapsed(node) {
+                self.kill(node);
+            }
             self.start(node);
         }
         self.until("all commands have ended", 200_000, |w| {
@@ -362,7 +405,7 @@ impl World {
                     .all(|ce| ce.engine.as_ref().is_some_and(|e| e.idle()))
                 && w.rss
                     .iter()
-                    .all(|rs| rs.store.as_ref().is_some_and(|s| s.idle()))
+                    .all(|rs| rs.store.as_ref().is_none_or(|s| s.idle()))
         });
         let buffers = self.rss.iter().map(|rs| rs.memory.len());
         assert_eq!(buffers.sum::<usize>(), 0, "buffers of no operation");

@@ -76,8 +76,9 @@ impl World {
             }
             for action in actions {
                 match action {
-                    se::Action::Connect { peer, store, .. } => {
-                        self.connect(SE, peer, Node::Rs(store), Vec::new());
+                    se::Action::Connect { peer, store, place } => {
+                        let to = Node::Rs(self.places(store)[place]);
+                        self.connect(SE, peer, to, Vec::new());
                     }
                     se::Action::Send { peer, message } => self.send(SE, peer, &message),
                     se::Action::Close { peer } => self.close_peer(SE, peer),
@@ -171,10 +172,10 @@ impl World {
             }
             for action in actions {
                 match action {
-                    ce::Action::Connect { peer, to, .. } => {
+                    ce::Action::Connect { peer, to, place } => {
                         let to = match to {
                             ce::To::Se => Node::Se,
-                            ce::To::Store(n) => Node::Rs(n),
+                            ce::To::Store(n) => Node::Rs(self.places(n)[place]),
                         };
                         self.connect(node, peer, to, Vec::new());
                     }

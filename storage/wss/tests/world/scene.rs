@@ -38,8 +38,8 @@ pub fn up_direct(seed: u64, ces: usize, initiators: usize) -> World {
     begin(world)
 }
 
-fn begin(mut world: World) -> World {
-    let channels = world.ces.len() + if world.direct { world.rss.len() } else { 0 };
+pub fn begin(mut world: World) -> World {
+    let channels = world.ces.len() + if world.direct { world.disks.len() } else { 0 };
     world.until("all CEs are attached", 60_000, |w| {
         w.ces
             .iter()
