@@ -17,6 +17,13 @@ use srp_target::{
 
 use crate::message::{Message, Status};
 
+/// How long a login waits until the role can serve it, in milliseconds. After a change of SE or RS
+/// an initiator may come back before the roles know each other again, and tries a refused channel
+/// again only seconds later.
+const HOLD: u64 = 2000;
+/// Maximum number of logins that wait so.
+const HELD: usize = 256;
+
 /// Work for the caller.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
@@ -57,7 +64,9 @@ pub(crate) enum Out {
 pub(crate) struct Answers {
     /// The target port identifier of the system.
     id: [u8; 16],
-    /// Logins that wait for the SE.
+    /// Logins that wait until the role can serve them, and the times at which they are refused.
+    held: BTreeMap<ChannelId, (LoginReq, u64)>,
+    /// Logins that wait for the answer of the SE.
     logins: HashMap<ChannelId, LoginReq>,
     /// The channels, by session.
     sessions: BTreeMap<u64, ChannelId>,
@@ -68,6 +77,7 @@ impl Answers {
     pub(crate) fn new(id: [u8; 16]) -> Self {
         Self {
             id,
+            held: BTreeMap::new(),
             logins: HashMap::new(),
             sessions: BTreeMap::new(),
             out: Vec::new(),
@@ -84,9 +94,9 @@ impl Answers {
         self.sessions.len()
     }
 
-    /// Number of logins that wait for the SE.
+    /// Number of logins that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.logins.len()
+        self.held.len() + self.logins.len()
     }
 
     /// The channel of a session.
@@ -98,9 +108,9 @@ impl Answers {
         self.out.push(Out::Say(what));
     }
 
-    /// Handles a connection request of an initiator with this private data. `attached`: the role
-    /// can ask the SE, and serve the initiator.
-    pub(crate) fn login(&mut self, channel: ChannelId, data: &[u8], attached: bool) {
+    /// Handles a connection request of an initiator with this private data. [`Answers::serve`] has
+    /// to follow.
+    pub(crate) fn login(&mut self, channel: ChannelId, data: &[u8], now: u64) {
         let req = match LoginReq::parse(data) {
             Ok(req) => req,
             Err(broken) => {
@@ -117,20 +127,44 @@ impl Answers {
         } else if req.multichannel != 1 || req.it_iu_len < MIN_IT_IU_LEN {
             // Only the SE accepts a new session.
             Some(Reject::UNABLE_ESTABLISH_CHANNEL)
-        } else if !attached {
+        } else if self.held.len() >= HELD {
             Some(Reject::INSUFFICIENT_RESOURCES)
         } else {
             None
         };
-        if let Some(reason) = refused {
-            self.say(format!("login refused: {}", reason.text().0));
-            return self.reject(channel, req.tag, reason);
+        match refused {
+            Some(reason) => self.refuse(channel, req.tag, reason),
+            None => drop(self.held.insert(channel, (req, now + HOLD))),
         }
-        self.logins.insert(channel, req);
-        self.out.push(Out::Tell(Message::Join {
-            id: channel,
-            initiator: req.initiator,
-        }));
+    }
+
+    fn refuse(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
+        self.say(format!("login refused: {}", reason.text().0));
+        self.reject(channel, tag, reason);
+    }
+
+    /// Passes on the logins that have waited. `attached`: the role can ask the SE, and serve
+    /// initiators. Call it at each tick, too.
+    pub(crate) fn serve(&mut self, attached: bool, now: u64) {
+        if self.held.is_empty() {
+            return;
+        }
+        let over = |until: u64| attached || now >= until;
+        let (over, held) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|(_, (_, until))| over(*until));
+        self.held = held;
+        for (channel, (req, _)) in over {
+            if !attached {
+                self.refuse(channel, req.tag, Reject::INSUFFICIENT_RESOURCES);
+                continue;
+            }
+            self.logins.insert(channel, req);
+            self.out.push(Out::Tell(Message::Join {
+                id: channel,
+                initiator: req.initiator,
+            }));
+        }
     }
 
     fn reject(&mut self, channel: ChannelId, tag: u64, reason: Reject) {
@@ -217,6 +251,7 @@ impl Answers {
 
     /// Handles a channel that has ended or failed. Returns its session.
     pub(crate) fn ended(&mut self, channel: ChannelId) -> Option<u64> {
+        self.held.remove(&channel);
         self.logins.remove(&channel);
         self.forget(channel)
     }
@@ -243,5 +278,70 @@ impl Answers {
         let channels: Vec<_> = self.sessions.values().copied().collect();
         let end = |channel: ChannelId| self.drop(channel, Some(Reason::None));
         channels.into_iter().filter_map(end).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srp_target::proto::{
+        ids::PortId,
+        login_iu::{LoginReqRdma, MultiChannel, Requested},
+    };
+
+    const TARGET: PortId = PortId([7; 16]);
+
+    fn login(answers: &mut Answers, channel: ChannelId, now: u64) {
+        let request = LoginReqRdma::new(&Requested {
+            tag: channel,
+            max_it_iu_len: 260,
+            descriptors: 12,
+            immediate: 0,
+            multichannel: MultiChannel::Multi,
+            initiator: PortId([1; 16]),
+            target: TARGET,
+        });
+        answers.login(channel, request.as_bytes(), now);
+    }
+
+    /// The channels whose logins were passed on, and those that were refused.
+    fn told(answers: &mut Answers) -> [Vec<ChannelId>; 2] {
+        let mut all = [Vec::new(), Vec::new()];
+        for out in answers.out() {
+            match out {
+                Out::Tell(Message::Join { id, .. }) => all[0].push(id),
+                Out::Action(Action::Reject { channel, .. }) => all[1].push(channel),
+                _ => {}
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_login_waits_until_the_role_can_serve_it() {
+        let mut answers = Answers::new(TARGET.0);
+        for channel in 1..4 {
+            login(&mut answers, channel, 1000 * channel);
+            answers.serve(false, 1000 * channel);
+        }
+        answers.ended(3);
+        // The first one has waited too long.
+        assert_eq!(told(&mut answers), [vec![], vec![1]]);
+        answers.serve(true, 3100);
+        assert_eq!(told(&mut answers), [vec![2], vec![]]);
+        assert_eq!(answers.waiting(), 1);
+    }
+
+    #[test]
+    fn few_logins_wait() {
+        let mut answers = Answers::new(TARGET.0);
+        let count = HELD as u64 + 1;
+        for channel in 0..count {
+            login(&mut answers, channel, 0);
+        }
+        answers.serve(false, 1);
+        assert_eq!(told(&mut answers), [vec![], vec![count - 1]]);
+        answers.serve(false, HOLD);
+        assert_eq!(told(&mut answers)[1].len(), HELD);
     }
 }

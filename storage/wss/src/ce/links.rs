@@ -31,6 +31,7 @@ impl Engine {
             }
         }
         self.connect();
+        self.serve();
         self.settle();
     }
 
@@ -345,6 +346,7 @@ impl Engine {
                 self.stores[n].number = Some(number);
                 self.say(format!("attached to RS {number}"));
                 self.store_up(number);
+                self.serve();
             }
             (To::Store(n), _) => {
                 self.stores[n].number = Some(number);

@@ -317,10 +317,17 @@ impl Engine {
 
     // Answer channels.
 
-    /// Handles a connection request of an initiator with this private data. An action follows that
-    /// accepts or rejects it.
+    /// Handles a connection request of an initiator with this private data. An action follows
+    /// later that accepts or rejects it.
     pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
-        self.answers.login(channel, data, self.attached());
+        self.answers.login(channel, data, self.now);
+        self.serve();
+    }
+
+    /// Passes on the logins that have waited until this CE is attached.
+    fn serve(&mut self) {
+        let attached = self.attached();
+        self.answers.serve(attached, self.now);
         self.pass();
     }
 

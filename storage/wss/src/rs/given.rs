@@ -45,11 +45,17 @@ impl Store {
         self.transfer(peer, member, transfer, (stage, None), Some(given));
     }
 
-    /// Handles a connection request of an initiator with this private data. An action follows that
-    /// accepts or rejects it.
+    /// Handles a connection request of an initiator with this private data. An action follows
+    /// later that accepts or rejects it.
     pub fn login(&mut self, channel: ChannelId, data: &[u8]) {
+        self.answers.login(channel, data, self.now);
+        self.serve();
+    }
+
+    /// Passes on the logins that have waited until the SE is attached.
+    pub(super) fn serve(&mut self) {
         let attached = self.connections.values().any(|c| c.who == Who::Se);
-        self.answers.login(channel, data, attached);
+        self.answers.serve(attached, self.now);
         self.pass();
     }
 

@@ -66,6 +66,7 @@ impl Store {
                     boot: self.boot,
                 },
             );
+            self.serve();
         } else {
             self.say(format!("attached: CE {member}, epoch {epoch}"));
         }

@@ -268,6 +268,7 @@ impl Store {
             self.say(format!("connection {peer} ended: nothing was heard of it"));
             self.close(peer);
         }
+        self.serve();
         self.settle();
     }
 
