@@ -2,9 +2,11 @@
 
 //! An RS with two places: another process takes its set over, and the former holder may still live.
 
-use crate::world::{initiator, scene::*, Node, World, BLOCKS, OBJECT};
+use crate::world::{initiator, scene::*, Node, World, BLOCKS, LINE, OBJECT};
 use wss::{
+    ce,
     message::{Message, Role, Scope, Status},
+    peer::Peer,
     rs::{Action, Store},
 };
 
@@ -343,4 +345,61 @@ fn faults_amid_commands_of_a_holder() {
         assert_eq!(world.holder(0), Some(2));
         done(world);
     }
+}
+
+/// A CE that has found the RS does not leave its address as the SE gives it a new epoch.
+#[test]
+fn a_ce_stays_where_the_rs_is() {
+    let settings = ce::Settings {
+        member: 1,
+        id: [7; 16],
+        lines: 8,
+        line: LINE,
+        engines: 1,
+        stores: vec![3],
+    };
+    let mut ce = ce::Engine::new(settings, 0);
+    let mut now = 0;
+    // The connections that the CE makes next.
+    let mut connects = |ce: &mut ce::Engine| -> Vec<(Peer, ce::To, usize)> {
+        now += 1000;
+        ce.tick(now);
+        let one = |action: ce::Action| match action {
+            ce::Action::Connect { peer, to, place } => Some((peer, to, place)),
+            _ => None,
+        };
+        ce.actions().into_iter().filter_map(one).collect()
+    };
+    let attached = |epoch| Message::Attached {
+        status: Status::Good,
+        number: 1,
+        epoch,
+        boot: 0,
+    };
+    let [(se, ce::To::Se, 0)] = connects(&mut ce)[..] else {
+        panic!()
+    };
+    ce.connected(se, 0, 0);
+    ce.message(se, &attached(5).build());
+    // Nothing listens at the first address. The RS at the second one waits for a fence.
+    let store = ce::To::Store(0);
+    let [(first, to, 0)] = connects(&mut ce)[..] else {
+        panic!()
+    };
+    assert_eq!(to, store);
+    ce.closed(first);
+    let [(second, _, 1)] = connects(&mut ce)[..] else {
+        panic!()
+    };
+    ce.connected(second, 0, 0);
+    ce.closed(se);
+    let [(se, ce::To::Se, 0)] = connects(&mut ce)[..] else {
+        panic!()
+    };
+    ce.connected(se, 0, 0);
+    ce.message(se, &attached(6).build());
+    let [(_, to, place)] = connects(&mut ce)[..] else {
+        panic!()
+    };
+    assert_eq!((to, place), (store, 1));
 }

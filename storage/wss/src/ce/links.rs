@@ -320,7 +320,8 @@ impl Engine {
                 self.say(format!("attached to the SE, epoch {epoch}"));
                 // Reconnect to the RSs with the new epoch.
                 for n in 0..self.stores.len() {
-                    if self.stores[n].state.up() {
+                    // An RS is there, although it may wait for this epoch.
+                    if self.stores[n].state.pulse().is_some() {
                         self.stores[n].places.stay();
                     }
                     if !matches!(self.stores[n].state, State::Idle(_)) {
