@@ -42,8 +42,9 @@ make_hosts() {
 unmake_hosts() {
 	local h
 	# `rc` is the status of the test, set by finish().
-	case ${rc-0} in 0 | 77) ;; *) for h in "${!number[@]}" etcd; do [ ! -s $tmp/$h ] ||
-		sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h); done >&$console ;; esac
+	case ${rc-0} in 0 | 77) ;; *) for h in $(printf '%s\n' "${!number[@]}" "${!serving[@]}" etcd | sort -u); do
+		[ ! -s $tmp/$h ] || sed "s/^/--- $h said: /" <(tail -n 60 $tmp/$h)
+		done >&$console ;; esac
 	for h in "${!serving[@]}"; do kill -KILL ${serving[$h]}; done
 	for h in "${!number[@]}"; do
 		[ ${number[$h]} != 0 ] || continue
@@ -55,9 +56,9 @@ unmake_hosts() {
 	[ -z "${forward-}" ] || echo $forward >/proc/sys/net/ipv4/ip_forward
 }
 
-# serve HOST COMMAND...: starts COMMAND on HOST.
+# serve HOST[-ROLE] COMMAND...: starts COMMAND on HOST, which may have several roles.
 serve() {
-	$([ $kind = siw ] || echo nsenter --net=/run/netns/$1) "${@:2}" >>$tmp/$1 2>&1 &
+	$([ $kind = siw ] || echo nsenter --net=/run/netns/${1%%-*}) "${@:2}" >>$tmp/$1 2>&1 &
 	serving[$1]=$!
 }
 says() { grep -E -- "$2" $tmp/$1 >/dev/null; }

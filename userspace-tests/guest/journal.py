@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Verified I/O with a journal of acknowledged writes.
 
-journal.py run DEVICE JOURNAL [--rport PORT] [--threads N] [--mib N] [--pause SECONDS]
-    writes and reads DEVICE until SIGTERM, then saves the acknowledged writes in JOURNAL, prints one line of
-    name=value words and exits with status 1 if a read returned wrong data. JOURNAL.events has a line for each event:
-    `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms without any, `waited TIME` for one that
-    took more than 200 ms, `wrote` for the first write, `count N` successes so far, `error ERRNO OPERATION BLOCK`,
-    `wrong TEXT`, and, with --rport, `state STATE` for each state of the remote port and `gone` at its end.
+journal.py run DEVICE JOURNAL [--rport PORT] [--threads N] [--at MIB] [--mib N] [--pause SECONDS]
+    writes and reads the --mib (8) of DEVICE from --at (0) on until SIGTERM, then saves the acknowledged writes in
+    JOURNAL, prints one line of name=value words and exits with status 1 if a read returned wrong data. JOURNAL.events
+    has a line for each event: `MICROSECONDS WORD ...` with `ok GAP` for a success after more than 200 ms without any,
+    `waited TIME` for one that took more than 200 ms, `wrote` for the first write, `count N` successes so far,
+    `error ERRNO OPERATION BLOCK`, `wrong TEXT`, and, with --rport, `state STATE` for each state of the remote port and
+    `gone` at its end.
 journal.py check DEVICE JOURNAL
     compares the target's back end with JOURNAL; prints one line as above.
 
@@ -77,7 +78,8 @@ class Run:
         self.a = a
         self.fd = os.open(a.device, os.O_RDWR | os.O_DIRECT)
         self.blocks = a.mib * 256
-        self.journal = Journal(self.blocks)
+        self.first = a.at * 256
+        self.journal = Journal(self.first + self.blocks)
         self.lock = threading.Lock()
         self.stop = threading.Event()
         self.count = dict(writes=0, reads=0, errors=0, wrong=0)
@@ -144,7 +146,7 @@ class Run:
 
     def worker(self, number):
         size = (self.blocks - 1) // self.a.threads
-        base = 1 + number * size
+        base = self.first + 1 + number * size
         rng = random.Random(number)
         buffer = mmap.mmap(-1, max(RUNS) * BLOCK)
         while not self.stop.is_set():
@@ -222,6 +224,8 @@ def check(a):
     wrong = dict(lost=0, stale=0, corrupt=0)
     with mmap.mmap(-1, step * BLOCK) as buffer:
         for first in range(0, len(j.acked), step):
+            if not any(j.tried[first : first + step]):
+                continue
             os.preadv(fd, [buffer], first * BLOCK)
             for i in range(min(step, len(j.acked) - first)):
                 if why := j.judge(first + i, buffer[i * BLOCK:(i + 1) * BLOCK]):
@@ -238,6 +242,7 @@ def main():
     p.add_argument("journal")
     p.add_argument("--rport")
     p.add_argument("--threads", type=int, default=8)
+    p.add_argument("--at", type=int, default=0)
     p.add_argument("--mib", type=int, default=8)
     p.add_argument("--pause", type=float, default=0.02)
     p.add_argument("--longest", type=int, default=max(RUNS), help="blocks in a write")
