@@ -2,7 +2,6 @@
 
 //! Carries out the actions of a [`Target`] on RDMA devices.
 
-mod parked;
 mod thread;
 
 use std::{io, net::SocketAddr, os::fd::AsRawFd, sync::Arc};
@@ -21,7 +20,6 @@ use crate::{
     wake::{Waker, Woken},
     workers::{Job, Workers},
 };
-pub use parked::Parked;
 use thread::{Inbox, Mail, Thread};
 
 /// Maximum number of queued operations per receive buffer: two tables, data and response, times
@@ -37,6 +35,33 @@ pub enum Token {
     Fetch(TaskId),
     /// A response.
     Answer(TaskId),
+}
+
+/// The connection and the length in bytes of the memory that an action needs.
+pub fn needs(front: &impl Front, action: &Action<Buffer>) -> Option<(LinkId, usize)> {
+    match action {
+        Action::Execute { task, work } if work.into > 0 => {
+            front.channel(*task).map(|id| (id, work.into))
+        }
+        Action::Fetch { channel, from, .. } => {
+            Some((*channel, from.iter().map(|d| d.len() as usize).sum()))
+        }
+        Action::Dispatch { task, remote } if remote.moves() > 0 => {
+            front.channel(*task).map(|id| (id, remote.moves()))
+        }
+        _ => None,
+    }
+}
+
+/// Ends an action for which there is no memory.
+pub fn no_memory(front: &mut impl Front, action: Option<Action<Buffer>>) {
+    match action {
+        Some(Action::Execute { task, work }) => front.no_memory(task, Some(work)),
+        Some(Action::Fetch { task, .. } | Action::Dispatch { task, .. }) => {
+            front.no_memory(task, None);
+        }
+        _ => {}
+    }
 }
 
 /// The functions of a target that [`act`] calls.

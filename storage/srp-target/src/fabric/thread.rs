@@ -11,10 +11,10 @@ use std::{
 
 use verbs::{Buffer, Device, Events, Incoming, Trouble};
 
-use super::{act, parked::Parked, refused, Commands, Token};
+use super::{act, needs, no_memory, refused, Commands, Token};
 use crate::{
     pool::Fatal,
-    reactor::{Event, LinkId, Reactor, ENDING, EVENTS},
+    reactor::{Event, LinkId, Parked, Reactor, ENDING, EVENTS},
     target::{Action, Target},
     wake::{Waker, Woken},
     workers::{execute, Workers},
@@ -50,7 +50,7 @@ impl Inbox {
 /// A reactor. Dropped in field order: writes end before the connections.
 pub(super) struct Thread {
     workers: Commands,
-    parked: Parked,
+    parked: Parked<Action<Buffer>>,
     reactor: Reactor<Token>,
     target: Target<Buffer>,
     mail: Receiver<Mail>,
@@ -179,7 +179,7 @@ impl Thread {
             },
             Event::Memory { id, registered } => {
                 if !registered {
-                    self.parked.refuse(&mut self.target, id);
+                    no_memory(&mut self.target, self.parked.first(id));
                 }
                 self.resume(id);
             }
@@ -200,8 +200,8 @@ impl Thread {
                 return;
             }
             for action in actions {
-                let (reactor, target) = (&mut self.reactor, &self.target);
-                if let Some(action) = self.parked.pass(reactor, target, action) {
+                let need = needs(&self.target, &action);
+                if let Some(action) = self.parked.pass(&mut self.reactor, need, action) {
                     self.carry_out(action);
                 }
             }
@@ -215,7 +215,7 @@ impl Thread {
 
     /// Carries out the actions of a connection that have waited for memory.
     fn resume(&mut self, id: LinkId) {
-        while let Some(action) = self.parked.next(&mut self.reactor, &self.target, id) {
+        while let Some(action) = self.parked.next(&mut self.reactor, id) {
             self.carry_out(action);
         }
     }

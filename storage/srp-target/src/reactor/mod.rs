@@ -10,6 +10,7 @@ mod guarded;
 mod host;
 mod link;
 mod login;
+mod parked;
 mod ready;
 mod registrar;
 
@@ -25,6 +26,7 @@ use verbs::{Arena, Device, Events, Incoming, Key, Piece, Trouble};
 use crate::{auth::Guard, proto::cmd::DirectBuf, threads::Threads};
 
 pub use event::Event;
+pub use parked::Parked;
 
 use connect::Connects;
 use domain::Offer;

@@ -3,7 +3,7 @@
 //! An RS on RDMA devices.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
     os::fd::RawFd,
@@ -11,7 +11,7 @@ use std::{
 
 use srp_target::{
     proto::cmd::DirectBuf,
-    reactor::{pieces, Event, LinkId},
+    reactor::{pieces, Event, LinkId, Parked},
 };
 use verbs::{Buffer, Op};
 
@@ -42,8 +42,7 @@ pub(super) struct Rs<O> {
     /// The connection and the buffer of each operation that is started.
     memory: BTreeMap<OpId, (LinkId, Option<Buffer>)>,
     short: Short<Action>,
-    /// The transfers that wait until memory is registered, by connection, in order.
-    parked: BTreeMap<LinkId, VecDeque<Action>>,
+    parked: Parked<Action>,
     early: Early<Action>,
     /// Connections of other roles. All others are answer channels.
     roles: BTreeSet<LinkId>,
@@ -60,7 +59,7 @@ pub(super) fn role<O: Objects>(
         failed: None,
         memory: BTreeMap::new(),
         short: Short::default(),
-        parked: BTreeMap::new(),
+        parked: Parked::default(),
         early: Early::default(),
         roles: BTreeSet::new(),
     };
@@ -143,7 +142,11 @@ impl<O: Objects> Rs<O> {
             | Action::Execute {
                 work: Work::Read { .. },
                 ..
-            } => self.prepare(reactor, action),
+            } => {
+                if let Some(action) = self.parked.pass(reactor, needs(&action), action) {
+                    self.place(reactor, action);
+                }
+            }
             Action::Channel(action) => {
                 if let Some(channel) = answer_channel(reactor, &mut self.early, action) {
                     self.closed(channel);
@@ -173,34 +176,16 @@ impl<O: Objects> Rs<O> {
         }
     }
 
-    /// Starts a transfer if the memory of its connection is registered. Otherwise it waits until a
-    /// thread has registered it.
-    fn prepare(&mut self, reactor: &mut Links<Token>, action: Action) {
-        let Some((peer, len)) = needs(&action) else {
-            return;
-        };
-        if !self.parked.contains_key(&peer) && reactor.prepare(peer, len) {
-            return self.place(reactor, action);
-        }
-        self.parked.entry(peer).or_default().push_back(action);
-    }
-
     /// Starts the transfers of a connection whose memory is registered. Without memory the first
     /// one waits for others.
     fn prepared(&mut self, reactor: &mut Links<Token>, id: LinkId, registered: bool) {
-        let mut short = !registered;
-        while let Some(waiting) = self.parked.get_mut(&id) {
-            let len = waiting.front().and_then(needs).map_or(0, |(_, len)| len);
-            if !std::mem::take(&mut short) && !reactor.prepare(id, len) {
-                return;
-            }
-            let action = waiting.pop_front();
-            if waiting.is_empty() {
-                self.parked.remove(&id);
-            }
-            if let Some(action) = action {
-                self.place(reactor, action);
-            }
+        let mut ready = match registered {
+            true => self.parked.next(reactor, id),
+            false => self.parked.first(id),
+        };
+        while let Some(action) = ready {
+            self.place(reactor, action);
+            ready = self.parked.next(reactor, id);
         }
     }
 
@@ -263,7 +248,7 @@ impl<O: Objects> Rs<O> {
     fn forget(&mut self, id: LinkId) {
         self.roles.remove(&id);
         let early = self.early.over(id);
-        for action in self.parked.remove(&id).into_iter().flatten().chain(early) {
+        for action in self.parked.all(id).chain(early) {
             if let Action::Execute { op, .. } = action {
                 self.store.executed(op, Status::Lost);
             }

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, io, os::fd::RawFd, sync::Arc};
 
 use srp_target::{
     acl::ListFile,
-    fabric::{self, Commands, Parked},
+    fabric::{self, Commands},
     proto::cmd::DirectBuf,
-    reactor::{pieces, Event, LinkId, Reactor},
+    reactor::{pieces, Event, LinkId, Parked, Reactor},
     scsi::{Command, Geometry, Unit},
     sense::Sense,
     target::{self, Target, TaskId},
@@ -61,7 +61,7 @@ pub(super) struct Gate {
     /// The initiators that may log in.
     allow: Option<ListFile>,
     guid: u64,
-    parked: Parked,
+    parked: Parked<target::Action<Buffer>>,
     commands: Commands,
     tasks: BTreeMap<TaskId, Task>,
 }
@@ -261,7 +261,8 @@ impl Gate {
         let actions = self.target.actions();
         let some = !actions.is_empty();
         for action in actions {
-            if let Some(action) = self.parked.pass(reactor, &self.target, action) {
+            let need = fabric::needs(&self.target, &action);
+            if let Some(action) = self.parked.pass(reactor, need, action) {
                 self.target_action(reactor, action);
             }
         }
@@ -284,7 +285,7 @@ impl Gate {
 
     /// Carries out the actions of a connection that have waited for memory.
     fn resume(&mut self, reactor: &mut Reactor<Token>, id: LinkId) {
-        while let Some(action) = self.parked.next(reactor, &self.target, id) {
+        while let Some(action) = self.parked.next(reactor, id) {
             self.target_action(reactor, action);
         }
     }
@@ -344,7 +345,7 @@ impl Role for Gate {
             },
             Event::Memory { id, registered } => {
                 if !registered {
-                    self.parked.refuse(&mut self.target, id);
+                    fabric::no_memory(&mut self.target, self.parked.first(id));
                 }
                 self.resume(reactor, id);
             }
