@@ -4,7 +4,13 @@
 
 mod access;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::mpsc::{channel, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
 use serde_json::{json, Value};
 
@@ -13,7 +19,9 @@ pub use access::Cluster;
 
 /// The usual timeout until the answer is complete.
 pub const PATIENCE: Duration = Duration::from_millis(700);
-/// The same for the answer to a password, which etcd hashes slowly on purpose.
+/// An endpoint without an answer for this time may be dead: the next one is asked as well.
+const LATE: Duration = Duration::from_millis(200);
+/// The timeout for the answer to a password, which etcd hashes slowly on purpose.
 const PASSWORD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A key-value pair.
@@ -193,6 +201,45 @@ impl Etcd {
         result
     }
 
+    /// The same for a request that may be executed twice: asks the next endpoint as soon as one is
+    /// late, and takes the first answer. So dead endpoints do not use up a lease.
+    fn post_to_all(&mut self, path: &str, body: &str) -> io::Result<String> {
+        let count = self.access.at().len();
+        let (tell, answers) = channel();
+        // When the last one is dropped, all have answered.
+        let mut tells = vec![tell; count].into_iter();
+        let mut result = Err(bad("no endpoint"));
+        loop {
+            if let Some(tell) = tells.next() {
+                let n = (self.first + count - tells.len() - 1) % count;
+                let (mut one, path, body) = (self.clone(), path.to_string(), body.to_string());
+                let ask = move || {
+                    let answer = one.ask(one.access.at()[n], &path, &body);
+                    // The receiver is gone if another endpoint has answered.
+                    let _ = tell.send((n, one.token, answer));
+                };
+                thread::Builder::new().name("etcd".into()).spawn(ask)?;
+            }
+            let wait = match tells.len() {
+                // Each request has a timeout.
+                0 => Duration::MAX,
+                _ => LATE,
+            };
+            match answers.recv_timeout(wait) {
+                Ok((n, token, Ok(answer))) => {
+                    (self.first, self.token) = (n, token);
+                    return Ok(answer);
+                }
+                Ok((_, token, refused)) => (self.token, result) = (token, refused),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.access.refresh();
+                    return result;
+                }
+            }
+        }
+    }
+
     /// Asks an endpoint, with the token of the user.
     fn ask(&mut self, at: SocketAddr, path: &str, question: &str) -> io::Result<String> {
         let mut answer = self.try_token(at, path, question)?;
@@ -261,7 +308,7 @@ impl Etcd {
 
     /// Renews a lease. Returns false if it has expired.
     pub fn keep_alive(&mut self, lease: &str) -> io::Result<bool> {
-        let answer = self.post("lease/keepalive", &format!("{{\"ID\":\"{lease}\"}}"))?;
+        let answer = self.post_to_all("lease/keepalive", &format!("{{\"ID\":\"{lease}\"}}"))?;
         Ok(fields(&answer, "TTL").iter().any(|ttl| *ttl != "0"))
     }
 
@@ -302,7 +349,7 @@ impl Etcd {
     pub fn look(&mut self, from: &str, to: &str) -> io::Result<View> {
         let (from, to) = (encode(from.as_bytes()), encode(to.as_bytes()));
         let question = format!("{{\"key\":\"{from}\",\"range_end\":\"{to}\"}}");
-        let answer = self.post("kv/range", &question)?;
+        let answer = self.post_to_all("kv/range", &question)?;
         let all = ["key", "value", "create_revision", "mod_revision"];
         let all = all.map(|name| fields(&answer, name));
         let [keys, values, created, modified] = &all;

@@ -13,6 +13,7 @@ use crate::{
     world::scene::settings,
 };
 use wss::{
+    etcd::PATIENCE,
     fabric::election::{least_epoch, Leadership, TTL},
     message::{Message, Role, Status},
     rs::{Action, Store},
@@ -255,6 +256,32 @@ fn an_rs_waits_for_etcd() {
     let both = crate::made::plain(vec![made.at[1], made.at[0]]);
     let least = least_epoch(both, "a", |_| panic!("it waits")).unwrap();
     assert_eq!(least, Some(leadership.epoch()));
+}
+
+/// Dead machines of a cluster do not use up a lease: the next endpoint is asked before the timeout
+/// of a silent one, and asked first from then on.
+#[test]
+fn endpoints_are_silent() {
+    let made = Made::new(5);
+    let mut etcd = crate::made::plain(made.at.clone());
+    let lease = etcd.grant(60).unwrap();
+    for n in 0..3 {
+        made.set(n, Behaviour::Silent);
+    }
+    let since = Instant::now();
+    assert!(etcd.keep_alive(&lease).unwrap());
+    // One after the other they take three times as long as one.
+    assert!(since.elapsed() < 2 * PATIENCE, "{:?}", since.elapsed());
+    let asked = made.asked(0);
+    assert!(etcd.look("a", "a\0").unwrap().pairs.is_empty());
+    assert_eq!(made.asked(0), asked);
+    for n in 3..5 {
+        made.set(n, Behaviour::Refuses);
+    }
+    let why = etcd.keep_alive(&lease).unwrap_err().to_string();
+    assert!(why.contains("does not answer in time"), "{why}");
+    made.set(1, Behaviour::Good);
+    assert!(etcd.keep_alive(&lease).unwrap());
 }
 
 /// The key is created, but the response is lost. The SE does not assume that it holds the key, and

@@ -35,7 +35,7 @@ impl Etcd {
     }
 
     /// Waits longer for each answer if the lease of the key, in milliseconds, is longer. A limit,
-    /// because the next endpoint is only asked after that.
+    /// because the next request waits for that.
     pub fn with_lease(self, lease: u64) -> Self {
         let times = (lease / TTL).clamp(1, 3) as u32;
         let client = self.client.waits(etcd::PATIENCE * times);
