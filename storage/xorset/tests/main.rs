@@ -3,6 +3,7 @@
 //! The tests of the crate, in one program: what they share is compiled once.
 
 mod clients;
+mod cluster;
 mod command;
 mod faults;
 mod hang;
