@@ -106,3 +106,26 @@ if wants xorset; then
 		nodes=${serving[n2]} nodes=${serving[n3]} nodes=${serving[n4]}
 	end_set
 fi
+
+# wss_on_set WAY MIB [ANSWERS]: as wss, with a set as the object of the RS.
+wss_on_set() {
+	wants $1 || return 0
+	# What others have said there.
+	rm -f $tmp/n?-*
+	make_nodes
+	serve n2-rs "$program" rs --number 7 "${nodes[@]}" --etcd $(etcd_of n2) --system wss --id-ext ab --ioc-guid cd \
+		--listen $(at n2 5559)
+	within 60 "the RS" says n2-rs 'listens at'
+	serve n0-se "$here/../wss" se --rs $(at n2 5559) --lun 7/0 --etcd http://$(etcd_of n0) --system wss --id-ext ab \
+		--ioc-guid cd --listen $(at n0 5556)
+	serve n1-ce "$here/../wss" ce --member 1 --se $(at n0 5556) --rs $(at n2 5559) --id-ext ab --ioc-guid cd \
+		--cache $2 --listen $(at n1 5557)
+	within 60 "the RS at the SE" says n0-se 'all RS are here'
+	within 60 "the CE" says n1-ce 'attached to RS 7'
+	measure $1 "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=$(at n0 5556),answers_from=$(at n1 5557)${3-}" \
+		SE=${serving[n0-se]} CE=${serving[n1-ce]} RS=${serving[n2-rs]} nodes=${serving[n0]} nodes=${serving[n1]} \
+		nodes=${serving[n2]} nodes=${serving[n3]} nodes=${serving[n4]}
+	end_set n0-se n1-ce n2-rs
+}
+wss_on_set wss-set 64
+wss_on_set wss-set-direct 4 ",answers_from=$(at n2 5559)"

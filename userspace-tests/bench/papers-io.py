@@ -268,7 +268,7 @@ class Counted:
 
         self.kind, self.way, self.links, self.marks = kind, way, {}, Marks()
         # With a small cache, blocks that it seldom has.
-        self.mib = 7 * MIB if way in ("wss-cold", "wss-direct") else 2 * MIB
+        self.mib = 7 * MIB if way in ("wss-cold", "wss-direct", "wss-set-direct") else 2 * MIB
         for role, pid in (r.split("=") for r in roles if r):
             pid, _, link = pid.partition("@")
             if link:

@@ -36,24 +36,29 @@ whole() { open "map * used u* u* u* u* u*"; }
 out() { open "map * used $1"; }
 login_string() { echo "id_ext=ab,ioc_guid=cd,src=10.0.0.2,dest=10.0.${number[client]}.2:5555${2-}"; }
 
-# make_set: starts the set and waits until it is whole.
-make_set() {
+# make_nodes: starts etcd and the nodes. make_set: also the client, and waits until the set is whole.
+make_nodes() {
 	local i
 	mkdir -p $files
 	nodes=()
 	for i in 0 1 2 3 4; do nodes+=(--node 10.0.${number[n$i]}.2:5560); done
+	# Another set needs another map.
+	rm -rf $files/etcd
 	start_etcd $files/etcd
 	for i in 0 1 2 3 4; do
 		new_file $i
 		role n$i
 	done
+}
+make_set() {
+	make_nodes
 	role client
 	within 60 "an open set" whole
 }
-# end_set: stops all processes; none may have panicked.
+# end_set [HOST[-ROLE]...]: stops these, or the client, and all others; none may have panicked.
 end_set() {
 	local h
-	for h in client n0 n1 n2 n3 n4 etcd; do
+	for h in ${*:-client} n0 n1 n2 n3 n4 etcd; do
 		kill ${serving[$h]}
 		reap 20 "$h" ${serving[$h]} || [ $h = etcd ] || fail "$h ended with status $?: $(tail -n 5 $tmp/$h)"
 		unset "serving[$h]"
