@@ -109,7 +109,7 @@ def default(series):
         return [n for n in names if n not in ONLY_LONG] + [f"stock@{own}", "demo@rt"]
     others = [line.split()[0] for line in script("series.sh").splitlines()]
     names += [f"{n}@{other}" for other in others if other != series for n in ON_OTHERS.split()]
-    return names + [f"node@{own}", f"demo@{own}", "demo@rt", "demo@arm64-16k", f"guests@{own}"]
+    return names + [f"node@{own}", "node@arm64", f"demo@{own}", "demo@rt", "demo@arm64-16k", f"guests@{own}"]
 
 
 def share(names, part):

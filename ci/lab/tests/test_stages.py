@@ -62,7 +62,7 @@ class Looking(unittest.TestCase):
         s = stages.look("guests@6.12", "7.3")
         self.assertEqual((s.series, s.kernels, s.command), ("6.12", ("stock",), ("env", "-u", "PART", "ci/guests.sh")))
         with mock.patch.multiple(stages, LONG=True, script=lambda *_: "7.3 a b\n7.2 c d\n"):
-            self.assertLessEqual({"guests@6.12", "demo@arm64-16k"}, set(stages.default("7.3")))
+            self.assertLessEqual({"guests@6.12", "demo@arm64-16k", "node@arm64"}, set(stages.default("7.3")))
         with mock.patch.multiple(stages, LONG=False, script=lambda *_: "7.3 a b\n7.2 c d\n"):
             self.assertNotIn("guests@6.12", stages.default("7.3"))
 
