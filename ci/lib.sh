@@ -133,8 +133,8 @@ emulated() {
 	local root; root=$("$top/ci/root.sh" arm64)
 	QEMU=$root/usr/bin/qemu-aarch64 LIB=$top/ci/lib.sh unshare -m --propagation private bash -euc '
 		of=/proc/sys/fs/binfmt_misc
-		# A caller of this function has it, and a machine with systemd may.
-		mountpoint -q $of || mount -t binfmt_misc binfmt_misc $of
+		# A caller of this function has mounted it, and a machine with systemd may have.
+		[ -e $of/register ] || mount -t binfmt_misc binfmt_misc $of
 		# Another caller may be first. Bytes 18 and 19 of a program are its architecture.
 		[ -e $of/srp-arm64 ] || echo ":srp-arm64:M:18:\xb7\x00::$QEMU:PF" >$of/register || [ -e $of/srp-arm64 ]
 		. "$LIB"
